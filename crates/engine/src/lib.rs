@@ -1,0 +1,1 @@
+//! Placeholder of the floor `engine`, filled in by the commits that follow.

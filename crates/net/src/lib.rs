@@ -1,0 +1,1 @@
+//! Placeholder of the floor `net`, filled in by the commits that follow.

@@ -1,0 +1,1 @@
+//! The module `onionlab._core`.

@@ -1,0 +1,94 @@
+//! Reading a number with its unit, the one way for all quantities.
+
+/// A text that is no quantity of the wanted kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("\"{text}\" is not {wanted}: write a number and a unit, for example {example}")]
+pub struct QuantityError {
+    /// The text as it was given.
+    pub text: String,
+    /// The kind of quantity that was wanted, with its article: "a duration".
+    pub wanted: &'static str,
+    /// Examples and the list of units that are understood.
+    pub example: &'static str,
+}
+
+/// The description of one kind of quantity: its name, an example, and its units as multiples of the base unit.
+pub(crate) struct Kind {
+    pub wanted: &'static str,
+    pub example: &'static str,
+    /// Unit and factor; the first `printed` of them are used for printing.
+    pub units: &'static [(&'static str, f64)],
+    pub printed: usize,
+}
+
+impl Kind {
+    /// Reads `text` as a number of base units, rounded to the nearest.
+    ///
+    /// # Errors
+    /// The number is missing, negative, not finite or too large; the unit is missing or unknown.
+    pub fn read(&self, text: &str) -> Result<u64, QuantityError> {
+        let error = || QuantityError { text: text.chars().take(80).collect(), wanted: self.wanted, example: self.example };
+        let trimmed = text.trim();
+        let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
+        let (number, unit) = trimmed.split_at(split);
+        let number: f64 = number.replace('_', "").parse().map_err(|_| error())?;
+        let unit = unit.trim();
+        let factor = if unit.is_empty() && number == 0.0 {
+            1.0
+        } else {
+            self.units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1
+        };
+        let value = libm::round(number * factor);
+        // 2^63: beyond it a sum of two quantities could overflow.
+        if value.is_finite() && (0.0..9.2e18).contains(&value) { Ok(value as u64) } else { Err(error()) }
+    }
+
+    /// Prints `value` base units in the unit that needs the fewest characters without loss (at most three decimals).
+    pub fn print(&self, value: u64, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let shortest = self.units[..self.printed]
+            .iter()
+            .filter(|(_, factor)| value >= *factor as u64 && (u128::from(value) * 1000).is_multiple_of(*factor as u128))
+            .map(|(name, factor)| format!("{} {name}", value as f64 / factor))
+            .rev()
+            .min_by_key(String::len);
+        f.write_str(&shortest.unwrap_or_else(|| format!("{value} {}", self.units[0].0)))
+    }
+}
+
+/// Implements `FromStr`, `Display`, and serde as a string, for a newtype over `u64` base units.
+macro_rules! textual {
+    ($type:ident, $kind:expr) => {
+        impl std::str::FromStr for $type {
+            type Err = crate::parse::QuantityError;
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                $kind.read(text).map(Self)
+            }
+        }
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                $kind.print(self.0, f)
+            }
+        }
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct TextVisitor;
+                impl serde::de::Visitor<'_> for TextVisitor {
+                    type Value = $type;
+                    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                        write!(f, "{} in quotes, for example {}", $kind.wanted, $kind.example)
+                    }
+                    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<$type, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_str(TextVisitor)
+            }
+        }
+    };
+}
+pub(crate) use textual;
