@@ -1,0 +1,272 @@
+//! One circuitmux: the cell counts of a channel's circuits in one direction, and the policy that picks among them.
+
+use crate::policy::DynPolicy;
+use crate::{CircuitmuxPolicy, Ewma, PolicyKind, RoundRobin, Slot, Swrr};
+use onionlab_quantities::SimTime;
+use std::cmp::Ordering;
+
+/// The circuits of one channel in one direction, and the policy that picks the next of them.
+///
+/// The mux counts cells, it does not hold them. Until a circuit is attached it takes 48 bytes: most channels of a
+/// large network are idle. Its policy's state begins with the first circuit, which no policy here can tell from a
+/// beginning with the channel.
+///
+/// Source: tor's `core/or/circuitmux.c`. Deviation: the queue of DESTROY cells is the channel's business, not the mux's.
+#[derive(Debug)]
+pub struct Circuitmux {
+    kind: PolicyKind,
+    state: Option<Box<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    policy: Policy,
+    /// Queued cells per slot; [`FREE`] for a slot without a circuit.
+    cells: Vec<u32>,
+    free: Vec<Slot>,
+    active: u32,
+    total: u64,
+}
+
+/// In `State::cells`: no circuit has this slot.
+const FREE: u32 = u32::MAX;
+
+enum Policy {
+    RoundRobin(RoundRobin),
+    Ewma(Ewma),
+    Swrr(Swrr),
+    Custom(Box<dyn DynPolicy>),
+}
+
+/// Calls the same method of whichever policy it is, without a virtual call for the policies of this crate.
+macro_rules! each {
+    ($policy:expr, $bound:ident => $call:expr) => {
+        match $policy {
+            Policy::RoundRobin($bound) => $call,
+            Policy::Ewma($bound) => $call,
+            Policy::Swrr($bound) => $call,
+            Policy::Custom($bound) => $call,
+        }
+    };
+}
+
+impl std::fmt::Debug for Policy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RoundRobin(policy) => policy.fmt(f),
+            Self::Ewma(policy) => policy.fmt(f),
+            Self::Swrr(policy) => policy.fmt(f),
+            Self::Custom(_) => f.write_str("Custom(..)"),
+        }
+    }
+}
+
+impl Circuitmux {
+    /// A mux without circuits. The settings must be ones that [`PolicyKind::check`] accepts.
+    pub fn new(kind: &PolicyKind) -> Self {
+        Self { kind: kind.clone(), state: None }
+    }
+
+    /// Adds a circuit with `cells` cells queued and gives it a slot.
+    pub fn attach(&mut self, now: SimTime, cells: u32) -> Slot {
+        let state = self.state.get_or_insert_with(|| Box::new(State::new(&self.kind)));
+        let slot = state.free.pop().unwrap_or_else(|| {
+            state.cells.push(FREE);
+            Slot(state.cells.len() as u32 - 1)
+        });
+        state.cells[slot.index()] = cells;
+        state.total += u64::from(cells);
+        each!(&mut state.policy, policy => policy.attach(slot, now, cells));
+        if cells > 0 {
+            state.active += 1;
+            each!(&mut state.policy, policy => policy.notify_active(slot, now));
+            each!(&mut state.policy, policy => policy.notify_set_cells(slot, cells, now));
+        }
+        slot
+    }
+
+    /// Removes a circuit, whatever it has queued.
+    pub fn detach(&mut self, slot: Slot, now: SimTime) {
+        let state = self.state_mut();
+        let cells = state.count(slot);
+        if cells > 0 {
+            state.active -= 1;
+            state.total -= u64::from(cells);
+            each!(&mut state.policy, policy => policy.notify_inactive(slot, now));
+        }
+        each!(&mut state.policy, policy => policy.detach(slot));
+        state.cells[slot.index()] = FREE;
+        state.free.push(slot);
+    }
+
+    /// The circuit's queue has `n` cells now: cells have arrived, or the queue was cleared.
+    pub fn set_cells(&mut self, slot: Slot, n: u32, now: SimTime) {
+        let state = self.state_mut();
+        let old = state.count(slot);
+        each!(&mut state.policy, policy => policy.notify_set_cells(slot, n, now));
+        state.store(slot, old, n);
+        if old == 0 && n > 0 {
+            state.active += 1;
+            each!(&mut state.policy, policy => policy.notify_active(slot, now));
+        } else if old > 0 && n == 0 {
+            state.active -= 1;
+            each!(&mut state.policy, policy => policy.notify_inactive(slot, now));
+        }
+    }
+
+    /// The circuit to send the next cell; none if no circuit has one.
+    pub fn pick(&mut self, now: SimTime) -> Option<Slot> {
+        let state = self.state.as_deref_mut()?;
+        if state.active == 0 {
+            return None;
+        }
+        each!(&mut state.policy, policy => policy.pick(now))
+    }
+
+    /// One cell of the picked circuit went to the outbuf and `remaining` are left in its queue.
+    pub fn sent(&mut self, slot: Slot, remaining: u32, now: SimTime) {
+        let state = self.state_mut();
+        let old = state.count(slot);
+        debug_assert_eq!(old, remaining + 1, "a departure takes one cell");
+        state.store(slot, old, remaining);
+        each!(&mut state.policy, policy => policy.notify_sent(slot, 1, now));
+        if remaining == 0 {
+            state.active -= 1;
+            each!(&mut state.policy, policy => policy.notify_inactive(slot, now));
+        }
+        each!(&mut state.policy, policy => policy.notify_set_cells(slot, remaining, now));
+    }
+
+    /// How many attached circuits have a cell queued.
+    pub fn active_circuits(&self) -> u32 {
+        self.state.as_ref().map_or(0, |state| state.active)
+    }
+
+    /// How many circuits are attached.
+    pub fn circuits(&self) -> u32 {
+        self.state.as_ref().map_or(0, |state| (state.cells.len() - state.free.len()) as u32)
+    }
+
+    /// Cells queued in all circuits together.
+    pub fn cells(&self) -> u64 {
+        self.state.as_ref().map_or(0, |state| state.total)
+    }
+
+    /// Which mux should send first, `Less` being the first: one with an active circuit before one without, then by the
+    /// policy's own rule. Muxes of different policies tie.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        let active = |mux: &Self| mux.active_circuits() > 0;
+        match (&self.state, &other.state) {
+            (Some(one), Some(two)) if active(self) && active(other) => match (&one.policy, &two.policy) {
+                (Policy::RoundRobin(one), Policy::RoundRobin(two)) => one.compare(two),
+                (Policy::Ewma(one), Policy::Ewma(two)) => one.compare(two),
+                (Policy::Swrr(one), Policy::Swrr(two)) => one.compare(two),
+                (Policy::Custom(one), Policy::Custom(two)) => one.compare_dyn(&**two),
+                _ => Ordering::Equal,
+            },
+            _ => active(other).cmp(&active(self)),
+        }
+    }
+
+    fn state_mut(&mut self) -> &mut State {
+        self.state.as_deref_mut().expect("a slot is only given out by attach, which makes the state")
+    }
+}
+
+impl State {
+    fn new(kind: &PolicyKind) -> Self {
+        let policy = match kind {
+            PolicyKind::RoundRobin => Policy::RoundRobin(RoundRobin::new()),
+            PolicyKind::Ewma { half_life, tick } => Policy::Ewma(Ewma::new(*half_life, *tick)),
+            PolicyKind::Swrr { weight } => Policy::Swrr(Swrr::new(*weight)),
+            PolicyKind::Custom(custom) => Policy::Custom(custom.make()),
+        };
+        Self { policy, cells: Vec::new(), free: Vec::new(), active: 0, total: 0 }
+    }
+
+    fn count(&self, slot: Slot) -> u32 {
+        let cells = self.cells[slot.index()];
+        debug_assert_ne!(cells, FREE, "{slot:?} has no circuit");
+        cells
+    }
+
+    fn store(&mut self, slot: Slot, old: u32, new: u32) {
+        self.cells[slot.index()] = new;
+        self.total = self.total - u64::from(old) + u64::from(new);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CustomPolicy;
+    use std::sync::{Arc, Mutex};
+
+    #[test]
+    fn an_empty_mux_is_small() {
+        assert!(size_of::<Circuitmux>() <= 48, "{}", size_of::<Circuitmux>());
+    }
+
+    /// A policy that writes down its calls and serves the lowest slot.
+    struct Recorder(Arc<Mutex<Vec<String>>>, Vec<Slot>);
+
+    impl CircuitmuxPolicy for Recorder {
+        fn attach(&mut self, slot: Slot, _: SimTime, cells: u32) {
+            self.0.lock().unwrap().push(format!("attach {} {cells}", slot.0));
+        }
+        fn detach(&mut self, slot: Slot) {
+            self.0.lock().unwrap().push(format!("detach {}", slot.0));
+        }
+        fn notify_active(&mut self, slot: Slot, _: SimTime) {
+            self.0.lock().unwrap().push(format!("active {}", slot.0));
+            self.1.push(slot);
+        }
+        fn notify_inactive(&mut self, slot: Slot, _: SimTime) {
+            self.0.lock().unwrap().push(format!("inactive {}", slot.0));
+            self.1.retain(|&s| s != slot);
+        }
+        fn notify_set_cells(&mut self, slot: Slot, cells: u32, _: SimTime) {
+            self.0.lock().unwrap().push(format!("set {} {cells}", slot.0));
+        }
+        fn notify_sent(&mut self, slot: Slot, cells: u32, _: SimTime) {
+            self.0.lock().unwrap().push(format!("sent {} {cells}", slot.0));
+        }
+        fn pick(&mut self, _: SimTime) -> Option<Slot> {
+            self.1.iter().min().copied()
+        }
+        fn compare(&self, _: &Self) -> Ordering {
+            Ordering::Equal
+        }
+    }
+
+    #[test]
+    fn a_policy_is_called_in_tors_order() {
+        let calls = Arc::new(Mutex::new(Vec::new()));
+        let recorder = calls.clone();
+        let kind = PolicyKind::Custom(CustomPolicy::new("recorder", move || Recorder(recorder.clone(), Vec::new())));
+        let mut mux = Circuitmux::new(&kind);
+        let now = SimTime::ZERO;
+        let expect = |expected: &[&str]| assert_eq!(std::mem::take(&mut *calls.lock().unwrap()), expected);
+
+        assert_eq!(mux.pick(now), None);
+        let first = mux.attach(now, 2);
+        let second = mux.attach(now, 0);
+        expect(&["attach 0 2", "active 0", "set 0 2", "attach 1 0"]);
+        mux.set_cells(second, 1, now);
+        mux.set_cells(second, 2, now);
+        expect(&["set 1 1", "active 1", "set 1 2"]);
+        assert_eq!((mux.active_circuits(), mux.circuits(), mux.cells()), (2, 2, 4));
+        for left in [1, 0] {
+            assert_eq!(mux.pick(now), Some(first));
+            mux.sent(first, left, now);
+        }
+        expect(&["sent 0 1", "set 0 1", "sent 0 1", "inactive 0", "set 0 0"]);
+        mux.set_cells(second, 0, now);
+        mux.set_cells(second, 3, now);
+        mux.detach(second, now);
+        mux.detach(first, now);
+        expect(&["set 1 0", "inactive 1", "set 1 3", "active 1", "inactive 1", "detach 1", "detach 0"]);
+        assert_eq!((mux.active_circuits(), mux.circuits(), mux.cells()), (0, 0, 0));
+        assert_eq!(mux.attach(now, 0), first);
+    }
+}
