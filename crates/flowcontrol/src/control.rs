@@ -1,0 +1,116 @@
+//! The questions and notifications of a circuit's congestion control.
+
+use crate::{PackageWindow, Vegas, VegasParameters};
+use onionlab_quantities::SimTime;
+
+/// What the sending end of a circuit knows about its own way out when a SENDME arrives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Signals {
+    /// The circuit is blocked on its channel: its queue has reached the high mark and not yet come back to the low one.
+    pub blocked: bool,
+    /// Cells in this end's own queue of the circuit; matters only before the first round-trip time is known.
+    pub queued: u32,
+}
+
+/// The other end broke the protocol; tor closes the circuit (or stream).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum FlowError {
+    /// A SENDME that acknowledges cells that were not sent.
+    #[error("a SENDME acknowledges cells that were never sent")]
+    UnexpectedSendme,
+    /// A DATA cell beyond the window.
+    #[error("a DATA cell came when the window was used up")]
+    WindowExceeded,
+}
+
+/// The control of the DATA cells that one end of a circuit sends.
+///
+/// Questions first, then notifications. Only DATA cells count; SENDME, BEGIN, END, XON and the rest are free.
+pub trait CongestionAlgorithm {
+    /// May another DATA cell be sent?
+    fn can_send(&self) -> bool {
+        self.available() > 0
+    }
+    /// How many DATA cells may be sent now.
+    fn available(&self) -> u32;
+    /// How many DATA cells may be unacknowledged.
+    fn cwnd(&self) -> u32;
+    /// How many DATA cells are unacknowledged.
+    fn inflight(&self) -> u32;
+    /// How many DATA cells one SENDME acknowledges.
+    fn increment(&self) -> u32;
+    /// Do streams have SENDME windows of their own (or XON/XOFF instead)?
+    fn uses_stream_sendme(&self) -> bool;
+
+    /// A DATA cell was appended to the circuit's queue at `now`, after [`Self::can_send`] said yes.
+    fn data_sent(&mut self, now: SimTime);
+    /// A circuit SENDME arrived.
+    ///
+    /// # Errors
+    /// It acknowledges cells that were not sent; nothing is changed then.
+    fn sendme_received(&mut self, now: SimTime, signals: Signals) -> Result<(), FlowError>;
+}
+
+/// One of the algorithms, chosen when the circuit is built.
+#[derive(Debug, Clone)]
+pub enum CongestionControl {
+    /// A fixed circuit window and SENDME windows for streams.
+    Fixed(PackageWindow),
+    /// `TOR_VEGAS`, and XON/XOFF for streams.
+    Vegas(Box<Vegas>),
+}
+
+impl CongestionControl {
+    /// A fixed window of `start` cells, acknowledged `increment` at a time; tor: 1000 and 100.
+    pub const fn fixed(start: u16, increment: u16) -> Self {
+        Self::Fixed(PackageWindow::new(start, increment))
+    }
+
+    /// `TOR_VEGAS` with these parameters.
+    pub fn vegas(parameters: &VegasParameters) -> Self {
+        Self::Vegas(Box::new(Vegas::new(parameters)))
+    }
+}
+
+macro_rules! each {
+    ($control:expr, $bound:ident => $call:expr) => {
+        match $control {
+            CongestionControl::Fixed($bound) => $call,
+            CongestionControl::Vegas($bound) => $call,
+        }
+    };
+}
+
+impl CongestionAlgorithm for CongestionControl {
+    fn available(&self) -> u32 {
+        each!(self, control => control.available())
+    }
+    fn cwnd(&self) -> u32 {
+        each!(self, control => control.cwnd())
+    }
+    fn inflight(&self) -> u32 {
+        each!(self, control => control.inflight())
+    }
+    fn increment(&self) -> u32 {
+        each!(self, control => control.increment())
+    }
+    fn uses_stream_sendme(&self) -> bool {
+        each!(self, control => control.uses_stream_sendme())
+    }
+    fn data_sent(&mut self, now: SimTime) {
+        each!(self, control => control.data_sent(now));
+    }
+    fn sendme_received(&mut self, now: SimTime, signals: Signals) -> Result<(), FlowError> {
+        each!(self, control => control.sendme_received(now, signals))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_of_a_circuit_is_small() {
+        assert!(size_of::<CongestionControl>() + size_of::<crate::DeliverWindow>() <= 64);
+    }
+}

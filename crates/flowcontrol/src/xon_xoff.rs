@@ -1,0 +1,1 @@
+//! XON and XOFF
