@@ -1,1 +1,5 @@
-//! Placeholder of the floor `lab`, filled in by the commits that follow.
+//! The experiment: its file, the world built from it, its run, and the records that the run leaves.
+
+pub mod scenario;
+
+pub use scenario::{Scenario, ScenarioError, schema};

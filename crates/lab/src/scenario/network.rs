@@ -1,0 +1,150 @@
+//! The `[network]` table: a real consensus, the built-in synthetic one, or every host by hand.
+
+use super::text::{BandwidthText, BytesText, DurationText};
+use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Where a network comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkKind {
+    /// Relays sampled from a consensus document.
+    Consensus,
+    /// Relays sampled from onionlab's own model of a consensus, fitted to real ones.
+    Synthetic,
+    /// Every host, link and path by hand.
+    Explicit,
+}
+
+/// The network. Which keys apply depends on `kind`.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct NetworkFile {
+    /// "consensus": sample a consensus document; "synthetic": sample the built-in model; "explicit": name every host.
+    pub kind: NetworkKind,
+    /// Kind "consensus": the document, microdescriptor flavour or plain, as text, .xz or .gz; relative to the experiment file.
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: Option<String>,
+    /// Kinds "consensus" and "synthetic": how many relays to sample. Give this or `scale`. Default: 100.
+    #[schemars(range(min = 3, max = 100_000))]
+    pub relays: Option<u32>,
+    /// Kinds "consensus" and "synthetic": the share of all relays to sample, above 0 and at most 1.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub scale: Option<f64>,
+    /// Kind "synthetic": the year whose Tor network is modelled. Default: 2021.
+    #[schemars(range(min = 2021, max = 2026))]
+    pub year: Option<u16>,
+    /// Kinds "consensus" and "synthetic": how a relay's link rate follows from its class and consensus weight.
+    pub capacity: Option<CapacityFile>,
+    /// Kinds "consensus" and "synthetic": "built-in" (regions), or the path of a table of round-trip times between countries. Default: "built-in".
+    #[schemars(length(min = 1, max = 4096))]
+    pub latency: Option<String>,
+    /// Kind "consensus": the path of tor's `geoip` file, which gives each relay its country. Default: places drawn from a built-in distribution.
+    #[schemars(length(min = 1, max = 4096))]
+    pub geoip: Option<String>,
+    /// Kinds "consensus" and "synthetic": number of servers that clients load from. Default: 10.
+    #[schemars(range(min = 1, max = 100_000))]
+    pub servers: Option<u32>,
+    /// Kinds "consensus" and "synthetic": access rate of each server, up and down. Default: "10 Gbit/s".
+    #[schemars(with = "Option<BandwidthText>")]
+    pub server_rate: Option<Bandwidth>,
+    /// Kind "explicit": one-way latency between hosts that no entry of `links` joins. Default: "50 ms".
+    #[schemars(with = "Option<DurationText>")]
+    pub default_latency: Option<SimDuration>,
+    /// Kind "explicit": the hosts.
+    #[schemars(length(min = 1, max = 100_000))]
+    pub hosts: Option<Vec<HostFile>>,
+    /// Kind "explicit": latency, loss and jitter between pairs of hosts.
+    #[schemars(length(max = 1_000_000))]
+    pub links: Option<Vec<LinkFile>>,
+}
+
+/// How a relay's link rate follows from its class and consensus weight.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct CapacityFile {
+    /// The fitted rate of every relay times this. Default: 1.0.
+    #[schemars(range(min = 0.001, max = 1000.0))]
+    pub factor: Option<f64>,
+}
+
+/// What a host of an explicit network does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Role {
+    /// A relay with the Guard flag.
+    Guard,
+    /// A relay with neither the Guard nor the Exit flag.
+    Middle,
+    /// A relay with the Exit flag.
+    Exit,
+    /// A relay with the Guard and the Exit flag.
+    GuardExit,
+    /// A server that clients load from.
+    Server,
+    /// A client.
+    Client,
+}
+
+impl Role {
+    /// The role as it is written in the file.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Guard => "guard",
+            Self::Middle => "middle",
+            Self::Exit => "exit",
+            Self::GuardExit => "guard-exit",
+            Self::Server => "server",
+            Self::Client => "client",
+        }
+    }
+
+    /// Whether the host is a relay.
+    pub const fn is_relay(self) -> bool {
+        matches!(self, Self::Guard | Self::Middle | Self::Exit | Self::GuardExit)
+    }
+}
+
+/// One host of an explicit network.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct HostFile {
+    /// The host's name, unique: letters, digits, ".", "_" and "-", at most 64 of them.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
+    pub name: String,
+    /// What the host does.
+    pub role: Role,
+    /// Rate of its access link towards the network.
+    #[schemars(with = "BandwidthText")]
+    pub up: Bandwidth,
+    /// Rate of its access link from the network.
+    #[schemars(with = "BandwidthText")]
+    pub down: Bandwidth,
+    /// Relays: tor's `BandwidthRate`, a limit on what the relay reads and on what it writes. Default: no limit.
+    #[schemars(with = "Option<BandwidthText>")]
+    pub rate: Option<Bandwidth>,
+    /// Relays: tor's `BandwidthBurst`. Default: one second at `rate`.
+    #[schemars(with = "Option<BytesText>")]
+    pub burst: Option<Bytes>,
+    /// Relays: consensus weight, by which paths that are not given are drawn. Default: the lesser of `up` and `down` in kB/s.
+    #[schemars(range(min = 0, max = 4_294_967_295_u64))]
+    pub weight: Option<u32>,
+}
+
+/// What lies between two hosts of an explicit network, the same in both directions.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LinkFile {
+    /// The names of the two hosts.
+    pub between: [String; 2],
+    /// One-way latency, at most "10 s".
+    #[schemars(with = "DurationText")]
+    pub latency: SimDuration,
+    /// Chance that a packet is lost, in each direction, independent of all others: 0 to 0.5. Default: 0.
+    #[schemars(range(min = 0.0, max = 0.5))]
+    pub loss: Option<f64>,
+    /// Mean of an additional exponential delay of each packet; packets of a connection stay in order. Default: "0 s".
+    #[schemars(with = "Option<DurationText>")]
+    pub jitter: Option<SimDuration>,
+}

@@ -1,0 +1,178 @@
+//! From the file as written to the checked experiment: defaults, ranges, references, and combinations that make no sense.
+
+use super::diagnose::line_of_key;
+use super::error::{Fault, Place, ScenarioError, clipped};
+use super::file::ScenarioFile;
+use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
+use super::{Scenario, resolve_clients, resolve_network, resolve_treatments};
+use onionlab_quantities::SimDuration;
+use std::collections::BTreeSet;
+use std::fmt::Display;
+use std::io::Read;
+
+/// Most runs of an experiment: treatments times networks times seeds.
+pub const MAX_RUNS: usize = 10_000;
+/// Most clients of a run.
+pub const MAX_CLIENTS: u64 = 1_000_000;
+/// Longest simulated time of a run.
+pub const MAX_DURATION: SimDuration = SimDuration::from_secs(7 * 86_400);
+/// Largest file that an experiment may name (a consensus, a table of round-trip times).
+const MAX_NAMED_FILE_BYTES: u64 = 256 << 20;
+/// Most samples of the time series of a run.
+const MAX_SAMPLES: u64 = 1_000_000;
+
+pub(super) type Checked<T> = Result<T, Fault>;
+
+/// Checks `scenario` and fills in every default.
+pub(super) fn resolve(scenario: &Scenario) -> Result<ResolvedScenario, ScenarioError> {
+    check(scenario).map_err(|fault| {
+        let line = match &fault {
+            Fault::WrongValue { key, .. }
+            | Fault::OutOfRange { key, .. }
+            | Fault::Conflict { key, .. }
+            | Fault::File { key, .. } => line_of_key(&scenario.text, key),
+            Fault::MissingKey { table, .. } => line_of_key(&scenario.text, table),
+            _ => None,
+        };
+        ScenarioError { place: Place { file: scenario.path.clone(), line }, fault }
+    })
+}
+
+fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
+    let file: &ScenarioFile = &scenario.file;
+    let title = text("title", &file.title, 300)?;
+    let duration = within("duration", file.duration, SimDuration::from_millis(1), MAX_DURATION)?;
+    let measure_from = file.measure_from.unwrap_or(SimDuration::ZERO);
+    if measure_from >= duration {
+        return Err(Fault::out_of_range("measure-from", measure_from, format!("less than `duration`, which is {duration}")));
+    }
+    let sample_interval = file.sample_interval.unwrap_or(SimDuration::from_secs(1).min(duration));
+    within("sample-interval", sample_interval, SimDuration::from_millis(1), duration)?;
+    if duration.as_nanos() / sample_interval.as_nanos() > MAX_SAMPLES {
+        let allowed = format!("at least {}, a millionth of `duration`", duration / MAX_SAMPLES);
+        return Err(Fault::out_of_range("sample-interval", sample_interval, allowed));
+    }
+    let networks = within("networks", file.networks.unwrap_or(1), 1, MAX_RUNS as u32)?;
+    let seeds = file.seeds.clone().unwrap_or_else(|| vec![1]);
+    count("seeds", seeds.len(), MAX_RUNS)?;
+    let mut seen = BTreeSet::new();
+    if let Some(twice) = seeds.iter().find(|seed| !seen.insert(**seed)) {
+        return Err(Fault::conflict("seeds", format!("names {twice} twice: the same seed gives the same run")));
+    }
+    let network = resolve_network::network(scenario, &file.network)?;
+    if matches!(network, Network::Explicit(_)) && networks > 1 {
+        let reason = format!("is {networks}, but a network by hand is not sampled and there is only one: use `seeds` to repeat");
+        return Err(Fault::conflict("networks", reason));
+    }
+    let load_target = file.load_target.as_ref().map(|target| load_target(target, &network)).transpose()?;
+    let clients = resolve_clients::clients(&file.clients, &network, load_target.is_some(), duration)?;
+    let total: u64 = clients
+        .iter()
+        .map(|group| match &group.members {
+            Members::Count { count, .. } => u64::from(*count),
+            Members::Share { .. } => 0,
+            Members::Hosts { hosts, .. } => hosts.len() as u64,
+        })
+        .sum();
+    if total > MAX_CLIENTS {
+        return Err(Fault::out_of_range("clients", format!("{total} clients in all"), format!("at most {MAX_CLIENTS}")));
+    }
+    let treatments = resolve_treatments::treatments(file.base.as_ref(), file.treatments.as_deref())?;
+    let runs = treatments.len() * networks as usize * seeds.len();
+    if runs > MAX_RUNS {
+        let value = format!("{runs} runs ({} treatments x {networks} networks x {} seeds)", treatments.len(), seeds.len());
+        return Err(Fault::out_of_range("networks", value, format!("at most {MAX_RUNS} in one experiment")));
+    }
+    let base_seed = file.base_seed.unwrap_or(1);
+    Ok(ResolvedScenario {
+        title,
+        duration,
+        measure_from,
+        networks,
+        base_seed,
+        seeds,
+        sample_interval,
+        network,
+        clients,
+        load_target,
+        treatments,
+    })
+}
+
+fn load_target(target: &super::load::LoadTargetFile, network: &Network) -> Checked<LoadTarget> {
+    if matches!(network, Network::Explicit(_)) {
+        let reason = "does not apply to a network by hand, whose clients are named: give each group its `hosts`";
+        return Err(Fault::conflict("load-target", reason));
+    }
+    let utilisation = target.utilisation;
+    if !(utilisation > 0.0 && utilisation <= 4.0) {
+        return Err(Fault::out_of_range("load-target.utilisation", utilisation, "above 0 and at most 4"));
+    }
+    Ok(LoadTarget { utilisation, position: target.position })
+}
+
+/// `value` if it lies in the closed range.
+pub(super) fn within<T: PartialOrd + Display + Copy>(key: impl Into<String>, value: T, least: T, most: T) -> Checked<T> {
+    if (least..=most).contains(&value) {
+        Ok(value)
+    } else {
+        Err(Fault::out_of_range(key, value, format!("from {least} to {most}")))
+    }
+}
+
+/// Refuses an empty list and one with more than `most` entries.
+pub(super) fn count(key: impl Into<String>, length: usize, most: usize) -> Checked<()> {
+    if (1..=most).contains(&length) {
+        return Ok(());
+    }
+    let value = if length == 0 { "empty".to_owned() } else { format!("a list of {length} entries") };
+    Err(Fault::out_of_range(key, value, format!("a list of 1 to {most} entries")))
+}
+
+/// A text that is not blank, without blanks at the ends, of at most `most` characters on one line.
+pub(super) fn text(key: impl Into<String>, text: &str, most: usize) -> Checked<String> {
+    let trimmed = text.trim();
+    if trimmed.is_empty() || trimmed.chars().count() > most || trimmed.chars().any(char::is_control) {
+        return Err(Fault::out_of_range(
+            key,
+            format!("\"{}\"", clipped(text, 60)),
+            format!("one line of 1 to {most} characters"),
+        ));
+    }
+    Ok(trimmed.to_owned())
+}
+
+/// A name that can be part of a file name and of a table.
+pub(super) fn name(key: impl Into<String>, name: &str) -> Checked<String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    if name.is_empty() || name.len() > 64 || !name.chars().all(good) {
+        let allowed = "1 to 64 letters, digits, \".\", \"_\" or \"-\"";
+        return Err(Fault::out_of_range(key, format!("\"{}\"", clipped(name, 60)), allowed));
+    }
+    Ok(name.to_owned())
+}
+
+/// Refuses a key that another choice makes meaningless.
+pub(super) fn refuse<T>(table: &str, key: &str, value: Option<&T>, reason: &str) -> Checked<()> {
+    match value {
+        Some(_) => Err(Fault::conflict(format!("{table}.{key}"), reason)),
+        None => Ok(()),
+    }
+}
+
+/// A file that `key` names: it must be there and readable now, so that no run fails on it an hour later.
+pub(super) fn named_file(scenario: &Scenario, key: &str, path: &str) -> Checked<FileRef> {
+    let fault = |cause: String| Fault::File { key: key.to_owned(), path: clipped(path, 200), cause };
+    let location = scenario.directory().join(path);
+    let file = std::fs::File::open(&location).map_err(|error| fault(error.to_string()))?;
+    let mut content = Vec::new();
+    file.take(MAX_NAMED_FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| fault(error.to_string()))?;
+    if content.is_empty() {
+        return Err(fault("it is empty".to_owned()));
+    }
+    if content.len() as u64 > MAX_NAMED_FILE_BYTES {
+        return Err(fault(format!("it is larger than {} MiB", MAX_NAMED_FILE_BYTES >> 20)));
+    }
+    let digest = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&content));
+    Ok(FileRef { path: path.to_owned(), digest, location })
+}

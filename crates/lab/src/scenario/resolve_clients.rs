@@ -1,0 +1,212 @@
+//! Checks of the `[[clients]]` tables.
+
+use super::error::{Fault, clipped};
+use super::load::{ClientsFile, DrawnPause, LoadFile, LoadKind, PauseFile, StartFile, StartRange};
+use super::network::Role;
+use super::resolve::{Checked, MAX_CLIENTS, count, name, refuse, within};
+use super::resolve_network::{host_index, rate};
+use super::resolved::{ClientGroup, ExplicitNetwork, Load, Members, Network, Pause, Transfers};
+use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Longest pause, time-out, stall and circuit lifetime.
+const MAX_WAIT: SimDuration = SimDuration::from_secs(7 * 86_400);
+
+pub(super) fn clients(
+    files: &[ClientsFile],
+    network: &Network,
+    derived: bool,
+    duration: SimDuration,
+) -> Checked<Vec<ClientGroup>> {
+    count("clients", files.len(), 1000)?;
+    let mut groups = BTreeSet::new();
+    let mut taken = BTreeSet::new();
+    let shares: f64 = files.iter().map(|file| file.share.unwrap_or(1.0)).sum();
+    let mut resolved = Vec::with_capacity(files.len());
+    for (index, file) in files.iter().enumerate() {
+        let key = format!("clients[{index}]");
+        let group = name(format!("{key}.group"), &file.group)?;
+        if !groups.insert(group.clone()) {
+            return Err(Fault::conflict(
+                format!("{key}.group"),
+                format!("is \"{group}\", which another group is called already"),
+            ));
+        }
+        let members = match network {
+            Network::Explicit(explicit) => by_hand(&key, file, explicit, &mut taken)?,
+            _ => sampled(&key, file, derived, shares)?,
+        };
+        let timeout = wait(&key, "timeout", file.timeout, SimDuration::from_secs(120))?;
+        let stall = wait(&key, "stall", file.stall, SimDuration::from_secs(30))?;
+        let circuit_lifetime = wait(&key, "circuit-lifetime", file.circuit_lifetime, SimDuration::from_secs(600))?;
+        let circuit_per_transfer = file.circuit_per_transfer.unwrap_or(false);
+        if circuit_per_transfer {
+            let reason = "has no effect with `circuit-per-transfer = true`";
+            refuse(&key, "circuit-lifetime", file.circuit_lifetime.as_ref(), reason)?;
+        }
+        resolved.push(ClientGroup {
+            group,
+            members,
+            start: start(&key, file.start, duration)?,
+            load: load(&format!("{key}.load"), &file.load)?,
+            timeout,
+            stall,
+            circuit_lifetime,
+            circuit_per_transfer,
+        });
+    }
+    Ok(resolved)
+}
+
+fn wait(table: &str, key: &str, value: Option<SimDuration>, default: SimDuration) -> Checked<SimDuration> {
+    within(format!("{table}.{key}"), value.unwrap_or(default), SimDuration::from_millis(1), MAX_WAIT)
+}
+
+fn start(key: &str, file: Option<StartFile>, duration: SimDuration) -> Checked<StartRange> {
+    let range = match file {
+        None => StartRange { from: SimDuration::ZERO, to: SimDuration::from_secs(10).min(duration) },
+        Some(StartFile::At(at)) => StartRange { from: at, to: at },
+        Some(StartFile::Between(range)) => range,
+    };
+    if range.from > range.to {
+        return Err(Fault::out_of_range(format!("{key}.start.from"), range.from, format!("at most `to`, which is {}", range.to)));
+    }
+    if range.to > duration {
+        return Err(Fault::out_of_range(format!("{key}.start"), range.to, format!("at most `duration`, which is {duration}")));
+    }
+    Ok(range)
+}
+
+fn sampled(key: &str, file: &ClientsFile, derived: bool, shares: f64) -> Checked<Members> {
+    let reason = "applies only to a network of kind \"explicit\"";
+    refuse(key, "hosts", file.hosts.as_ref(), reason)?;
+    refuse(key, "path", file.path.as_ref(), reason)?;
+    refuse(key, "server", file.server.as_ref(), reason)?;
+    let up = rate(format!("{key}.up"), file.up.unwrap_or(Bandwidth::from_bits_per_sec(10_000_000)))?;
+    let down = rate(format!("{key}.down"), file.down.unwrap_or(Bandwidth::from_bits_per_sec(50_000_000)))?;
+    if derived {
+        refuse(key, "count", file.count.as_ref(), "and `load-target` both set the number of clients: give one of them")?;
+        let share = file.share.unwrap_or(1.0);
+        if !(share > 0.0 && share <= 1e6) {
+            return Err(Fault::out_of_range(format!("{key}.share"), share, "above 0 and at most 1000000"));
+        }
+        return Ok(Members::Share { share: share / shares, up, down });
+    }
+    refuse(key, "share", file.share.as_ref(), "has no effect without `load-target`")?;
+    let missing = || Fault::MissingKey { key: "count".to_owned(), table: key.to_owned() };
+    let count = within(format!("{key}.count"), file.count.ok_or_else(missing)?, 1, MAX_CLIENTS as u32)?;
+    Ok(Members::Count { count, up, down })
+}
+
+fn by_hand<'a>(key: &str, file: &'a ClientsFile, network: &ExplicitNetwork, taken: &mut BTreeSet<&'a str>) -> Checked<Members> {
+    refuse(key, "count", file.count.as_ref(), "does not apply to a network by hand: name the `hosts`")?;
+    refuse(key, "share", file.share.as_ref(), "does not apply to a network by hand: name the `hosts`")?;
+    refuse(key, "up", file.up.as_ref(), "does not apply to a network by hand: the hosts have rates of their own")?;
+    refuse(key, "down", file.down.as_ref(), "does not apply to a network by hand: the hosts have rates of their own")?;
+    let indices: BTreeMap<&str, u32> =
+        network.hosts.iter().enumerate().map(|(index, host)| (host.name.as_str(), index as u32)).collect();
+    let find = |key: &str, wanted: &str, allowed: &[Role]| {
+        let index = host_index(key, wanted, &indices)?;
+        let role = network.hosts[index as usize].role;
+        if allowed.contains(&role) {
+            return Ok(index);
+        }
+        let names: Vec<&str> = allowed.iter().map(|role| role.name()).collect();
+        let reason = format!(
+            "names \"{}\", whose role does not fit here ({}; allowed: {})",
+            clipped(wanted, 64),
+            role.name(),
+            names.join(", ")
+        );
+        Err(Fault::conflict(key, reason))
+    };
+    let missing = || Fault::MissingKey { key: "hosts".to_owned(), table: key.to_owned() };
+    let names = file.hosts.as_ref().ok_or_else(missing)?;
+    count(format!("{key}.hosts"), names.len(), 100_000)?;
+    let mut hosts = Vec::with_capacity(names.len());
+    for client in names {
+        hosts.push(find(&format!("{key}.hosts"), client, &[Role::Client])?);
+        if !taken.insert(client) {
+            let reason = format!("names \"{}\", which is in a group already", clipped(client, 64));
+            return Err(Fault::conflict(format!("{key}.hosts"), reason));
+        }
+    }
+    let any = |roles: &[Role]| network.hosts.iter().any(|host| roles.contains(&host.role));
+    let guards = [Role::Guard, Role::GuardExit];
+    let relays = [Role::Guard, Role::Middle, Role::Exit, Role::GuardExit];
+    let exits = [Role::Exit, Role::GuardExit];
+    let path = match &file.path {
+        Some([guard, middle, exit]) => {
+            let key = format!("{key}.path");
+            let path = [find(&key, guard, &guards)?, find(&key, middle, &relays)?, find(&key, exit, &exits)?];
+            if path[0] == path[1] || path[1] == path[2] || path[0] == path[2] {
+                return Err(Fault::conflict(key, "names a relay twice"));
+            }
+            Some(path)
+        }
+        None if any(&guards) && any(&exits) && network.hosts.iter().filter(|host| host.role.is_relay()).count() >= 3 => None,
+        None => {
+            let reason = "has no `path`, and the network has too few relays to draw one: a guard, an exit and a third";
+            return Err(Fault::conflict(key, reason));
+        }
+    };
+    let server = match &file.server {
+        Some(server) => Some(find(&format!("{key}.server"), server, &[Role::Server])?),
+        None if any(&[Role::Server]) => None,
+        None => return Err(Fault::conflict(key, "has nothing to load from: the network has no host of role \"server\"")),
+    };
+    Ok(Members::Hosts { hosts, path, server })
+}
+
+fn load(key: &str, file: &LoadFile) -> Checked<Load> {
+    if file.kind == LoadKind::Sequence {
+        refuse(key, "size", file.size.as_ref(), "does not apply to kind \"sequence\": each of `transfers` has its size")?;
+        refuse(key, "pause", file.pause.as_ref(), "does not apply to kind \"sequence\": each of `transfers` has its pause")?;
+        let missing = || Fault::MissingKey { key: "transfers".to_owned(), table: key.to_owned() };
+        let listed = file.transfers.as_ref().ok_or_else(missing)?;
+        count(format!("{key}.transfers"), listed.len(), 10_000)?;
+        let transfers = listed.iter().enumerate().map(|(index, transfers)| {
+            let key = format!("{key}.transfers[{index}]");
+            let pause = transfers.pause.unwrap_or(SimDuration::ZERO);
+            Ok(Transfers {
+                size: size(&key, transfers.size)?,
+                count: within(format!("{key}.count"), transfers.count.unwrap_or(1), 1, 1_000_000)?,
+                pause: within(format!("{key}.pause"), pause, SimDuration::ZERO, MAX_WAIT)?,
+            })
+        });
+        return Ok(Load::Sequence { transfers: transfers.collect::<Checked<_>>()? });
+    }
+    refuse(key, "transfers", file.transfers.as_ref(), "applies only to kind \"sequence\"")?;
+    let missing = |name: &str| Fault::MissingKey { key: name.to_owned(), table: key.to_owned() };
+    let size = size(key, file.size.ok_or_else(|| missing("size"))?)?;
+    let pause = match file.pause {
+        None if file.kind == LoadKind::Web => return Err(missing("pause")),
+        None => Pause::Fixed(SimDuration::ZERO),
+        Some(PauseFile::Fixed(pause)) => Pause::Fixed(pause),
+        Some(PauseFile::Drawn(DrawnPause { uniform: Some(range), exponential: None })) => Pause::Uniform(range),
+        Some(PauseFile::Drawn(DrawnPause { uniform: None, exponential: Some(mean) })) => Pause::Exponential(mean),
+        Some(PauseFile::Drawn(_)) => {
+            return Err(Fault::conflict(format!("{key}.pause"), "must name one distribution: `uniform` or `exponential`"));
+        }
+    };
+    let key = format!("{key}.pause");
+    match pause {
+        Pause::Fixed(pause) => {
+            within(key, pause, SimDuration::ZERO, MAX_WAIT)?;
+        }
+        Pause::Uniform([least, most]) => {
+            if least > most {
+                return Err(Fault::out_of_range(format!("{key}.uniform"), least, format!("at most the second, which is {most}")));
+            }
+            within(format!("{key}.uniform"), most, SimDuration::ZERO, MAX_WAIT)?;
+        }
+        Pause::Exponential(mean) => {
+            within(format!("{key}.exponential"), mean, SimDuration::from_millis(1), MAX_WAIT)?;
+        }
+    }
+    Ok(Load::Repeated { size, pause })
+}
+
+fn size(key: &str, size: Bytes) -> Checked<Bytes> {
+    within(format!("{key}.size"), size, Bytes::new(1), Bytes::new(1 << 30))
+}

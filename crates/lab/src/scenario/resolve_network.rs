@@ -1,0 +1,173 @@
+//! Checks of the `[network]` table.
+
+use super::Scenario;
+use super::error::{Fault, clipped};
+use super::network::{HostFile, LinkFile, NetworkFile, NetworkKind};
+use super::resolve::{Checked, count, name, named_file, refuse, within};
+use super::resolved::{
+    ConsensusNetwork, ExplicitNetwork, Host, Link, Network, RateLimit, SampledNetwork, Size, SyntheticNetwork,
+};
+use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
+use std::collections::BTreeMap;
+
+/// Slowest and fastest access link.
+const RATES: (Bandwidth, Bandwidth) = (Bandwidth::from_bits_per_sec(1000), Bandwidth::from_bits_per_sec(1_000_000_000_000));
+/// Longest one-way latency.
+const MAX_LATENCY: SimDuration = SimDuration::from_secs(10);
+
+pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Network> {
+    let only = |kinds: &str| format!("applies only to a network of kind {kinds}");
+    if file.kind == NetworkKind::Explicit {
+        let sampled = only("\"consensus\" or \"synthetic\"");
+        refuse("network", "relays", file.relays.as_ref(), &sampled)?;
+        refuse("network", "scale", file.scale.as_ref(), &sampled)?;
+        refuse("network", "capacity", file.capacity.as_ref(), &sampled)?;
+        refuse("network", "latency", file.latency.as_ref(), &sampled)?;
+        refuse("network", "servers", file.servers.as_ref(), &sampled)?;
+        refuse("network", "server-rate", file.server_rate.as_ref(), &sampled)?;
+    } else {
+        let by_hand = only("\"explicit\"");
+        refuse("network", "default-latency", file.default_latency.as_ref(), &by_hand)?;
+        refuse("network", "hosts", file.hosts.as_ref(), &by_hand)?;
+        refuse("network", "links", file.links.as_ref(), &by_hand)?;
+    }
+    if file.kind != NetworkKind::Consensus {
+        refuse("network", "path", file.path.as_ref(), &only("\"consensus\""))?;
+        refuse("network", "geoip", file.geoip.as_ref(), &only("\"consensus\""))?;
+    }
+    if file.kind != NetworkKind::Synthetic {
+        refuse("network", "year", file.year.as_ref(), &only("\"synthetic\""))?;
+    }
+    match file.kind {
+        NetworkKind::Consensus => {
+            let path =
+                file.path.as_ref().ok_or_else(|| Fault::MissingKey { key: "path".to_owned(), table: "network".to_owned() })?;
+            let document = named_file(scenario, "network.path", path)?;
+            let geoip = file.geoip.as_ref().map(|path| named_file(scenario, "network.geoip", path)).transpose()?;
+            Ok(Network::Consensus(ConsensusNetwork { document, geoip, common: sampled(scenario, file)? }))
+        }
+        NetworkKind::Synthetic => {
+            let year = within("network.year", file.year.unwrap_or(2021), 2021, 2026)?;
+            Ok(Network::Synthetic(SyntheticNetwork { year, common: sampled(scenario, file)? }))
+        }
+        NetworkKind::Explicit => explicit(file).map(Network::Explicit),
+    }
+}
+
+fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
+    let size = match (file.relays, file.scale) {
+        (Some(_), Some(_)) => {
+            return Err(Fault::conflict("network.scale", "and `network.relays` both set the size: give one of them"));
+        }
+        (Some(relays), None) => Size::Relays(within("network.relays", relays, 3, 100_000)?),
+        (None, Some(scale)) if scale > 0.0 && scale <= 1.0 => Size::Scale(scale),
+        (None, Some(scale)) => return Err(Fault::out_of_range("network.scale", scale, "above 0 and at most 1")),
+        (None, None) => Size::Relays(100),
+    };
+    let factor = file.capacity.as_ref().and_then(|capacity| capacity.factor).unwrap_or(1.0);
+    let latency = match file.latency.as_deref() {
+        None | Some("built-in") => None,
+        Some(path) => Some(named_file(scenario, "network.latency", path)?),
+    };
+    Ok(SampledNetwork {
+        size,
+        capacity_factor: within("network.capacity.factor", factor, 0.001, 1000.0)?,
+        latency,
+        servers: within("network.servers", file.servers.unwrap_or(10), 1, 100_000)?,
+        server_rate: rate("network.server-rate", file.server_rate.unwrap_or(Bandwidth::from_bits_per_sec(10_000_000_000)))?,
+    })
+}
+
+/// An access rate in its range.
+pub(super) fn rate(key: impl Into<String>, rate: Bandwidth) -> Checked<Bandwidth> {
+    within(key, rate, RATES.0, RATES.1)
+}
+
+fn explicit(file: &NetworkFile) -> Checked<ExplicitNetwork> {
+    let missing = || Fault::MissingKey { key: "hosts".to_owned(), table: "network".to_owned() };
+    let listed = file.hosts.as_ref().ok_or_else(missing)?;
+    count("network.hosts", listed.len(), 100_000)?;
+    let mut indices = BTreeMap::new();
+    let mut hosts = Vec::with_capacity(listed.len());
+    for (index, host) in listed.iter().enumerate() {
+        let key = format!("network.hosts[{index}]");
+        if indices.insert(host.name.as_str(), index as u32).is_some() {
+            let reason = format!("is \"{}\", which another host is called already", clipped(&host.name, 64));
+            return Err(Fault::conflict(format!("{key}.name"), reason));
+        }
+        hosts.push(one_host(&key, host)?);
+    }
+    let links = file.links.as_deref().unwrap_or_default();
+    if links.len() > 1_000_000 {
+        count("network.links", links.len(), 1_000_000)?;
+    }
+    let mut joined = BTreeMap::new();
+    for (index, link) in links.iter().enumerate() {
+        let key = format!("network.links[{index}]");
+        let link = one_link(&key, link, &indices)?;
+        if let Some(before) = joined.insert(link.between, link) {
+            let [a, b] = before.between.map(|host| &hosts[host as usize].name);
+            let reason =
+                format!("joins \"{a}\" and \"{b}\", which another link joins already (a link counts for both directions)");
+            return Err(Fault::conflict(format!("{key}.between"), reason));
+        }
+    }
+    let default_latency = file.default_latency.unwrap_or(SimDuration::from_millis(50));
+    within("network.default-latency", default_latency, SimDuration::ZERO, MAX_LATENCY)?;
+    Ok(ExplicitNetwork { default_latency, hosts, links: joined.into_values().collect() })
+}
+
+fn one_host(key: &str, host: &HostFile) -> Checked<Host> {
+    let up = rate(format!("{key}.up"), host.up)?;
+    let down = rate(format!("{key}.down"), host.down)?;
+    if !host.role.is_relay() {
+        refuse(key, "rate", host.rate.as_ref(), "applies only to relays")?;
+        refuse(key, "burst", host.burst.as_ref(), "applies only to relays")?;
+        refuse(key, "weight", host.weight.as_ref(), "applies only to relays")?;
+    }
+    if host.rate.is_none() {
+        refuse(key, "burst", host.burst.as_ref(), "has no effect without `rate`")?;
+    }
+    let limit = match host.rate {
+        None => None,
+        Some(limit) => {
+            let limit = rate(format!("{key}.rate"), limit)?;
+            let burst = host.burst.unwrap_or(Bytes::new(limit.as_bytes_per_sec()));
+            within(format!("{key}.burst"), burst, Bytes::new(16_384), Bytes::new(1 << 40))?;
+            Some(RateLimit { rate: limit, burst })
+        }
+    };
+    let by_rate = u32::try_from(up.min(down).as_bytes_per_sec() / 1000).unwrap_or(u32::MAX).max(1);
+    let weight = if host.role.is_relay() { host.weight.unwrap_or(by_rate) } else { 0 };
+    Ok(Host { name: name(format!("{key}.name"), &host.name)?, role: host.role, up, down, limit, weight })
+}
+
+fn one_link(key: &str, link: &LinkFile, indices: &BTreeMap<&str, u32>) -> Checked<Link> {
+    let mut ends = [0; 2];
+    for (end, wanted) in ends.iter_mut().zip(&link.between) {
+        *end = host_index(&format!("{key}.between"), wanted, indices)?;
+    }
+    ends.sort_unstable();
+    if ends[0] == ends[1] {
+        return Err(Fault::conflict(format!("{key}.between"), "joins a host to itself"));
+    }
+    let loss = within(format!("{key}.loss"), link.loss.unwrap_or(0.0), 0.0, 0.5)?;
+    let jitter = link.jitter.unwrap_or(SimDuration::ZERO);
+    Ok(Link {
+        between: ends,
+        latency: within(format!("{key}.latency"), link.latency, SimDuration::ZERO, MAX_LATENCY)?,
+        loss,
+        jitter: within(format!("{key}.jitter"), jitter, SimDuration::ZERO, MAX_LATENCY)?,
+    })
+}
+
+/// The index of the host with this name.
+pub(super) fn host_index(key: &str, wanted: &str, indices: &BTreeMap<&str, u32>) -> Checked<u32> {
+    indices.get(wanted).copied().ok_or_else(|| {
+        let names: Vec<&str> = indices.keys().copied().take(1000).collect();
+        let near = super::diagnose::nearest(wanted, &names);
+        let near = near.map_or_else(String::new, |near| format!(" (did you mean \"{near}\"?)"));
+        let message = format!("there is no host \"{}\"{near}; allowed are the names in `network.hosts`", clipped(wanted, 64));
+        Fault::WrongValue { key: key.to_owned(), message }
+    })
+}

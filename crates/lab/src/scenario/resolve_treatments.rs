@@ -1,0 +1,195 @@
+//! Checks of `[base]` and `[[treatments]]`: a value on every axis, and no setting without an effect.
+
+use super::error::{Fault, clipped};
+use super::resolve::{Checked, count, text, within};
+use super::resolved::Treatment;
+use super::treatment::{BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, LinkProfile, LinkShaping, Tcp, TreatmentFile};
+use onionlab_quantities::{Bytes, SimDuration};
+use std::collections::BTreeSet;
+
+pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]>) -> Checked<Vec<Treatment>> {
+    let nothing = BaseFile::default();
+    let base = base.unwrap_or(&nothing);
+    let alone = [TreatmentFile { name: "base".to_owned(), ..TreatmentFile::default() }];
+    let files = files.unwrap_or(&alone);
+    count("treatments", files.len(), 1000)?;
+    let mut names = BTreeSet::new();
+    let mut slugs = BTreeSet::new();
+    let mut resolved = Vec::with_capacity(files.len());
+    for (index, file) in files.iter().enumerate() {
+        let key = format!("treatments[{index}]");
+        let name = text(format!("{key}.name"), &file.name, 100)?;
+        let slug = slug(&name);
+        if slug.is_empty() {
+            let allowed = "a name with at least one letter or digit of ASCII";
+            return Err(Fault::out_of_range(format!("{key}.name"), format!("\"{}\"", clipped(&name, 60)), allowed));
+        }
+        if !names.insert(name.clone()) || !slugs.insert(slug.clone()) {
+            let reason =
+                format!("is \"{}\", too like the name of another treatment (records are kept as \"{slug}\")", clipped(&name, 60));
+            return Err(Fault::conflict(format!("{key}.name"), reason));
+        }
+        let own = file.own();
+        let (own_keys, base_keys) = (own.keys(), base.keys());
+        // Where a setting stands, so that an error names the right line.
+        let place = |setting: &str| {
+            let from_base = !own_keys.iter().any(|key| key == setting) && base_keys.iter().any(|key| key == setting);
+            if from_base { format!("base.{setting}") } else { format!("{key}.{setting}") }
+        };
+        let treatment = one(place, name, slug, &own.over(base))?;
+        if let Some((setting, needs)) = without_effect(&treatment, &own).first() {
+            return Err(Fault::conflict(
+                format!("{key}.{setting}"),
+                format!("has no effect in this treatment: it needs {needs}"),
+            ));
+        }
+        resolved.push(treatment);
+    }
+    // A setting of `[base]` may serve some of the treatments only, but it must serve one.
+    for setting in base.keys() {
+        let needs: Vec<&str> = resolved
+            .iter()
+            .filter_map(|treatment| without_effect(treatment, base).into_iter().find(|(key, _)| *key == setting))
+            .map(|(_, needs)| needs)
+            .collect();
+        if needs.len() == resolved.len() {
+            return Err(Fault::conflict(
+                format!("base.{setting}"),
+                format!("has no effect in any treatment: it needs {}", needs[0]),
+            ));
+        }
+    }
+    Ok(resolved)
+}
+
+/// The settings among `given` that mean nothing under `treatment`, and what each would need.
+fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str, &'static str)> {
+    let ewma = treatment.circuitmux == Circuitmux::Ewma;
+    let kist = treatment.channel_scheduler == ChannelScheduler::Kist;
+    let codel = treatment.downlink_queue == DownlinkQueue::Codel;
+    [
+        ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
+        ("kist-interval", given.kist_interval.is_some(), kist, "channel-scheduler = \"kist\""),
+        ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
+        ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
+        ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
+        ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
+    ]
+    .into_iter()
+    .filter(|(_, given, effective, _)| *given && !effective)
+    .map(|(key, _, _, needs)| (key, needs))
+    .collect()
+}
+
+/// What a link profile says where neither the treatment nor `[base]` does.
+fn profile(net: LinkProfile) -> BaseFile {
+    let linux = BaseFile {
+        tcp: Some(Tcp::Cubic),
+        nagle: Some(true),
+        hystart: Some(true),
+        slow_start_after_idle: Some(true),
+        initial_window: Some(10),
+        mss: Some(1448),
+        send_buffer: Some(Bytes::new(4 << 20)),
+        receive_buffer: Some(Bytes::new(6 << 20)),
+        link_shaping: Some(LinkShaping::Serialise),
+        downlink_queue: Some(DownlinkQueue::DropTail),
+        downlink_queue_size: Some(Bytes::new(1_500_000)),
+        codel_target: Some(SimDuration::from_millis(5)),
+        codel_interval: Some(SimDuration::from_millis(100)),
+        ..BaseFile::default()
+    };
+    match net {
+        LinkProfile::Linux => linux,
+        LinkProfile::Shadow => BaseFile {
+            tcp: Some(Tcp::Reno),
+            nagle: Some(false),
+            slow_start_after_idle: Some(false),
+            mss: Some(1460),
+            link_shaping: Some(LinkShaping::TokenBatches),
+            downlink_queue: Some(DownlinkQueue::Codel),
+            codel_target: Some(SimDuration::from_millis(10)),
+            ..linux
+        },
+    }
+}
+
+fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFile) -> Checked<Treatment> {
+    let net = given.net.unwrap_or(LinkProfile::Linux);
+    let all = given.over(&profile(net));
+    let filled = "the profile fills every axis of the link";
+    let circuitmux = all.circuitmux.unwrap_or(Circuitmux::Ewma);
+    let channel_scheduler = all.channel_scheduler.unwrap_or(ChannelScheduler::Kist);
+    let ewma = circuitmux == Circuitmux::Ewma;
+    let kist = channel_scheduler == ChannelScheduler::Kist;
+    let tcp = all.tcp.expect(filled);
+    let downlink_queue = all.downlink_queue.expect(filled);
+    let codel = downlink_queue == DownlinkQueue::Codel;
+    let half_life = all.ewma_half_life.unwrap_or(SimDuration::from_secs(30));
+    let kist_interval = all.kist_interval.unwrap_or(SimDuration::from_millis(2));
+    let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
+    let circuit_window = within(key("circuit-window"), all.circuit_window.unwrap_or(1000), 1, 100_000)?;
+    let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 100_000)?;
+    let circuit_increment = all.circuit_window_increment.unwrap_or(100);
+    let stream_increment = all.stream_window_increment.unwrap_or(50);
+    let ms = SimDuration::from_millis;
+    Ok(Treatment {
+        name,
+        slug,
+        circuitmux,
+        ewma_half_life: ewma
+            .then(|| within(key("ewma-half-life"), half_life, ms(1), SimDuration::from_secs(86_400)))
+            .transpose()?,
+        channel_scheduler,
+        kist_interval: kist.then(|| within(key("kist-interval"), kist_interval, ms(2), ms(100))).transpose()?,
+        kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
+        cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(498), 1, 498)?,
+        circuit_window,
+        circuit_window_increment: increment(key("circuit-window-increment"), circuit_increment, circuit_window)?,
+        stream_window,
+        stream_window_increment: increment(key("stream-window-increment"), stream_increment, stream_window)?,
+        net,
+        tcp,
+        nagle: all.nagle.expect(filled),
+        hystart: (tcp == Tcp::Cubic).then_some(all.hystart.expect(filled)),
+        slow_start_after_idle: all.slow_start_after_idle.expect(filled),
+        initial_window: within(key("initial-window"), all.initial_window.expect(filled), 1, 1000)?,
+        mss: within(key("mss"), all.mss.expect(filled), 88, 65_483)?,
+        send_buffer: buffer(key("send-buffer"), all.send_buffer.expect(filled))?,
+        receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
+        link_shaping: all.link_shaping.expect(filled),
+        downlink_queue,
+        downlink_queue_size: buffer(key("downlink-queue-size"), all.downlink_queue_size.expect(filled))?,
+        codel_target: codel
+            .then(|| within(key("codel-target"), all.codel_target.expect(filled), ms(1), SimDuration::from_secs(10)))
+            .transpose()?,
+        codel_interval: codel
+            .then(|| within(key("codel-interval"), all.codel_interval.expect(filled), ms(1), SimDuration::from_secs(100)))
+            .transpose()?,
+    })
+}
+
+/// A SENDME must come before the window is used up, or nothing moves any more.
+fn increment(key: String, increment: u32, window: u32) -> Checked<u32> {
+    if (1..=window).contains(&increment) {
+        return Ok(increment);
+    }
+    Err(Fault::out_of_range(key, increment, format!("from 1 to the window, which is {window} cells")))
+}
+
+fn buffer(key: String, size: Bytes) -> Checked<Bytes> {
+    within(key, size, Bytes::new(4096), Bytes::new(1 << 30))
+}
+
+/// `name` as part of a file name.
+fn slug(name: &str) -> String {
+    let mut slug = String::new();
+    for c in name.chars().take(100) {
+        if c.is_ascii_alphanumeric() {
+            slug.push(c.to_ascii_lowercase());
+        } else if !slug.is_empty() && !slug.ends_with('-') {
+            slug.push('-');
+        }
+    }
+    slug.trim_end_matches('-').chars().take(60).collect()
+}

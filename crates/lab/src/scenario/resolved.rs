@@ -1,0 +1,375 @@
+//! The checked experiment: every default filled in, every reference to a file settled, nothing left that could be wrong.
+
+use super::load::{Position, StartRange};
+use super::network::Role;
+use super::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, LinkProfile, LinkShaping, Tcp};
+use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration};
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// A checked experiment. Its JSON is canonical: the same experiment gives the same bytes on every machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ResolvedScenario {
+    /// What the experiment asks.
+    pub title: String,
+    /// Simulated time of each run.
+    pub duration: SimDuration,
+    /// Statistics ignore transfers that start before.
+    pub measure_from: SimDuration,
+    /// Number of sampled networks.
+    pub networks: u32,
+    /// From which the networks' seeds are derived.
+    pub base_seed: u64,
+    /// Seeds of runs within each network.
+    pub seeds: Vec<u64>,
+    /// Sampling interval of the tables `relays` and `network`.
+    pub sample_interval: SimDuration,
+    /// The network.
+    pub network: Network,
+    /// The groups of clients.
+    pub clients: Vec<ClientGroup>,
+    /// The utilisation wanted, where the number of clients follows from it.
+    pub load_target: Option<LoadTarget>,
+    /// The treatments.
+    pub treatments: Vec<Treatment>,
+}
+
+/// One run of an experiment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PlannedRun {
+    /// Index of the treatment.
+    pub treatment: usize,
+    /// Index of the network.
+    pub network: u32,
+    /// The run's seed.
+    pub seed: u64,
+    /// Name of the directory that holds the run's records.
+    pub directory: String,
+}
+
+impl ResolvedScenario {
+    /// The experiment as JSON, which `run.parquet` keeps and by which a finished run is recognised.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string(self).expect("no map with keys other than strings")
+    }
+
+    /// The seed of the network with this index: places, sampling, capacities.
+    pub fn network_seed(&self, index: u32) -> Seed {
+        Seed(RandomStream::new(Seed(self.base_seed), "network", "seed").at(u64::from(index)).bits())
+    }
+
+    /// The seed of everything that a run draws within its network. Runs of different networks share no values.
+    pub fn run_seed(&self, index: u32, seed: u64) -> Seed {
+        Seed(RandomStream::new(self.network_seed(index), "run", "seed").at(seed).bits())
+    }
+
+    /// All runs: network by network, within it seed by seed, within it treatment by treatment, so that pairs are complete early.
+    pub fn plan(&self) -> Vec<PlannedRun> {
+        let mut runs = Vec::new();
+        for network in 0..self.networks {
+            for &seed in &self.seeds {
+                for (treatment, settings) in self.treatments.iter().enumerate() {
+                    let directory = format!("{}--net{network}--seed{seed}", settings.slug);
+                    runs.push(PlannedRun { treatment, network, seed, directory });
+                }
+            }
+        }
+        runs
+    }
+}
+
+/// A file that the experiment names, by what is in it: the place on a machine is no part of an experiment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FileRef {
+    /// The path as written in the experiment file.
+    pub path: String,
+    /// xxh3-64 of the content, in hexadecimal.
+    pub digest: String,
+    /// Where it was found.
+    #[serde(skip)]
+    pub location: PathBuf,
+}
+
+/// How many relays are sampled.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Size {
+    /// This many.
+    Relays(u32),
+    /// This share of all.
+    Scale(f64),
+}
+
+/// The network.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Network {
+    /// Sampled from a consensus document.
+    Consensus(ConsensusNetwork),
+    /// Sampled from the built-in model.
+    Synthetic(SyntheticNetwork),
+    /// By hand.
+    Explicit(ExplicitNetwork),
+}
+
+/// A network sampled from a consensus document.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ConsensusNetwork {
+    /// The document.
+    pub document: FileRef,
+    /// Countries of addresses; `None`: drawn.
+    pub geoip: Option<FileRef>,
+    /// What sampled networks of both kinds have.
+    #[serde(flatten)]
+    pub common: SampledNetwork,
+}
+
+/// A network sampled from the built-in model.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SyntheticNetwork {
+    /// The year modelled.
+    pub year: u16,
+    /// What sampled networks of both kinds have.
+    #[serde(flatten)]
+    pub common: SampledNetwork,
+}
+
+/// What sampled networks of both kinds have.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct SampledNetwork {
+    /// How many relays.
+    pub size: Size,
+    /// Factor on the fitted link rate of every relay.
+    pub capacity_factor: f64,
+    /// Table of round-trip times between countries; `None`: the built-in regions.
+    pub latency: Option<FileRef>,
+    /// Number of servers.
+    pub servers: u32,
+    /// Access rate of each server, up and down.
+    pub server_rate: Bandwidth,
+}
+
+/// A network by hand.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ExplicitNetwork {
+    /// One-way latency where no link says otherwise.
+    pub default_latency: SimDuration,
+    /// The hosts in the order of the file.
+    pub hosts: Vec<Host>,
+    /// The links, by index of host.
+    pub links: Vec<Link>,
+}
+
+/// A host of a network by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub role: Role,
+    /// Access rate towards the network.
+    pub up: Bandwidth,
+    /// Access rate from the network.
+    pub down: Bandwidth,
+    /// `BandwidthRate` and `BandwidthBurst`.
+    pub limit: Option<RateLimit>,
+    /// Consensus weight of a relay; 0 for other hosts.
+    pub weight: u32,
+}
+
+/// A relay's limit on what it reads and on what it writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct RateLimit {
+    /// `BandwidthRate`.
+    pub rate: Bandwidth,
+    /// `BandwidthBurst`.
+    pub burst: Bytes,
+}
+
+/// A link of a network by hand.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Link {
+    /// The hosts' indices, the lesser first.
+    pub between: [u32; 2],
+    /// One-way latency.
+    pub latency: SimDuration,
+    /// Chance of loss of a packet.
+    pub loss: f64,
+    /// Mean extra delay of a packet.
+    pub jitter: SimDuration,
+}
+
+/// A group of clients.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct ClientGroup {
+    /// Its name.
+    pub group: String,
+    /// Which hosts it is.
+    pub members: Members,
+    /// When they start.
+    pub start: StartRange,
+    /// What they load.
+    pub load: Load,
+    /// A transfer that takes longer has failed.
+    pub timeout: SimDuration,
+    /// A transfer that receives nothing for so long has failed.
+    pub stall: SimDuration,
+    /// Age from which a circuit gets no new stream.
+    pub circuit_lifetime: SimDuration,
+    /// Whether each transfer gets its own circuit.
+    pub circuit_per_transfer: bool,
+}
+
+/// Which hosts a group of clients is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Members {
+    /// Sampled network: this many, with these access rates.
+    Count {
+        /// How many.
+        count: u32,
+        /// Access rate towards the network.
+        up: Bandwidth,
+        /// Access rate from the network.
+        down: Bandwidth,
+    },
+    /// Sampled network with a load target: this group's share of the clients, in (0, 1].
+    Share {
+        /// The share.
+        share: f64,
+        /// Access rate towards the network.
+        up: Bandwidth,
+        /// Access rate from the network.
+        down: Bandwidth,
+    },
+    /// Network by hand: these hosts, by index.
+    Hosts {
+        /// The clients.
+        hosts: Vec<u32>,
+        /// Guard, middle and exit of every circuit; `None`: drawn.
+        path: Option<[u32; 3]>,
+        /// The server; `None`: drawn.
+        server: Option<u32>,
+    },
+}
+
+/// What a client loads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case", tag = "kind")]
+pub enum Load {
+    /// A size again and again, with a pause between (zero for none).
+    Repeated {
+        /// Size of each transfer.
+        size: Bytes,
+        /// Time from the end of one to the start of the next.
+        pause: Pause,
+    },
+    /// A list of transfers, once.
+    Sequence {
+        /// The list.
+        transfers: Vec<Transfers>,
+    },
+}
+
+/// Some equal transfers of a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Transfers {
+    /// Size of each.
+    pub size: Bytes,
+    /// How many.
+    pub count: u32,
+    /// Time from the end of each to the start of the next.
+    pub pause: SimDuration,
+}
+
+/// A pause between transfers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pause {
+    /// Always the same.
+    Fixed(SimDuration),
+    /// Uniform between the two.
+    Uniform([SimDuration; 2]),
+    /// Exponential with this mean.
+    Exponential(SimDuration),
+}
+
+/// The utilisation wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct LoadTarget {
+    /// Offered load over capacity.
+    pub utilisation: f64,
+    /// Of the relays in this position.
+    pub position: Position,
+}
+
+/// A treatment with a value on every axis; `None` on an axis that the others make meaningless.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Treatment {
+    /// Its name.
+    pub name: String,
+    /// The name as part of a file name: lower-case letters, digits and single hyphens.
+    pub slug: String,
+    /// Which circuit of a channel sends next.
+    pub circuitmux: Circuitmux,
+    /// EWMA's half-life, with EWMA.
+    pub ewma_half_life: Option<SimDuration>,
+    /// How cells move to sockets.
+    pub channel_scheduler: ChannelScheduler,
+    /// KIST's interval, with KIST.
+    pub kist_interval: Option<SimDuration>,
+    /// KIST's socket buffer factor, with KIST.
+    pub kist_socket_buffer_factor: Option<f64>,
+    /// Bytes of data in a DATA cell.
+    pub cell_payload: u32,
+    /// Circuit window in cells.
+    pub circuit_window: u32,
+    /// Cells per circuit SENDME.
+    pub circuit_window_increment: u32,
+    /// Stream window in cells.
+    pub stream_window: u32,
+    /// Cells per stream SENDME.
+    pub stream_window_increment: u32,
+    /// The link profile.
+    pub net: LinkProfile,
+    /// Congestion control.
+    pub tcp: Tcp,
+    /// Nagle's algorithm.
+    pub nagle: bool,
+    /// HyStart, with CUBIC.
+    pub hystart: Option<bool>,
+    /// Slow start after idle.
+    pub slow_start_after_idle: bool,
+    /// Initial window in segments.
+    pub initial_window: u32,
+    /// Bytes in a full segment.
+    pub mss: u32,
+    /// Limit of a send buffer.
+    pub send_buffer: Bytes,
+    /// Limit of a receive buffer.
+    pub receive_buffer: Bytes,
+    /// How an access link keeps its rate.
+    pub link_shaping: LinkShaping,
+    /// Queue before a downlink.
+    pub downlink_queue: DownlinkQueue,
+    /// What it holds at most.
+    pub downlink_queue_size: Bytes,
+    /// CoDel's target, with CoDel.
+    pub codel_target: Option<SimDuration>,
+    /// CoDel's interval, with CoDel.
+    pub codel_interval: Option<SimDuration>,
+}

@@ -1,0 +1,185 @@
+//! Treatments: a value on each of some named axes, which combine freely.
+//!
+//! What a treatment does not say comes from `[base]`, then from the link profile `net`, then from the defaults.
+
+use super::text::{BytesText, DurationText};
+use onionlab_quantities::{Bytes, SimDuration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Declares every axis once: `[base]` has all of them, `[[treatments]]` has them and a name.
+macro_rules! axes {
+    ($($(#[$meta:meta])* $axis:ident: $type:ty,)+) => {
+        /// Settings common to all treatments; a treatment's own settings come before these.
+        #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+        #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+        pub struct BaseFile {
+            $($(#[$meta])* pub $axis: Option<$type>,)+
+        }
+
+        /// One of the treatments to compare: a name, and where it differs from `[base]` and the defaults.
+        #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+        #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+        pub struct TreatmentFile {
+            /// The name in tables and charts, unique; at most 100 characters.
+            #[schemars(length(min = 1, max = 100))]
+            pub name: String,
+            $($(#[$meta])* pub $axis: Option<$type>,)+
+        }
+
+        impl TreatmentFile {
+            /// The treatment's own settings, without its name.
+            pub(super) fn own(&self) -> BaseFile {
+                BaseFile { $($axis: self.$axis,)+ }
+            }
+        }
+
+        impl BaseFile {
+            /// These settings, and `under` where they say nothing.
+            pub(super) fn over(&self, under: &Self) -> Self {
+                Self { $($axis: self.$axis.or(under.$axis),)+ }
+            }
+
+            /// The keys that are set, as they are written in the file.
+            pub(super) fn keys(&self) -> Vec<String> {
+                let mut keys = Vec::new();
+                $(if self.$axis.is_some() {
+                    keys.push(stringify!($axis).replace('_', "-"));
+                })+
+                keys
+            }
+        }
+    };
+}
+
+axes! {
+    /// Which circuit of a channel sends its next cell. Default: "ewma".
+    circuitmux: Circuitmux,
+    /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`). Default: "30 s".
+    #[schemars(with = "Option<DurationText>")]
+    ewma_half_life: SimDuration,
+    /// How a relay moves cells from circuits to its sockets. Default: "kist".
+    channel_scheduler: ChannelScheduler,
+    /// With channel-scheduler "kist": shortest time between two runs (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms". Default: "2 ms".
+    #[schemars(with = "Option<DurationText>")]
+    kist_interval: SimDuration,
+    /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    kist_socket_buffer_factor: f64,
+    /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto. Default: 498.
+    #[schemars(range(min = 1, max = 498))]
+    cell_payload: u32,
+    /// Circuit window in DATA cells. Default: 1000.
+    #[schemars(range(min = 1, max = 100_000))]
+    circuit_window: u32,
+    /// DATA cells that one circuit SENDME acknowledges. Default: 100.
+    #[schemars(range(min = 1, max = 100_000))]
+    circuit_window_increment: u32,
+    /// Stream window in DATA cells. Default: 500.
+    #[schemars(range(min = 1, max = 100_000))]
+    stream_window: u32,
+    /// DATA cells that one stream SENDME acknowledges. Default: 50.
+    #[schemars(range(min = 1, max = 100_000))]
+    stream_window_increment: u32,
+    /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3. Default: "linux".
+    net: LinkProfile,
+    /// TCP congestion control. Default: "cubic"; with net "shadow" "reno".
+    tcp: Tcp,
+    /// Whether TCP holds back a short segment while others are unacknowledged. Default: true; with net "shadow" false.
+    nagle: bool,
+    /// With tcp "cubic": leave slow start when the round-trip time grows. Default: true.
+    hystart: bool,
+    /// Whether a connection that was idle starts again from the initial window. Default: true; with net "shadow" false.
+    slow_start_after_idle: bool,
+    /// TCP's initial congestion window in segments. Default: 10.
+    #[schemars(range(min = 1, max = 1000))]
+    initial_window: u32,
+    /// Bytes of data in a full TCP segment. Default: 1448; with net "shadow" 1460.
+    #[schemars(range(min = 88, max = 65_483))]
+    mss: u32,
+    /// Most bytes that a socket's send buffer grows to. Default: "4 MiB".
+    #[schemars(with = "Option<BytesText>")]
+    send_buffer: Bytes,
+    /// Most bytes that a socket's receive buffer grows to. Default: "6 MiB".
+    #[schemars(with = "Option<BytesText>")]
+    receive_buffer: Bytes,
+    /// How an access link keeps its rate. Default: "serialise"; with net "shadow" "token-batches".
+    link_shaping: LinkShaping,
+    /// The queue before each host's access link from the network. Default: "drop-tail"; with net "shadow" "codel".
+    downlink_queue: DownlinkQueue,
+    /// Most data that this queue holds. Default: "1500 kB".
+    #[schemars(with = "Option<BytesText>")]
+    downlink_queue_size: Bytes,
+    /// With downlink-queue "codel": the queueing delay that is acceptable. Default: "5 ms"; with net "shadow" "10 ms".
+    #[schemars(with = "Option<DurationText>")]
+    codel_target: SimDuration,
+    /// With downlink-queue "codel": how long the delay must exceed the target before packets are dropped. Default: "100 ms".
+    #[schemars(with = "Option<DurationText>")]
+    codel_interval: SimDuration,
+}
+
+/// Which circuit of a channel sends its next cell.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Circuitmux {
+    /// Each active circuit in turn, one cell each.
+    RoundRobin,
+    /// The circuit that has sent least, with exponential decay: tor's policy.
+    Ewma,
+    /// Sequential weighted round robin with the linear weight.
+    SwrrLinear,
+    /// Sequential weighted round robin with the proportional weight.
+    SwrrProportional,
+    /// Sequential weighted round robin with the logarithmic weight.
+    SwrrLogarithmic,
+}
+
+/// How a relay moves cells from circuits to its sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChannelScheduler {
+    /// As soon as there is room in the connection's buffer.
+    Vanilla,
+    /// Kernel-informed: no more than the congestion windows take, in an order over all channels.
+    Kist,
+}
+
+/// A link profile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkProfile {
+    /// TCP and queues like Linux's.
+    Linux,
+    /// TCP and queues like those of the simulator Shadow 3.
+    Shadow,
+}
+
+/// TCP congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tcp {
+    /// Additive increase (RFC 5681).
+    Reno,
+    /// CUBIC (RFC 9438).
+    Cubic,
+}
+
+/// How an access link keeps its rate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LinkShaping {
+    /// A wire: each packet takes its length divided by the rate.
+    Serialise,
+    /// Tokens that come in batches of one millisecond, as in Shadow.
+    TokenBatches,
+}
+
+/// A downlink's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DownlinkQueue {
+    /// Drop what does not fit.
+    DropTail,
+    /// Drop from the head when the delay stays above a target (RFC 8289).
+    Codel,
+}
