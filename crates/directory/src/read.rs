@@ -1,0 +1,109 @@
+//! From a file to the text of a document: plain, .xz or .gz, recognised by the first bytes, never more than a bound.
+
+use crate::error::DirectoryError;
+use std::io::Read;
+use std::path::Path;
+
+/// More text than any consensus has: a decompression bomb is refused here.
+pub(crate) const LIMIT_MIB: u64 = 64;
+/// Memory that the xz decoder may take; an honest `xz -9` needs 65 MiB.
+const XZ_MEMORY: u64 = 128 << 20;
+
+/// Reads a whole file, bounded.
+pub(crate) fn file(path: &Path) -> Result<Vec<u8>, DirectoryError> {
+    let unreadable = |error: std::io::Error| DirectoryError::Unreadable { path: path.to_owned(), reason: error.to_string() };
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut bytes = Vec::new();
+    let read = file.take((LIMIT_MIB << 20) + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if read as u64 > LIMIT_MIB << 20 {
+        return Err(DirectoryError::TooLarge { document: path.display().to_string(), limit_mib: LIMIT_MIB });
+    }
+    Ok(bytes)
+}
+
+/// The text in `bytes`, decompressed if it is compressed.
+pub(crate) fn text(bytes: &[u8], document: &str) -> Result<String, DirectoryError> {
+    let raw = match bytes {
+        [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
+            let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)
+                .map_err(|error| compression(document, "xz", &error))?;
+            bounded(liblzma::bufread::XzDecoder::new_stream(bytes, stream), document, "xz")?
+        }
+        [0x1f, 0x8b, ..] => bounded(flate2::bufread::MultiGzDecoder::new(bytes), document, "gzip")?,
+        _ if bytes.len() as u64 > LIMIT_MIB << 20 => {
+            return Err(DirectoryError::TooLarge { document: document.to_owned(), limit_mib: LIMIT_MIB });
+        }
+        _ => bytes.to_vec(),
+    };
+    String::from_utf8(raw).map_err(|error| {
+        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        if valid.starts_with(b"network-status-version") {
+            let line = valid.iter().filter(|&&byte| byte == b'\n').count() + 1;
+            DirectoryError::Malformed { document: document.to_owned(), line, problem: "not UTF-8 text".to_owned() }
+        } else {
+            not_a_consensus(&String::from_utf8_lossy(error.as_bytes()), document)
+        }
+    })
+}
+
+/// The error for a document that begins with something else.
+pub(crate) fn not_a_consensus(text: &str, document: &str) -> DirectoryError {
+    let first = text.lines().next().unwrap_or_default();
+    DirectoryError::NotAConsensus { document: document.to_owned(), found: first.chars().take(40).collect() }
+}
+
+fn compression(document: &str, format: &'static str, reason: &impl ToString) -> DirectoryError {
+    DirectoryError::Compression { document: document.to_owned(), format, reason: reason.to_string() }
+}
+
+fn bounded(decoder: impl Read, document: &str, format: &'static str) -> Result<Vec<u8>, DirectoryError> {
+    let mut raw = Vec::new();
+    decoder.take((LIMIT_MIB << 20) + 1).read_to_end(&mut raw).map_err(|error| compression(document, format, &error))?;
+    if raw.len() as u64 > LIMIT_MIB << 20 {
+        return Err(DirectoryError::TooLarge { document: document.to_owned(), limit_mib: LIMIT_MIB });
+    }
+    Ok(raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn xz(data: &[u8]) -> Vec<u8> {
+        let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn gz(data: &[u8]) -> Vec<u8> {
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(data).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    #[test]
+    fn each_form_gives_the_same_text() {
+        let data = "network-status-version 3\n".repeat(50);
+        for bytes in [data.clone().into_bytes(), xz(data.as_bytes()), gz(data.as_bytes())] {
+            assert_eq!(text(&bytes, "test").unwrap(), data);
+        }
+    }
+
+    #[test]
+    fn a_bomb_is_refused() {
+        let zeros = vec![b'0'; (LIMIT_MIB as usize + 1) << 20];
+        for bomb in [xz(&zeros), gz(&zeros)] {
+            assert!(bomb.len() < 1 << 20);
+            assert!(matches!(text(&bomb, "bomb"), Err(DirectoryError::TooLarge { .. })));
+        }
+    }
+
+    #[test]
+    fn half_a_file_is_damaged() {
+        let data: Vec<u8> = (0..20_000_u32).flat_map(|i| (i.wrapping_mul(2_654_435_761)).to_string().into_bytes()).collect();
+        for whole in [xz(&data), gz(&data)] {
+            assert!(matches!(text(&whole[..whole.len() / 2], "half"), Err(DirectoryError::Compression { .. })));
+        }
+    }
+}
