@@ -1,0 +1,130 @@
+//! A run's directory, which appears whole or not at all.
+
+use super::RecordError;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The hidden directory in which a run's files grow. Dropped before [`RunDirectory::publish`], it leaves nothing.
+#[derive(Debug)]
+pub struct RunDirectory {
+    hidden: PathBuf,
+    target: PathBuf,
+    published: bool,
+}
+
+impl RunDirectory {
+    /// Opens a hidden directory beside the future `parent`/`name`, and removes what a killed process left for the same run.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn create(parent: &Path, name: &str) -> Result<Self, RecordError> {
+        let hidden = parent.join(format!(".{name}.{}.partial", std::process::id()));
+        let create = || {
+            fs::create_dir_all(parent)?;
+            remove_abandoned(parent, name)?;
+            fs::create_dir(&hidden)
+        };
+        create().map_err(|cause| RecordError::Io { path: hidden.clone(), cause })?;
+        Ok(Self { hidden, target: parent.join(name), published: false })
+    }
+
+    /// Where the files go.
+    pub fn path(&self) -> &Path {
+        &self.hidden
+    }
+
+    /// Gives the directory its name, in place of one that is there already.
+    ///
+    /// # Errors
+    /// The directory cannot be renamed.
+    pub fn publish(mut self) -> Result<PathBuf, RecordError> {
+        let rename = || {
+            if self.target.exists() {
+                fs::remove_dir_all(&self.target)?;
+            }
+            fs::rename(&self.hidden, &self.target)
+        };
+        rename().map_err(|cause| RecordError::Io { path: self.target.clone(), cause })?;
+        self.published = true;
+        Ok(self.target.clone())
+    }
+}
+
+impl Drop for RunDirectory {
+    fn drop(&mut self) {
+        if !self.published {
+            // Nothing can be done about a failure here, and the next run of the same name tries again.
+            let _ = fs::remove_dir_all(&self.hidden);
+        }
+    }
+}
+
+fn remove_abandoned(parent: &Path, name: &str) -> io::Result<()> {
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        let file_name = entry.file_name();
+        let process = file_name
+            .to_str()
+            .and_then(|file| file.strip_prefix(&format!(".{name}.")))
+            .and_then(|file| file.strip_suffix(".partial"))
+            .and_then(|process| process.parse::<u32>().ok());
+        if process.is_some_and(|process| process == std::process::id() || !is_alive(process)) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a process with this number runs; where there is no `/proc`, every process counts as alive.
+fn is_alive(process: u32) -> bool {
+    !Path::new("/proc/self").exists() || Path::new(&format!("/proc/{process}")).exists()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("onionlab-directory-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    fn names(parent: &Path) -> Vec<String> {
+        let mut names: Vec<String> =
+            fs::read_dir(parent).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_directory_appears_whole_or_not_at_all() {
+        let parent = place("whole");
+        let run = RunDirectory::create(&parent, "ewma--net0--seed1").unwrap();
+        fs::write(run.path().join("run.parquet"), "half").unwrap();
+        assert!(names(&parent)[0].starts_with('.'));
+        drop(run);
+        assert!(names(&parent).is_empty());
+        for content in ["first", "second"] {
+            let run = RunDirectory::create(&parent, "ewma--net0--seed1").unwrap();
+            fs::write(run.path().join("run.parquet"), content).unwrap();
+            let path = run.publish().unwrap();
+            assert_eq!(fs::read_to_string(path.join("run.parquet")).unwrap(), content);
+        }
+        assert_eq!(names(&parent), ["ewma--net0--seed1"]);
+        fs::remove_dir_all(parent).unwrap();
+    }
+
+    #[test]
+    fn what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not() {
+        let parent = place("killed");
+        // Process 1 is alive; no process has the greatest number.
+        for name in [".a.4294967295.partial", ".a.1.partial", ".b.4294967295.partial"] {
+            fs::create_dir_all(parent.join(name)).unwrap();
+        }
+        drop(RunDirectory::create(&parent, "a").unwrap());
+        assert_eq!(names(&parent), [".a.1.partial", ".b.4294967295.partial"]);
+        fs::remove_dir_all(parent).unwrap();
+    }
+}

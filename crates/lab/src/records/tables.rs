@@ -1,0 +1,123 @@
+//! The tables that a run leaves: names, columns, units, meanings. A column's meaning never changes silently.
+
+use super::table::{Column, Kind, Table};
+
+const CLIENT: Column = Column::new("client", Kind::Text, "", "Name of the client's host.");
+const GROUP: Column = Column::new("group", Kind::Text, "", "The client's group in the experiment file.");
+const TIME: Column = Column::new("time_ns", Kind::I64, "ns", "End of the sample interval, since the start of the simulation.");
+
+/// One row per transfer, in the order in which they ended.
+pub const TRANSFERS: Table = Table {
+    name: "transfers",
+    description: "One row per transfer, in the order in which they ended. Times are since the start of the simulation; none = did not happen.",
+    columns: &[
+        CLIENT,
+        GROUP,
+        Column::new("ordinal", Kind::U32, "1", "The how-manieth transfer of its client, from 0."),
+        Column::new("circuit", Kind::U32, "1", "The circuit that carried it; none if it never got one.").nullable(),
+        Column::new("size_bytes", Kind::U64, "B", "Size asked for."),
+        Column::new("received_bytes", Kind::U64, "B", "Payload that arrived."),
+        Column::new("start_ns", Kind::I64, "ns", "The application opened the stream."),
+        Column::new("connected_ns", Kind::I64, "ns", "CONNECTED arrived.").nullable(),
+        Column::new("first_byte_ns", Kind::I64, "ns", "The first byte of the answer arrived.").nullable(),
+        Column::new("last_byte_ns", Kind::I64, "ns", "The last byte of the answer arrived.").nullable(),
+        Column::new("end_ns", Kind::I64, "ns", "The transfer ended, well or not."),
+        Column::new("outcome", Kind::Text, "", "\"ok\", \"timeout\", \"stall\", \"circuit-closed\" or \"unfinished\"."),
+    ],
+};
+
+/// One row per circuit.
+pub const CIRCUITS: Table = Table {
+    name: "circuits",
+    description: "One row per circuit, in the order in which they were closed, then those still open.",
+    columns: &[
+        Column::new("circuit", Kind::U32, "1", "The circuit's number, in order of launch."),
+        CLIENT,
+        GROUP,
+        Column::new("guard", Kind::Text, "", "First relay."),
+        Column::new("middle", Kind::Text, "", "Second relay."),
+        Column::new("exit", Kind::Text, "", "Last relay."),
+        Column::new("launched_ns", Kind::I64, "ns", "The client began to build it."),
+        Column::new("built_ns", Kind::I64, "ns", "The last EXTENDED2 arrived.").nullable(),
+        Column::new("closed_ns", Kind::I64, "ns", "It was closed.").nullable(),
+        Column::new(
+            "outcome",
+            Kind::Text,
+            "",
+            "\"open\" at the end of the run, \"closed\" after it was built, \"failed\" before.",
+        ),
+        Column::new("cells_in", Kind::U64, "cell", "DATA cells that reached the client."),
+        Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit."),
+    ],
+};
+
+/// One row per relay and sample interval.
+pub const RELAYS: Table = Table {
+    name: "relays",
+    description: "One row per relay and sample interval.",
+    columns: &[
+        TIME,
+        Column::new("relay", Kind::Text, "", "Name of the relay's host."),
+        Column::new("class", Kind::Text, "", "\"guard\", \"middle\", \"exit\" or \"guard-exit\", by the relay's flags."),
+        Column::new("capacity_bits", Kind::U64, "bit/s", "What it can send: its uplink, or its rate limit where that is lower."),
+        Column::new("bytes_sent", Kind::U64, "B", "Sent on the wire in the interval, headers included."),
+        Column::new("bytes_received", Kind::U64, "B", "Received on the wire in the interval, headers included."),
+        Column::new("cells_sent", Kind::U64, "cell", "Cells moved from circuit queues to outbufs in the interval."),
+        Column::new("queued_cells", Kind::U32, "cell", "Cells in circuit queues at the end of the interval."),
+        Column::new("outbuf_bytes", Kind::U64, "B", "Bytes in outbufs at the end of the interval."),
+        Column::new("queue_wait_ns", Kind::U64, "ns", "Time in circuit queues, summed over the cells sent in the interval."),
+        Column::new("downlink_drops", Kind::U32, "packet", "Packets dropped in the interval by the queue before its downlink."),
+        Column::new("utilisation", Kind::F64, "1", "bytes_sent over what capacity_bits allows in the interval."),
+    ],
+};
+
+/// One row per sample interval.
+pub const NETWORK: Table = Table {
+    name: "network",
+    description: "One row per sample interval: the network as a whole.",
+    columns: &[
+        TIME,
+        Column::new("goodput_bytes", Kind::U64, "B", "Payload delivered to clients in the interval."),
+        Column::new("relay_bytes_sent", Kind::U64, "B", "Sent by all relays in the interval, headers included."),
+        Column::new("transfers_ok", Kind::U64, "1", "Transfers completed since the start."),
+        Column::new("transfers_failed", Kind::U64, "1", "Transfers failed since the start."),
+        Column::new("active_circuits", Kind::U32, "1", "Circuits with an open stream at the end of the interval."),
+        Column::new("utilisation_guard", Kind::F64, "1", "Bytes sent over capacity, all relays with the Guard flag only.")
+            .nullable(),
+        Column::new("utilisation_middle", Kind::F64, "1", "The same, relays with neither the Guard nor the Exit flag.")
+            .nullable(),
+        Column::new("utilisation_exit", Kind::F64, "1", "The same, relays with the Exit flag only.").nullable(),
+        Column::new("utilisation_guard_exit", Kind::F64, "1", "The same, relays with both flags.").nullable(),
+    ],
+};
+
+/// One row: what was run and what it took.
+pub const RUN: Table = Table {
+    name: "run",
+    description: "One row: what was run and what it took.",
+    columns: &[
+        Column::new("scenario", Kind::Text, "", "The resolved experiment as canonical JSON."),
+        Column::new("treatment", Kind::Text, "", "The treatment's name."),
+        Column::new("treatment_json", Kind::Text, "", "The treatment's value on every axis, as JSON."),
+        Column::new("network", Kind::U32, "1", "Index of the sampled network, from 0."),
+        Column::new("network_seed", Kind::U64, "1", "Seed of the sampled network."),
+        Column::new("seed", Kind::U64, "1", "Seed of the run within its network, as in the experiment file."),
+        Column::new("version", Kind::Text, "", "Version of onionlab.").provenance(),
+        Column::new("sim_seconds", Kind::F64, "s", "Simulated time."),
+        Column::new("events", Kind::U64, "1", "Events handled."),
+        Column::new("cell_hops", Kind::U64, "cell", "Cells moved by relays from circuit queues to outbufs."),
+        Column::new("wall_seconds", Kind::F64, "s", "Time that the run took.").provenance(),
+        Column::new("peak_memory_bytes", Kind::U64, "B", "Greatest resident memory of the process so far.").provenance(),
+        Column::new("relays", Kind::U32, "1", "Number of relays."),
+        Column::new("clients", Kind::U32, "1", "Number of clients."),
+        Column::new(
+            "divergence_json",
+            Kind::Text,
+            "",
+            "How the sampled network differs from its source, as JSON; \"null\" if by hand.",
+        ),
+    ],
+};
+
+/// All tables.
+pub const TABLES: [&Table; 5] = [&TRANSFERS, &CIRCUITS, &RELAYS, &NETWORK, &RUN];
