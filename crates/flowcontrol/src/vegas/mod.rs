@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 /// Units: cells and microseconds. Invariant: `sent_at` holds one instant per whole increment in flight.
 #[derive(Debug, Clone)]
 pub struct Vegas {
-    parameters: Parameters,
+    parameters: VegasParameters,
     cwnd: u64,
     inflight: u64,
     in_slow_start: bool,
@@ -40,9 +40,7 @@ pub struct Vegas {
     sent_at: VecDeque<u64>,
 }
 
-/// The parameters in the width of the arithmetic.
-type Parameters = VegasParameters;
-
+/// A parameter in the width of the arithmetic; none is negative.
 const fn wide(parameter: i32) -> u64 {
     parameter as u64
 }
@@ -132,14 +130,15 @@ impl Vegas {
         }
     }
 
+    /// The cells that the path holds without queueing; a guess before the first round-trip time.
     fn estimate_bdp(&self, signals: Signals) -> u64 {
-        if self.ewma_rtt > 0 {
-            self.cwnd * self.min_rtt / self.ewma_rtt
-        } else if signals.blocked {
-            self.cwnd.saturating_sub(u64::from(signals.queued)).max(wide(self.parameters.cwnd_min))
-        } else {
-            self.cwnd
-        }
+        (self.cwnd * self.min_rtt).checked_div(self.ewma_rtt).unwrap_or_else(|| {
+            if signals.blocked {
+                self.cwnd.saturating_sub(u64::from(signals.queued)).max(wide(self.parameters.cwnd_min))
+            } else {
+                self.cwnd
+            }
+        })
     }
 
     fn update_full(&mut self) {

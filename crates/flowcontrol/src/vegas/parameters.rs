@@ -120,14 +120,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn thresholds_are_in_multiples_of_two_outbufs() {
+    fn thresholds_are_those_of_the_path() {
         let of = |path| {
             let p = VegasParameters::new(path);
-            [p.alpha, p.beta, p.gamma, p.delta].map(|cells| f64::from(cells) / 62.0)
+            [p.alpha, p.beta, p.gamma, p.delta].map(|cells| cells / 31)
         };
-        assert_eq!(of(PathType::Exit), [3.0, 4.0, 3.0, 5.0]);
-        assert_eq!(of(PathType::Onion), [3.0, 6.0, 4.0, 7.0]);
-        assert_eq!(of(PathType::Sbws), [1.5, 2.5, 2.0, 4.0]);
+        assert_eq!(of(PathType::Exit), [6, 8, 6, 10]);
+        assert_eq!(of(PathType::Onion), [6, 12, 8, 14]);
+        assert_eq!(of(PathType::Sbws), [3, 5, 4, 8]);
     }
 
     #[test]

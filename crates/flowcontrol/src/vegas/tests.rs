@@ -42,7 +42,7 @@ fn steady_state_moves_one_cell_a_sendme() {
     vegas.in_slow_start = false;
     vegas.next_cc_event = 0;
     vegas.cwnd = 270;
-    (vegas.min_rtt, vegas.ewma_rtt) = (7_400, 100_000);
+    vegas.min_rtt = 7_400;
     let windows: Vec<u32> = (0..3)
         .map(|_| {
             // A time that keeps the estimate of the queue at 251 cells.
@@ -176,8 +176,7 @@ proptest! {
             prop_assert_eq!(u64::from(vegas.inflight()), sent - acknowledged);
             prop_assert_eq!(vegas.sent_at.len() as u64, (sent - acknowledged) / 31);
             prop_assert!(vegas.in_slow_start() || vegas.cwnd() >= 124);
-            prop_assert!(vegas.cwnd() <= i32::MAX as u32);
-            prop_assert!(vegas.min_rtt <= vegas.ewma_rtt.max(vegas.min_rtt));
+            prop_assert!(i32::try_from(vegas.cwnd()).is_ok());
         }
     }
 }
