@@ -1,0 +1,137 @@
+//! What a TCP end is configured with: one value for a whole network, shared by every connection.
+
+use onionlab_quantities::{Bytes, SimDuration};
+
+/// The congestion controls on offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CongestionControl {
+    /// RFC 5681: one segment per round trip, half after a loss.
+    Reno,
+    /// RFC 9438, as Linux computes it; Linux's default.
+    Cubic,
+}
+
+/// A socket buffer: what it starts with, and how far it grows by itself.
+///
+/// `max` above `initial` means that the buffer tunes itself, as Linux's does with `tcp_wmem` and `tcp_rmem`; equal means fixed,
+/// as after `SO_SNDBUF` or `SO_RCVBUF`. Both below 2 GiB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BufferLimits {
+    /// Size of a new connection's buffer.
+    pub initial: Bytes,
+    /// Size that it never exceeds.
+    pub max: Bytes,
+}
+
+impl BufferLimits {
+    /// A buffer that starts with `initial` and grows up to `max`.
+    pub const fn new(initial: u64, max: u64) -> Self {
+        Self { initial: Bytes::new(initial), max: Bytes::new(max) }
+    }
+    /// A buffer of one size.
+    pub const fn fixed(size: u64) -> Self {
+        Self::new(size, size)
+    }
+}
+
+/// Every choice that a TCP end follows.
+///
+/// The values of [`TcpConfig::linux`] are Linux 6's defaults; each field's comment names the setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Window growth and reduction (`net.ipv4.tcp_congestion_control`).
+    pub congestion_control: CongestionControl,
+    /// Payload of a full segment in bytes; 1..=65534. Ethernet's 1500 less 20 (IPv4), 20 (TCP), 12 (timestamps): 1448.
+    pub mss: u32,
+    /// Bytes of headers that each segment carries on the wire: IPv4, TCP and timestamps make 52.
+    pub header_bytes: u32,
+    /// Whether a SYN's options (8 more bytes than timestamps alone) and SACK blocks (4 + 8 for each) take room on the wire.
+    pub options_on_wire: bool,
+    /// Segments that a new or restarted connection may have in flight (RFC 6928).
+    pub initial_window: u32,
+    /// HyStart with CUBIC (`tcp_cubic.hystart`): leaves slow start when delay or ack trains say so. Reno never uses it.
+    pub hystart: bool,
+    /// Selective acknowledgements (RFC 2018, `net.ipv4.tcp_sack`). Without: duplicate acknowledgements and NewReno (RFC 6582).
+    pub sack: bool,
+    /// RACK and tail loss probes (RFC 8985). Without: three SACKed segments above, RFC 6675, no probe.
+    pub rack_tlp: bool,
+    /// Proportional rate reduction (RFC 6937). Without: the window drops to the threshold at once.
+    pub prr: bool,
+    /// Nagle's algorithm with Minshall's variant; off is `TCP_NODELAY`. Tor leaves it on.
+    pub nagle: bool,
+    /// Shrinks the window of a connection that was idle or did not use it (RFC 2861, `net.ipv4.tcp_slow_start_after_idle`).
+    pub slow_start_after_idle: bool,
+    /// Cuts each write into segments of its own, never joining two writes in one (Shadow does; Linux joins what waits).
+    pub segment_per_write: bool,
+    /// Shortest delay of an acknowledgement that waits for data or a second segment; the longest is five times that (Linux: 40 and
+    /// 200 ms). Zero acknowledges each segment at once.
+    pub delayed_ack: SimDuration,
+    /// Least time that a retransmission time-out allows beyond the smoothed round trip (Linux: 200 ms; RFC 6298 says 1 s for the sum).
+    pub min_rto: SimDuration,
+    /// Time-out of the first SYN and of data sent before any round trip was measured (RFC 6298: 1 s).
+    pub initial_rto: SimDuration,
+    /// Longest time-out after backing off (Linux: 120 s).
+    pub max_rto: SimDuration,
+    /// Send buffer (`net.ipv4.tcp_wmem`).
+    pub send_buffer: BufferLimits,
+    /// Send buffer set aside for each segment of twice the congestion window when the buffer tunes itself. Linux 6 reckons with
+    /// 4352 bytes of kernel memory for a segment of 1448, which a stream of full segments never needs.
+    pub send_memory_per_segment: u32,
+    /// Receive buffer (`net.ipv4.tcp_rmem`).
+    pub receive_buffer: BufferLimits,
+    /// Percentage of the receive buffer that is advertised as window (`net.ipv4.tcp_adv_win_scale` = 1: 50).
+    pub window_percent: u32,
+}
+
+impl TcpConfig {
+    /// Linux 6 with its defaults.
+    pub fn linux() -> Self {
+        Self {
+            congestion_control: CongestionControl::Cubic,
+            mss: 1448,
+            header_bytes: 52,
+            options_on_wire: true,
+            initial_window: 10,
+            hystart: true,
+            sack: true,
+            rack_tlp: true,
+            prr: true,
+            nagle: true,
+            slow_start_after_idle: true,
+            segment_per_write: false,
+            delayed_ack: SimDuration::from_millis(40),
+            min_rto: SimDuration::from_millis(200),
+            initial_rto: SimDuration::from_secs(1),
+            max_rto: SimDuration::from_secs(120),
+            send_buffer: BufferLimits::new(16_384, 4_194_304),
+            send_memory_per_segment: 4352,
+            receive_buffer: BufferLimits::new(131_072, 6_291_456),
+            window_percent: 50,
+        }
+    }
+
+    /// What the Shadow 3 simulator's own TCP does, to be compared with its results fairly.
+    ///
+    /// Reno counted in packets without Nagle, RACK, probes or a restart after idleness; segments follow the writes; acknowledgements
+    /// wait about a millisecond; the time-out stays a second above the round trip; the advertised window is the whole buffer.
+    pub fn shadow() -> Self {
+        Self {
+            congestion_control: CongestionControl::Reno,
+            mss: 1460,
+            header_bytes: 40,
+            options_on_wire: false,
+            hystart: false,
+            rack_tlp: false,
+            prr: false,
+            nagle: false,
+            slow_start_after_idle: false,
+            segment_per_write: true,
+            delayed_ack: SimDuration::from_millis(1),
+            min_rto: SimDuration::from_secs(1),
+            send_buffer: BufferLimits::new(131_072, 4_194_304),
+            receive_buffer: BufferLimits::new(174_760, 6_291_456),
+            window_percent: 100,
+            ..Self::linux()
+        }
+    }
+}

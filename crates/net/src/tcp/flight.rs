@@ -1,0 +1,453 @@
+//! The scoreboard: what is in flight, segment by segment, and what is known of it.
+//!
+//! Exists only while something is in flight. Segments lie in a ring in order of sequence; without loss each is pushed once and popped
+//! once. Loss detection keeps three marks (how far originals are judged, where to look for the next segment to resend, which SACK blocks
+//! are known already), so that each segment is looked at a bounded number of times for each of its transmissions.
+
+use super::hystart::Round;
+use super::segment::Segment;
+use onionlab_quantities::{SimDuration, SimTime};
+use std::collections::VecDeque;
+
+/// A segment in flight.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sent {
+    /// When it was last sent.
+    pub(super) at: SimTime,
+    /// Low bits of its first sequence number.
+    start: u32,
+    /// Sequence numbers that it takes: its payload, plus one for a FIN.
+    pub(super) len: u16,
+    pub(super) fin: bool,
+    mark: Mark,
+}
+
+/// What is known of a segment. "Resent" outlives a further loss: it bars the segment from round-trip samples.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mark {
+    Original,
+    Resent,
+    /// To be sent again.
+    Lost,
+    LostAgain,
+    Sacked,
+}
+
+/// Linux's `icsk_ca_state`, as far as it lasts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Undisturbed, or with SACKed segments that prove no loss yet.
+    Open,
+    /// Fast recovery, until `high_seq` is acknowledged.
+    Recovery,
+    /// After a time-out, until `high_seq` is acknowledged.
+    Loss,
+}
+
+/// The delivery that RACK (RFC 8985) measures others against: the latest sent of those delivered.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rack {
+    sent: SimTime,
+    end: u64,
+    pub(super) rtt: SimDuration,
+    advanced: bool,
+}
+
+/// What an acknowledgement delivered.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Delivered {
+    /// Segments acknowledged for the first time, in sequence or by SACK.
+    pub(super) segments: u32,
+    /// Segments that left the ring.
+    pub(super) popped: u32,
+    /// Round trip of the first segment acknowledged in sequence that was sent once.
+    pub(super) first_rtt: Option<SimDuration>,
+    /// Round trip of the last one.
+    pub(super) last_rtt: Option<SimDuration>,
+    /// Round trip of the first one acknowledged by SACK.
+    pub(super) sack_rtt: Option<SimDuration>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Range {
+    start: u64,
+    end: u64,
+}
+
+/// Everything that matters only while segments are in flight.
+#[derive(Debug, Clone)]
+pub(super) struct Flight {
+    ring: VecDeque<Sent>,
+    /// First sequence number in the ring.
+    una: u64,
+    /// Segments SACKed (without SACK: duplicate acknowledgements).
+    pub(super) sacked: u32,
+    /// Segments marked lost and not sent again since.
+    pub(super) to_resend: u32,
+    pub(super) phase: Phase,
+    /// `snd_nxt` when `phase` was entered.
+    pub(super) high_seq: u64,
+    /// Originals below it are judged.
+    judged: u64,
+    /// No segment below it waits to be resent.
+    resend_from: u64,
+    /// SACK blocks of the last acknowledgement that had some.
+    known: [Range; 3],
+    /// Retransmissions in order: first sequence number and instant.
+    resent: VecDeque<(u64, SimTime)>,
+    pub(super) rack: Rack,
+    /// Sends the first retransmission of a recovery whatever the window says.
+    pub(super) force_resend: bool,
+    /// A tail loss probe is due.
+    pub(super) probe_due: bool,
+    /// Window when the reduction began.
+    pub(super) prior_cwnd: u32,
+    /// Threshold before `phase`, to be restored if the time-out was spurious.
+    pub(super) prior_ssthresh: u32,
+    /// First retransmission since `phase` was entered.
+    pub(super) first_resend: Option<SimTime>,
+    /// Delivered and sent during recovery (PRR).
+    pub(super) prr_delivered: u32,
+    pub(super) prr_sent: u32,
+    /// End of the last segment shorter than the maximum (Nagle, Minshall).
+    pub(super) small_end: u64,
+    /// Linux's `is_cwnd_limited`, `max_packets_out`, `cwnd_usage_seq`.
+    pub(super) window_limited: bool,
+    pub(super) most_out: u32,
+    pub(super) usage_end: u64,
+    pub(super) round: Round,
+}
+
+impl Flight {
+    /// An empty flight whose first segment will have this sequence number.
+    pub(super) fn new(una: u64) -> Self {
+        Self {
+            ring: VecDeque::with_capacity(8),
+            una,
+            sacked: 0,
+            to_resend: 0,
+            phase: Phase::Open,
+            high_seq: 0,
+            judged: 0,
+            resend_from: u64::MAX,
+            known: [Range::default(); 3],
+            resent: VecDeque::new(),
+            rack: Rack { sent: SimTime::ZERO, end: 0, rtt: SimDuration::ZERO, advanced: false },
+            force_resend: false,
+            probe_due: false,
+            prior_cwnd: 0,
+            prior_ssthresh: 0,
+            first_resend: None,
+            prr_delivered: 0,
+            prr_sent: 0,
+            small_end: 0,
+            window_limited: false,
+            most_out: 0,
+            usage_end: 0,
+            round: Round::new(),
+        }
+    }
+
+    /// Segments not yet acknowledged in sequence (Linux: `packets_out`).
+    pub(super) fn out(&self) -> u32 {
+        self.ring.len() as u32
+    }
+    /// Segments thought to be in the network (Linux: `tcp_packets_in_flight`; RFC 6675: pipe).
+    pub(super) fn in_network(&self) -> u32 {
+        self.out().saturating_sub(self.sacked + self.to_resend)
+    }
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.is_empty()
+    }
+    /// When the oldest segment was last sent.
+    pub(super) fn front_sent(&self) -> Option<SimTime> {
+        self.ring.front().map(|sent| sent.at)
+    }
+
+    pub(super) fn push(&mut self, seq: u64, len: u16, fin: bool, at: SimTime) {
+        self.ring.push_back(Sent { at, start: seq as u32, len, fin, mark: Mark::Original });
+    }
+
+    /// Offset of a segment from `una`; the front's may begin before it after a partial acknowledgement, never here.
+    fn offset(&self, sent: &Sent) -> u64 {
+        u64::from(sent.start.wrapping_sub(self.una as u32))
+    }
+    fn seq_of(&self, index: usize) -> u64 {
+        self.una + self.offset(&self.ring[index])
+    }
+    /// Index of the first segment that begins at or after `seq`.
+    fn index_at(&self, seq: u64) -> usize {
+        if seq <= self.una {
+            return 0;
+        }
+        let wanted = seq - self.una;
+        self.ring.partition_point(|sent| self.offset(sent) < wanted)
+    }
+
+    /// Takes a cumulative acknowledgement beyond `una`.
+    pub(super) fn acknowledge(&mut self, now: SimTime, ack: u64, min_rtt: SimDuration, delivered: &mut Delivered) {
+        while let Some(front) = self.ring.front_mut() {
+            let end = self.una + u64::from(front.len);
+            if end > ack {
+                if ack > self.una {
+                    // Part of a segment: the receiver's window cut it. What remains is a segment of its own.
+                    front.len = (end - ack) as u16;
+                    front.start = ack as u32;
+                }
+                break;
+            }
+            let front = *front;
+            self.ring.pop_front();
+            self.una = end;
+            delivered.popped += 1;
+            match front.mark {
+                Mark::Sacked => self.sacked -= 1,
+                Mark::Lost | Mark::LostAgain => {
+                    self.to_resend -= 1;
+                    delivered.segments += 1;
+                }
+                Mark::Original | Mark::Resent => delivered.segments += 1,
+            }
+            let rtt = now.saturating_since(front.at);
+            match front.mark {
+                Mark::Original | Mark::Lost => {
+                    delivered.first_rtt.get_or_insert(rtt);
+                    delivered.last_rtt = Some(rtt);
+                    self.rack_deliver(front.at, end, rtt, false, min_rtt);
+                }
+                Mark::Resent => self.rack_deliver(front.at, end, rtt, true, min_rtt),
+                Mark::Sacked | Mark::LostAgain => {}
+            }
+        }
+        self.una = self.una.max(ack);
+    }
+
+    /// Takes the SACK blocks of an acknowledgement.
+    pub(super) fn selective(&mut self, now: SimTime, segment: &Segment, min_rtt: SimDuration, delivered: &mut Delivered) {
+        let mut blocks = [Range::default(); 3];
+        let count = usize::from(segment.sack_count).min(3);
+        for (block, sack) in blocks.iter_mut().zip(&segment.sack[..count]) {
+            *block = Range { start: segment.ack + u64::from(sack.start), end: segment.ack + u64::from(sack.end) };
+            match self.known.iter().find(|known| known.start < block.end && block.start < known.end).copied() {
+                Some(known) => {
+                    self.mark_sacked(now, block.start, known.start, min_rtt, delivered);
+                    self.mark_sacked(now, known.end, block.end, min_rtt, delivered);
+                }
+                None => self.mark_sacked(now, block.start, block.end, min_rtt, delivered),
+            }
+        }
+        self.known = blocks;
+    }
+
+    fn mark_sacked(&mut self, now: SimTime, start: u64, end: u64, min_rtt: SimDuration, delivered: &mut Delivered) {
+        if start >= end {
+            return;
+        }
+        let mut index = self.index_at(start);
+        while index < self.ring.len() {
+            let segment_end = self.seq_of(index) + u64::from(self.ring[index].len);
+            if segment_end > end {
+                break;
+            }
+            let sent = self.ring[index];
+            index += 1;
+            if sent.mark == Mark::Sacked {
+                continue;
+            }
+            self.ring[index - 1].mark = Mark::Sacked;
+            self.sacked += 1;
+            delivered.segments += 1;
+            let rtt = now.saturating_since(sent.at);
+            match sent.mark {
+                Mark::Lost | Mark::LostAgain => self.to_resend -= 1,
+                Mark::Original => {
+                    delivered.sack_rtt.get_or_insert(rtt);
+                    self.rack_deliver(sent.at, segment_end, rtt, false, min_rtt);
+                }
+                Mark::Resent => self.rack_deliver(sent.at, segment_end, rtt, true, min_rtt),
+                Mark::Sacked => {}
+            }
+        }
+    }
+
+    /// RFC 8985, section 6.2, step 2: a retransmission "delivered" sooner than any round trip was the original.
+    fn rack_deliver(&mut self, sent: SimTime, end: u64, rtt: SimDuration, resent: bool, min_rtt: SimDuration) {
+        if resent && rtt < min_rtt {
+            return;
+        }
+        self.rack.rtt = rtt;
+        self.rack.advanced = true;
+        if (sent, end) > (self.rack.sent, self.rack.end) {
+            self.rack.sent = sent;
+            self.rack.end = end;
+        }
+    }
+
+    /// RFC 8985, section 6.2, step 5: marks lost what was sent a reordering window before something delivered.
+    ///
+    /// Returns how many were newly marked and after which interval more may be.
+    pub(super) fn rack_detect(&mut self, now: SimTime, window: SimDuration, on_timer: bool) -> (u32, Option<SimDuration>) {
+        if !self.rack.advanced && !on_timer {
+            return (0, None);
+        }
+        self.rack.advanced = false;
+        let before = self.to_resend;
+        let allowed = self.rack.rtt + window;
+        let mut wait: Option<SimDuration> = None;
+        // Retransmissions, oldest first.
+        while let Some(&(seq, at)) = self.resent.front() {
+            let index = self.index_at(seq);
+            let current = seq >= self.una
+                && self
+                    .ring
+                    .get(index)
+                    .is_some_and(|sent| sent.start == seq as u32 && sent.mark == Mark::Resent && sent.at == at);
+            if current {
+                let end = seq + u64::from(self.ring[index].len);
+                if (self.rack.sent, self.rack.end) <= (at, end) {
+                    break;
+                }
+                let age = now.saturating_since(at);
+                if age < allowed {
+                    wait = Some(allowed - age);
+                    break;
+                }
+                self.mark_lost(index);
+            }
+            self.resent.pop_front();
+        }
+        // Originals, in order of sequence and so of time.
+        let mut settled = true;
+        let mut index = self.index_at(self.judged);
+        while index < self.ring.len() {
+            let sent = self.ring[index];
+            let end = self.seq_of(index) + u64::from(sent.len);
+            if sent.mark == Mark::Original {
+                if (self.rack.sent, self.rack.end) <= (sent.at, end) {
+                    break;
+                }
+                let age = now.saturating_since(sent.at);
+                if age < allowed {
+                    wait = wait.max(Some(allowed - age));
+                    settled = false;
+                } else {
+                    self.mark_lost(index);
+                }
+            }
+            if settled {
+                self.judged = end;
+            }
+            index += 1;
+        }
+        (self.to_resend - before, wait)
+    }
+
+    /// RFC 6675's IsLost(): marks the originals that have three SACKed segments above them; returns how many were newly marked.
+    pub(super) fn three_above(&mut self) -> u32 {
+        if self.sacked < 3 {
+            return 0;
+        }
+        let before = self.to_resend;
+        let mut above = 0;
+        let mut limit = self.ring.len();
+        while above < 3 && limit > 0 {
+            limit -= 1;
+            above += u32::from(self.ring[limit].mark == Mark::Sacked);
+        }
+        let from = self.index_at(self.judged);
+        for index in from..limit {
+            if self.ring[index].mark == Mark::Original {
+                self.mark_lost(index);
+            }
+        }
+        if limit > from {
+            self.judged = self.seq_of(limit);
+        }
+        self.to_resend - before
+    }
+
+    /// NewReno: the oldest segment is lost.
+    pub(super) fn mark_front_lost(&mut self) -> u32 {
+        match self.ring.front() {
+            Some(front) if matches!(front.mark, Mark::Original | Mark::Resent) => {
+                self.mark_lost(0);
+                1
+            }
+            _ => 0,
+        }
+    }
+
+    fn mark_lost(&mut self, index: usize) {
+        let seq = self.seq_of(index);
+        let sent = &mut self.ring[index];
+        sent.mark = if sent.mark == Mark::Original { Mark::Lost } else { Mark::LostAgain };
+        self.to_resend += 1;
+        self.resend_from = self.resend_from.min(seq);
+    }
+
+    /// A time-out: all that is not SACKed is lost, except (with RACK) what was sent less than a round trip ago.
+    pub(super) fn mark_all_lost(&mut self, now: SimTime, rack: bool, sack: bool) {
+        if !sack {
+            self.sacked = 0;
+        }
+        for index in 0..self.ring.len() {
+            let sent = self.ring[index];
+            let recent = rack && index > 0 && now.saturating_since(sent.at) < self.rack.rtt;
+            if matches!(sent.mark, Mark::Original | Mark::Resent) && !recent {
+                self.mark_lost(index);
+            }
+        }
+    }
+
+    /// A spurious time-out: nothing is lost that was not sent again, and that was delivered too.
+    pub(super) fn unmark_lost(&mut self) {
+        for sent in &mut self.ring {
+            sent.mark = match sent.mark {
+                Mark::Lost => Mark::Original,
+                Mark::LostAgain => Mark::Resent,
+                other => other,
+            };
+        }
+        self.to_resend = 0;
+        self.resend_from = u64::MAX;
+        self.judged = self.una;
+    }
+
+    /// The next segment to be sent again, marked as sent: first sequence number, length, FIN.
+    pub(super) fn take_lost(&mut self, now: SimTime) -> Option<(u64, u16, bool)> {
+        if self.to_resend == 0 {
+            return None;
+        }
+        let mut index = self.index_at(self.resend_from);
+        while !matches!(self.ring.get(index)?.mark, Mark::Lost | Mark::LostAgain) {
+            index += 1;
+        }
+        self.to_resend -= 1;
+        let taken = self.send_again(index, now);
+        self.resend_from = taken.0 + u64::from(taken.1);
+        Some(taken)
+    }
+
+    /// The last segment, sent again as a probe.
+    pub(super) fn take_last(&mut self, now: SimTime) -> Option<(u64, u16, bool)> {
+        let last = self.ring.len().checked_sub(1)?;
+        match self.ring[last].mark {
+            Mark::Sacked => None,
+            Mark::Lost | Mark::LostAgain => {
+                self.to_resend -= 1;
+                Some(self.send_again(last, now))
+            }
+            Mark::Original | Mark::Resent => Some(self.send_again(last, now)),
+        }
+    }
+
+    fn send_again(&mut self, index: usize, now: SimTime) -> (u64, u16, bool) {
+        let seq = self.seq_of(index);
+        let sent = &mut self.ring[index];
+        sent.mark = Mark::Resent;
+        sent.at = now;
+        self.resent.push_back((seq, now));
+        self.first_resend.get_or_insert(now);
+        (seq, sent.len, sent.fin)
+    }
+}

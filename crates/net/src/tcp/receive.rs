@@ -1,0 +1,369 @@
+//! The receiving half: what has come, what is acknowledged when, and how much window to offer.
+//!
+//! Acknowledgements follow Linux's `__tcp_ack_snd_check`: at once for every second full segment, for the first 16 segments, beyond or
+//! into a hole, and for duplicates; else after a delay (RFC 1122, 4.2.3.2) that adapts to the arrivals' spacing, and not at all if data
+//! takes the acknowledgement along. The buffer grows by dynamic right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip
+//! and room for what slow start adds.
+
+use super::config::TcpConfig;
+use super::reassembly::Reassembly;
+use super::segment::{Flags, Segment};
+use super::ticks::Ticks;
+use onionlab_quantities::{SimDuration, SimTime};
+
+/// Segments acknowledged at once when a connection begins or after a hole (Linux: `TCP_MAX_QUICKACKS`).
+const QUICK_ACKS: u32 = 16;
+/// What a sender's segments are assumed to hold before any came (RFC 1122: 536).
+const ASSUMED_MSS: u16 = 536;
+/// Window fields of SYNs are not scaled.
+const MAX_UNSCALED: u32 = 65_535;
+
+#[derive(Debug, Clone)]
+pub(super) struct Receive {
+    /// Next byte expected.
+    pub(super) next: u64,
+    /// Beyond a hole.
+    beyond: Option<Box<Reassembly>>,
+    /// When the delayed acknowledgement is due.
+    pub(super) ack_at: SimTime,
+    /// The timestamp to be echoed.
+    pub(super) echo: SimTime,
+    /// Since when `copied` counts.
+    space_since: Ticks,
+    pub(super) readable: u32,
+    /// Bytes from `next` on that the other end may send.
+    open: u32,
+    /// Bytes in order since the last acknowledgement went.
+    unacked: u32,
+    /// Size of the buffer.
+    buffer: u32,
+    /// Read since `space_since`, and in the round trip before.
+    copied: u32,
+    space: u32,
+    /// Round trip as the receiver sees it, in microseconds; 0 before any sample.
+    rtt: u32,
+    /// Low bits of the last `ts_echo` sampled.
+    sampled_echo: u32,
+    last_arrival: Ticks,
+    /// Delay of acknowledgements in microseconds; 0 before any data.
+    delay: u32,
+    /// Estimate of the other end's full segment.
+    full: u16,
+    last_short: u16,
+    /// Acknowledgements still sent at once.
+    quick: u8,
+    /// An acknowledgement is due now.
+    pub(super) ack_now: bool,
+    /// One is owed.
+    owed: bool,
+    /// Data goes both ways in turns: wait for data to take the acknowledgement along.
+    pingpong: bool,
+    /// One, or two, short segments came: a reader who empties the buffer acknowledges them.
+    short: bool,
+    short_twice: bool,
+    pub(super) fin: bool,
+}
+
+/// What a segment's arrival did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Arrival {
+    pub(super) new_bytes: bool,
+    pub(super) fin: bool,
+}
+
+impl Receive {
+    pub(super) fn new(cfg: &TcpConfig) -> Self {
+        let buffer = cfg.receive_buffer.initial.get() as u32;
+        Self {
+            next: 0,
+            beyond: None,
+            ack_at: SimTime::MAX,
+            echo: SimTime::ZERO,
+            space_since: Ticks::ZERO,
+            readable: 0,
+            open: 0,
+            unacked: 0,
+            buffer,
+            copied: 0,
+            space: (cfg.initial_window * cfg.mss).min(offered(buffer, cfg)).max(1),
+            rtt: 0,
+            sampled_echo: 0,
+            last_arrival: Ticks::ZERO,
+            delay: 0,
+            full: ASSUMED_MSS.min(cfg.mss as u16),
+            last_short: 0,
+            quick: 0,
+            ack_now: false,
+            owed: false,
+            pingpong: false,
+            short: false,
+            short_twice: false,
+            fin: false,
+        }
+    }
+
+    /// The other end's SYN came.
+    pub(super) fn on_syn(&mut self, now: SimTime, segment: &Segment) {
+        self.next = 1;
+        self.echo = segment.ts_val;
+        self.space_since = Ticks::at(now);
+    }
+
+    pub(super) fn bytes_in_order(&self) -> u64 {
+        self.next.max(1) - 1 - u64::from(self.fin)
+    }
+
+    /// RFC 7323, section 4.3: the timestamp of the earliest segment not acknowledged.
+    pub(super) fn note_timestamp(&mut self, segment: &Segment) {
+        if segment.seq <= self.next - u64::from(self.unacked) {
+            self.echo = self.echo.max(segment.ts_val);
+        }
+    }
+
+    /// Takes a segment with payload or FIN.
+    pub(super) fn on_data(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) -> Arrival {
+        let (start, end) = (segment.seq, segment.end());
+        let fin = segment.flags.has(Flags::FIN);
+        let nothing = Arrival { new_bytes: false, fin: false };
+        if end <= self.next {
+            // A duplicate: the acknowledgement was lost or a probe asks.
+            self.enter_quick(cfg);
+            self.ack_now = true;
+            return nothing;
+        }
+        if end - self.next > u64::from(self.open) + u64::from(fin) || self.fin {
+            self.ack_now = true;
+            return nothing;
+        }
+        self.measure(cfg, now, segment);
+        self.owed = true;
+        if start > self.next {
+            self.beyond.get_or_insert_default().insert(start, end, fin);
+            self.ack_now = true;
+            return nothing;
+        }
+        let before = self.bytes_in_order();
+        let mut reached = end;
+        let mut fin = fin;
+        if let Some(beyond) = &mut self.beyond {
+            let (joined, with_fin) = beyond.join(end);
+            reached = joined;
+            fin |= with_fin;
+            // Into a hole.
+            self.ack_now = true;
+            if beyond.is_empty() {
+                self.beyond = None;
+            }
+        }
+        let advance = (reached - self.next) as u32;
+        self.unacked += advance;
+        self.open = self.open.saturating_sub(advance);
+        self.next = reached;
+        self.fin = fin;
+        let new = (self.bytes_in_order() - before) as u32;
+        self.readable += new;
+        if fin {
+            self.ack_now = true;
+            self.pingpong = true;
+        }
+        self.decide(cfg, now);
+        Arrival { new_bytes: new > 0, fin }
+    }
+
+    /// What an arrival tells of the sender's segments, spacing and round trip (`tcp_event_data_recv`).
+    fn measure(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) {
+        let len = segment.len;
+        if len >= self.full {
+            self.full = len.min(cfg.mss as u16);
+            let echo = segment.ts_echo.as_nanos();
+            if echo != 0 && echo as u32 != self.sampled_echo {
+                self.sampled_echo = echo as u32;
+                let sample = (now.saturating_since(segment.ts_echo).as_micros() as u32).max(1);
+                self.rtt = if self.rtt == 0 { sample } else { (self.rtt - self.rtt / 8 + sample / 8).max(1) };
+            }
+        } else {
+            let again = len >= ASSUMED_MSS && len == std::mem::replace(&mut self.last_short, len);
+            if again {
+                self.full = len;
+            } else {
+                self.short_twice |= self.short;
+                self.short = true;
+            }
+        }
+        let least = cfg.delayed_ack.as_micros() as u32;
+        if self.delay == 0 {
+            self.add_quick();
+            self.delay = least;
+        } else {
+            let gap = self.last_arrival.until(now).as_micros().min(1 << 30) as u32;
+            if gap <= least / 2 {
+                self.delay = self.delay / 2 + least / 2;
+            } else if gap < self.delay {
+                self.delay = self.delay / 2 + gap;
+            } else if gap > self.longest_delay(cfg) {
+                // The sender restarted from a small window.
+                self.add_quick();
+            }
+        }
+        self.last_arrival = Ticks::at(now);
+    }
+
+    fn longest_delay(&self, cfg: &TcpConfig) -> u32 {
+        (cfg.delayed_ack.as_micros() as u32) * 5
+    }
+
+    fn add_quick(&mut self) {
+        let wanted = (self.open / (2 * u32::from(self.full).max(1))).clamp(2, QUICK_ACKS);
+        self.quick = self.quick.max(wanted as u8);
+    }
+
+    fn enter_quick(&mut self, cfg: &TcpConfig) {
+        self.add_quick();
+        self.pingpong = false;
+        self.delay = cfg.delayed_ack.as_micros() as u32;
+    }
+
+    /// Acknowledge now or later (`__tcp_ack_snd_check`).
+    fn decide(&mut self, cfg: &TcpConfig, now: SimTime) {
+        let many = self.unacked > u32::from(self.full) && (self.readable == 0 || self.free(cfg) >= self.open);
+        if many || self.quick > 0 && !self.pingpong || self.beyond.is_some() || cfg.delayed_ack == SimDuration::ZERO {
+            self.ack_now = true;
+        }
+        if self.ack_now || !self.owed {
+            return;
+        }
+        let least = cfg.delayed_ack.as_micros() as u32;
+        let most = if self.pingpong || self.short { self.longest_delay(cfg) } else { self.longest_delay(cfg) * 5 / 2 };
+        let delay = SimDuration::from_micros(u64::from(self.delay.clamp(least, most.max(least)).min(self.longest_delay(cfg))));
+        if self.ack_at == SimTime::MAX {
+            self.ack_at = now + delay;
+        } else if self.ack_at <= now + delay / 4 {
+            self.ack_now = true;
+        } else {
+            self.ack_at = self.ack_at.min(now + delay);
+        }
+    }
+
+    /// The delayed acknowledgement is due.
+    pub(super) fn on_timer(&mut self, cfg: &TcpConfig) {
+        self.ack_at = SimTime::MAX;
+        if self.owed {
+            self.ack_now = true;
+            if self.pingpong {
+                self.pingpong = false;
+                self.delay = cfg.delayed_ack.as_micros() as u32;
+            } else {
+                self.delay = (self.delay * 2).min(self.longest_delay(cfg));
+            }
+        }
+    }
+
+    /// Data was sent: does it answer?
+    pub(super) fn on_data_sent(&mut self, now: SimTime) {
+        if self.delay != 0 && self.last_arrival.until(now).as_micros() < u64::from(self.delay) {
+            self.pingpong = true;
+        }
+    }
+
+    /// Fills the acknowledgement of a segment that leaves now.
+    pub(super) fn acknowledge(&mut self, cfg: &TcpConfig, segment: &mut Segment) {
+        segment.ack = self.next;
+        segment.flags = segment.flags.with(Flags::ACK);
+        let mut window = self.free(cfg);
+        if segment.flags.has(Flags::SYN) {
+            window = window.min(MAX_UNSCALED);
+        }
+        // The window's right edge never moves back.
+        self.open = self.open.max(window);
+        segment.window = self.open;
+        segment.ts_echo = self.echo;
+        if let Some(beyond) = self.beyond.as_deref()
+            && cfg.sack
+        {
+            beyond.describe(segment);
+        }
+        if self.owed && self.quick > 0 {
+            self.quick -= 1;
+        }
+        self.ack_at = SimTime::MAX;
+        self.ack_now = false;
+        self.owed = false;
+        self.short = false;
+        self.short_twice = false;
+        self.unacked = 0;
+    }
+
+    /// The window of a SYN, which acknowledges nothing yet.
+    pub(super) fn syn_window(&mut self, cfg: &TcpConfig) -> u32 {
+        let window = self.free(cfg).min(MAX_UNSCALED);
+        self.open = self.open.max(window);
+        window
+    }
+
+    /// Window that the buffer allows; nothing rather than a silly one (RFC 1122, 4.2.3.3).
+    fn free(&self, cfg: &TcpConfig) -> u32 {
+        let whole = offered(self.buffer, cfg);
+        let free = whole.saturating_sub(self.readable);
+        if free < whole / 2 && (free < whole / 16 || free < u32::from(self.full)) { 0 } else { free }
+    }
+
+    /// The application reads (`tcp_cleanup_rbuf`, `tcp_rcv_space_adjust`).
+    pub(super) fn read(&mut self, cfg: &TcpConfig, now: SimTime, bytes: u64) {
+        let bytes = bytes.min(u64::from(self.readable)) as u32;
+        if bytes == 0 {
+            return;
+        }
+        self.readable -= bytes;
+        self.copied = self.copied.saturating_add(bytes);
+        self.tune(cfg, now);
+        if self.ack_now {
+            return;
+        }
+        if self.owed
+            && (self.unacked > u32::from(self.full) || self.readable == 0 && (self.short_twice || self.short && !self.pingpong))
+        {
+            self.ack_now = true;
+            return;
+        }
+        // An update is worth a segment if it doubles the window.
+        let whole = offered(self.buffer, cfg);
+        if !self.fin && self.next > 0 && self.open <= whole / 2 {
+            let free = self.free(cfg);
+            if free > 0 && free >= 2 * self.open {
+                self.ack_now = true;
+            }
+        }
+    }
+
+    /// Dynamic right-sizing: once a round trip.
+    fn tune(&mut self, cfg: &TcpConfig, now: SimTime) {
+        if self.rtt == 0 || self.space_since.until(now).as_micros() < u64::from(self.rtt) {
+            return;
+        }
+        if self.copied > self.space {
+            if cfg.receive_buffer.max > cfg.receive_buffer.initial {
+                let copied = u64::from(self.copied);
+                let wanted = 2 * copied + 16 * u64::from(cfg.mss);
+                let growth = wanted * (copied - u64::from(self.space)) / u64::from(self.space.max(1));
+                let wanted = (wanted + 2 * growth) * 100 / u64::from(cfg.window_percent.max(1));
+                self.buffer = self.buffer.max(wanted.min(cfg.receive_buffer.max.get()) as u32);
+            }
+            self.space = self.copied;
+        }
+        self.copied = 0;
+        self.space_since = Ticks::at(now);
+    }
+
+    /// Nothing is owed any more.
+    pub(super) fn vanish(&mut self) {
+        self.beyond = None;
+        self.ack_now = false;
+        self.owed = false;
+        self.ack_at = SimTime::MAX;
+    }
+}
+
+/// The window that a buffer of this size can offer.
+fn offered(buffer: u32, cfg: &TcpConfig) -> u32 {
+    (u64::from(buffer) * u64::from(cfg.window_percent) / 100) as u32
+}

@@ -1,0 +1,125 @@
+//! Round-trip times and the retransmission time-out (RFC 6298, with Linux's refinements).
+//!
+//! Linux keeps the mean deviation's maximum over a round trip, lets the variance fall only once a round, and damps the deviation when a
+//! sample is below the mean, so that a falling round trip does not raise the time-out. Its floor of 200 ms applies to the variance term:
+//! the time-out is never below the smoothed round trip + 200 ms.
+
+use super::config::TcpConfig;
+use super::ticks::Ticks;
+use onionlab_quantities::{SimDuration, SimTime};
+
+/// How long a minimum round trip is believed (`net.ipv4.tcp_min_rtt_wlen`).
+const MIN_RTT_LIFE: SimDuration = SimDuration::from_secs(300);
+
+/// Estimates in whole microseconds; all zero before the first sample.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rtt {
+    /// Smoothed round trip, times 8.
+    smoothed8: u32,
+    /// Mean deviation, times 4.
+    deviation4: u32,
+    /// Greatest `deviation4` of the current round, never below the floor.
+    round_max4: u32,
+    /// The time-out's variance term (4 deviations).
+    variance4: u32,
+    /// Low bits of the sequence number whose acknowledgement ends the round.
+    round_end: u32,
+    min: u32,
+    min_at: Ticks,
+}
+
+impl Rtt {
+    pub(super) const fn new() -> Self {
+        Self { smoothed8: 0, deviation4: 0, round_max4: 0, variance4: 0, round_end: 0, min: u32::MAX, min_at: Ticks::ZERO }
+    }
+
+    /// Takes a sample; `una` and `next` are the lowest unacknowledged and the next sequence number.
+    pub(super) fn sample(&mut self, cfg: &TcpConfig, rtt: SimDuration, una: u64, next: u64) {
+        let micros = (rtt.as_micros() as u32).clamp(1, 1 << 28);
+        let floor = cfg.min_rto.as_micros() as u32;
+        if self.smoothed8 == 0 {
+            self.smoothed8 = micros * 8;
+            self.deviation4 = micros * 2;
+            self.variance4 = self.deviation4.max(floor);
+            self.round_max4 = self.variance4;
+            self.round_end = next as u32;
+            return;
+        }
+        let error = micros as i32 - (self.smoothed8 >> 3) as i32;
+        self.smoothed8 = self.smoothed8.saturating_add_signed(error).max(8);
+        let mut change = error.abs() - (self.deviation4 >> 2) as i32;
+        if error < 0 && change > 0 {
+            change >>= 3;
+        }
+        self.deviation4 = self.deviation4.saturating_add_signed(change);
+        self.round_max4 = self.round_max4.max(self.deviation4);
+        self.variance4 = self.variance4.max(self.round_max4);
+        if (una as u32).wrapping_sub(self.round_end) as i32 > 0 {
+            self.variance4 -= self.variance4.saturating_sub(self.round_max4) >> 2;
+            self.round_end = next as u32;
+            self.round_max4 = floor;
+        }
+    }
+
+    /// Notes a round trip that the acknowledgement's delay did not stretch, if it is a new minimum.
+    pub(super) fn note_min(&mut self, now: SimTime, rtt: SimDuration) {
+        let micros = (rtt.as_micros() as u32).max(1);
+        if micros <= self.min || self.min_at.until(now) > MIN_RTT_LIFE {
+            self.min = micros;
+            self.min_at = Ticks::at(now);
+        }
+    }
+
+    pub(super) fn smoothed(&self) -> Option<SimDuration> {
+        (self.smoothed8 > 0).then(|| SimDuration::from_nanos(u64::from(self.smoothed8) * 125))
+    }
+    pub(super) fn min(&self) -> Option<SimDuration> {
+        (self.min != u32::MAX).then(|| SimDuration::from_micros(u64::from(self.min)))
+    }
+    /// The time-out without backing off.
+    pub(super) fn timeout(&self, cfg: &TcpConfig) -> SimDuration {
+        if self.smoothed8 == 0 {
+            return cfg.initial_rto;
+        }
+        SimDuration::from_micros(u64::from(self.smoothed8 >> 3) + u64::from(self.variance4)).min(cfg.max_rto)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fed(samples: impl Iterator<Item = u64>) -> Rtt {
+        let mut rtt = Rtt::new();
+        for (i, millis) in samples.enumerate() {
+            rtt.sample(&TcpConfig::linux(), SimDuration::from_millis(millis), i as u64 * 10 + 11, i as u64 * 10 + 20);
+        }
+        rtt
+    }
+
+    #[test]
+    fn a_steady_round_trip_gives_the_floor_above_it() {
+        let rtt = fed((0..200).map(|_| 50));
+        assert_eq!(rtt.smoothed(), Some(SimDuration::from_millis(50)));
+        assert_eq!(rtt.timeout(&TcpConfig::linux()), SimDuration::from_millis(250));
+    }
+
+    /// RFC 6298 (2.2): the first sample R gives R + 4 R/2.
+    #[test]
+    fn the_first_sample_trebles() {
+        assert_eq!(fed([300].into_iter()).timeout(&TcpConfig::linux()), SimDuration::from_millis(900));
+    }
+
+    #[test]
+    fn a_falling_round_trip_does_not_raise_the_timeout() {
+        let steady = fed((0..100).map(|_| 400)).timeout(&TcpConfig::linux());
+        let fallen = fed((0..101).map(|i| if i < 100 { 400 } else { 100 })).timeout(&TcpConfig::linux());
+        assert!(fallen <= steady, "{fallen} {steady}");
+    }
+
+    #[test]
+    fn a_varying_round_trip_raises_it_above_the_floor() {
+        let rtt = fed((0..400).map(|i| if i % 2 == 0 { 100 } else { 500 }));
+        assert!(rtt.timeout(&TcpConfig::linux()) > SimDuration::from_millis(900));
+    }
+}
