@@ -118,8 +118,8 @@ pub enum PolicyKind {
 /// A setting that no policy accepts.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum PolicyError {
-    /// The half-life is zero.
-    #[error("the EWMA half-life is {0}: it must be longer than zero")]
+    /// The half-life is so short that counts would overflow within a tick.
+    #[error("the EWMA half-life is {0}: it must be at least a thousandth of the tick")]
     HalfLife(SimDuration),
     /// The tick is outside tor's range.
     #[error("the EWMA tick is {0}: it must be from 1 s to 600 s")]
@@ -139,10 +139,10 @@ impl PolicyKind {
     /// The first setting that is out of range.
     pub fn check(&self) -> Result<(), PolicyError> {
         match *self {
-            Self::Ewma { half_life, .. } if half_life == SimDuration::ZERO => Err(PolicyError::HalfLife(half_life)),
             Self::Ewma { tick, .. } if !(SimDuration::from_secs(1)..=SimDuration::from_secs(600)).contains(&tick) => {
                 Err(PolicyError::Tick(tick))
             }
+            Self::Ewma { half_life, tick } if half_life < tick / 1000 => Err(PolicyError::HalfLife(half_life)),
             Self::Swrr { weight: SwrrWeight::Logarithmic { c } } if !(c.is_finite() && c > 0.0) => Err(PolicyError::Factor(c)),
             _ => Ok(()),
         }
@@ -170,7 +170,9 @@ mod tests {
         PolicyKind::TOR_EWMA.check().unwrap();
         PolicyKind::RoundRobin.check().unwrap();
         let ewma = |half_life, tick| PolicyKind::Ewma { half_life, tick }.check().unwrap_err().to_string();
-        assert!(ewma(SimDuration::ZERO, SimDuration::from_secs(10)).contains("half-life is 0 ns"));
+        assert!(
+            ewma(SimDuration::ZERO, SimDuration::from_secs(10)).contains("half-life is 0 ns: it must be at least a thousandth")
+        );
         assert!(ewma(SimDuration::from_secs(1), SimDuration::from_secs(601)).contains("from 1 s to 600 s"));
         for c in [0.0, -1.0, f64::NAN, f64::INFINITY] {
             let error = PolicyKind::Swrr { weight: SwrrWeight::Logarithmic { c } }.check().unwrap_err();
