@@ -1,1 +1,14 @@
-//! Placeholder of the floor `net`, filled in by the commits that follow.
+#![doc = include_str!("../README.md")]
+
+pub mod latency;
+mod link;
+mod network;
+mod packet;
+mod path;
+mod queue;
+pub mod tcp;
+
+pub use link::Shaping;
+pub use network::{HostConfig, HostCounters, NetEvent, Network, SocketId, Upcall};
+pub use path::{Path, Topology};
+pub use queue::{CoDel, QueueConfig, QueueDiscipline};

@@ -1,1 +1,31 @@
-//! Placeholder of the floor `tor`, filled in by the commits that follow.
+#![doc = include_str!("../README.md")]
+
+mod bucket;
+mod building;
+mod cell;
+mod channel;
+mod circuit;
+mod client;
+mod closing;
+mod edge;
+mod ids;
+mod node;
+mod outbuf;
+mod queues;
+mod reading;
+mod records;
+mod sampling;
+mod scheduler;
+mod settings;
+mod stream;
+mod world;
+mod writing;
+
+pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
+pub use client::{ClientConfig, PathSource};
+pub use ids::{CircuitId, ClientId, EndId, StreamId};
+pub use node::{RateLimit, RelayClass, Role};
+pub use outbuf::CHUNK_BYTES;
+pub use records::{CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord};
+pub use settings::{ChannelScheduler, Settings};
+pub use world::{Event, World, WorldConfig};

@@ -1,0 +1,108 @@
+//! The rate of an access link, in one direction.
+
+use onionlab_quantities::{Bandwidth, Bytes, SimDuration, SimTime};
+
+/// How a rate limits packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Shaping {
+    /// A wire: each packet takes its length divided by the rate.
+    Serialise,
+    /// Tokens that come in batches, as Shadow's links have them: a batch each `interval`, and one full packet more than a batch
+    /// in the bucket. A packet that finds its tokens passes in no time.
+    TokenBatches {
+        /// Between two batches; Shadow: 1 ms.
+        interval: SimDuration,
+    },
+}
+
+/// The largest packet: what a token bucket holds beyond one batch (Shadow: `CONFIG_MTU`).
+const MTU: u64 = 1500;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Shaper {
+    rate: Bandwidth,
+    /// Nanoseconds a byte in 44.20 fixed point, so that a transmission time is a multiplication.
+    nanos_per_byte: u64,
+    tokens: Option<Tokens>,
+}
+
+#[derive(Debug, Clone)]
+struct Tokens {
+    interval: SimDuration,
+    batch: u64,
+    level: u64,
+    filled: SimTime,
+}
+
+impl Shaper {
+    pub fn new(rate: Bandwidth, shaping: Shaping) -> Self {
+        let bits = u128::from(rate.as_bits_per_sec().max(1));
+        let nanos_per_byte = u64::try_from(((8_000_000_000_u128 << 20) + bits / 2) / bits).unwrap_or(u64::MAX);
+        let tokens = match shaping {
+            Shaping::Serialise => None,
+            Shaping::TokenBatches { interval } => {
+                let batch = rate.bytes_in(interval).get().max(1);
+                Some(Tokens { interval, batch, level: batch + MTU, filled: SimTime::ZERO })
+            }
+        };
+        Self { rate, nanos_per_byte, tokens }
+    }
+
+    pub const fn is_unlimited(&self) -> bool {
+        self.rate.as_bits_per_sec() >= Bandwidth::UNLIMITED.as_bits_per_sec()
+    }
+
+    /// When a packet of `bytes` that starts `now` is through. The caller starts one packet at a time.
+    pub fn finish(&mut self, now: SimTime, bytes: u32) -> SimTime {
+        if self.is_unlimited() {
+            return now;
+        }
+        let Some(tokens) = &mut self.tokens else {
+            let nanos = (u128::from(bytes) * u128::from(self.nanos_per_byte)) >> 20;
+            return now.saturating_add(SimDuration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+        };
+        let bytes = u64::from(bytes);
+        let capacity = tokens.batch + MTU.max(bytes);
+        let batches = now.saturating_since(tokens.filled).as_nanos() / tokens.interval.as_nanos();
+        tokens.filled += tokens.interval * batches;
+        tokens.level = (tokens.level + batches.saturating_mul(tokens.batch)).min(capacity);
+        let missing = bytes.saturating_sub(tokens.level).div_ceil(tokens.batch);
+        tokens.level = tokens.level + missing * tokens.batch - bytes;
+        tokens.filled += tokens.interval * missing;
+        if missing == 0 { now } else { tokens.filled.max(now) }
+    }
+
+    /// Bytes that fit through in `interval`.
+    pub fn bytes_in(&self, interval: SimDuration) -> Bytes {
+        self.rate.bytes_in(interval)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wire_takes_length_over_rate() {
+        let mut link = Shaper::new(Bandwidth::from_bits_per_sec(10_000_000), Shaping::Serialise);
+        assert_eq!(link.finish(SimTime::ZERO, 1500).as_nanos(), 1_200_000);
+        let mut link = Shaper::new(Bandwidth::UNLIMITED, Shaping::Serialise);
+        assert_eq!(link.finish(SimTime::from_nanos(7), 1500).as_nanos(), 7);
+    }
+
+    /// In any span the bucket lets through at most the span's batches, one batch and one packet.
+    #[test]
+    fn token_batches_keep_the_rate_and_let_a_short_burst_pass_at_once() {
+        let rate = Bandwidth::from_bits_per_sec(10_000_000);
+        let mut link = Shaper::new(rate, Shaping::TokenBatches { interval: SimDuration::from_millis(1) });
+        assert_eq!(link.finish(SimTime::ZERO, 1500), SimTime::ZERO);
+        assert_eq!(link.finish(SimTime::ZERO, 1250), SimTime::ZERO);
+        let mut now = SimTime::ZERO;
+        let mut sent = 0;
+        while now < SimTime::from_nanos(1_000_000_000) {
+            now = link.finish(now, 1500);
+            sent += 1500;
+        }
+        assert!((1_245_000..=1_255_000).contains(&sent), "{sent} bytes in a second at 1,250,000 a second");
+    }
+}

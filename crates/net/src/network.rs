@@ -1,0 +1,521 @@
+//! Hosts and connections: packets from a socket through uplink, path and downlink to its peer.
+//!
+//! A packet costs three events at most: its uplink is free again (only if somebody waits for that), it arrives, it is
+//! through the downlink. Of all packets on one direction of a connection only the first has an event pending, and a timer
+//! that was put off is looked at when its old time comes, not moved.
+
+use crate::link::{Shaper, Shaping};
+use crate::packet::{NONE, PacketList, PacketPool};
+use crate::path::{Path, Topology};
+use crate::queue::{CoDel, QueueConfig, QueueDiscipline};
+use crate::tcp::{Effects, Segment, Tcb, TcpConfig, TcpInfo};
+use onionlab_engine::{EventQueue, HostId};
+use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
+use std::collections::VecDeque;
+
+/// One end of a connection. The two ends are numbered 2n (it connected) and 2n + 1 (it accepted).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SocketId(pub u32);
+
+impl SocketId {
+    /// The other end.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+    /// The index for arrays of sockets.
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+    const fn connection(self) -> usize {
+        self.0 as usize / 2
+    }
+}
+
+/// What the network asks its event queue to hand back to it. The host of the event is the host concerned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NetEvent {
+    /// The first packet that this socket has on the wire reaches the peer's host.
+    Arrive(SocketId),
+    /// The packet in the downlink is through.
+    Deliver,
+    /// The uplink is free and sockets wait for it.
+    UplinkFree,
+    /// A timer of this socket may be due.
+    Timer(SocketId),
+}
+
+/// Something that happened to a socket and that its owner wants to know.
+#[derive(Debug, Clone, Copy)]
+pub struct Upcall {
+    /// The socket.
+    pub socket: SocketId,
+    /// What happened.
+    pub effects: Effects,
+}
+
+/// A host's access link.
+#[derive(Debug, Clone)]
+pub struct HostConfig {
+    /// Unique name: it selects the host's random values.
+    pub name: String,
+    /// Rate towards the network.
+    pub up: Bandwidth,
+    /// Rate from the network.
+    pub down: Bandwidth,
+    /// How the rates limit packets.
+    pub shaping: Shaping,
+    /// The queue before the downlink.
+    pub queue: QueueConfig,
+}
+
+/// What passed a host's access link since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct HostCounters {
+    /// Bytes that left through the uplink, headers included.
+    pub bytes_sent: u64,
+    /// Bytes that came through the downlink, headers included.
+    pub bytes_received: u64,
+    /// Packets that left.
+    pub packets_sent: u64,
+    /// Packets dropped by the downlink's queue.
+    pub downlink_drops: u64,
+    /// Packets that the host sent and the path lost.
+    pub path_losses: u64,
+}
+
+#[derive(Debug)]
+struct Host {
+    up: Shaper,
+    down: Shaper,
+    /// Until then the uplink is busy.
+    up_free: SimTime,
+    up_event: bool,
+    /// Sockets that have something to send, chained through `Socket::ready_next`.
+    ready_head: u32,
+    ready_tail: u32,
+    /// Packets that wait for the downlink, and the one in it.
+    waiting: PacketList,
+    waiting_bytes: u64,
+    serving: PacketList,
+    queue: QueueConfig,
+    codel: CoDel,
+    stream: RandomStream,
+    connections: u64,
+    counters: HostCounters,
+}
+
+#[derive(Debug)]
+struct Socket {
+    tcb: Tcb,
+    host: HostId,
+    ready_next: u32,
+    wire: PacketList,
+    /// When the packet sent last arrives: the next may not overtake it.
+    last_arrival: SimTime,
+    /// The earliest timer event that is pending for this socket.
+    timer_at: SimTime,
+    packets: u32,
+    timer_events: u16,
+    in_ready: bool,
+    released: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Connection {
+    path: Path,
+    stream: RandomStream,
+    /// Packets on the wires and in the downlinks, both directions.
+    in_flight: u32,
+}
+
+/// All hosts, links, paths and connections.
+pub struct Network {
+    hosts: Vec<Host>,
+    sockets: Vec<Socket>,
+    connections: Vec<Connection>,
+    free: Vec<u32>,
+    packets: PacketPool,
+    upcalls: VecDeque<Upcall>,
+    tcp: TcpConfig,
+    topology: Box<dyn Topology>,
+}
+
+impl Network {
+    /// A network of `hosts` (their ids are their indices) whose paths `topology` knows and whose sockets all behave as `tcp` says.
+    pub fn new(seed: Seed, hosts: &[HostConfig], topology: Box<dyn Topology>, tcp: TcpConfig) -> Self {
+        let hosts = hosts
+            .iter()
+            .map(|host| Host {
+                up: Shaper::new(host.up, host.shaping),
+                down: Shaper::new(host.down, host.shaping),
+                up_free: SimTime::ZERO,
+                up_event: false,
+                ready_head: NONE,
+                ready_tail: NONE,
+                waiting: PacketList::EMPTY,
+                waiting_bytes: 0,
+                serving: PacketList::EMPTY,
+                queue: host.queue,
+                codel: CoDel::default(),
+                stream: RandomStream::new(seed, &host.name, "path"),
+                connections: 0,
+                counters: HostCounters::default(),
+            })
+            .collect();
+        Self {
+            hosts,
+            sockets: Vec::new(),
+            connections: Vec::new(),
+            free: Vec::new(),
+            packets: PacketPool::default(),
+            upcalls: VecDeque::new(),
+            tcp,
+            topology,
+        }
+    }
+
+    /// The next thing that an owner of a socket should know.
+    pub fn next_upcall(&mut self) -> Option<Upcall> {
+        self.upcalls.pop_front()
+    }
+
+    /// What passed the link of `host`.
+    pub fn counters(&self, host: HostId) -> HostCounters {
+        self.hosts[host.index()].counters
+    }
+
+    /// The path between two hosts.
+    pub fn path(&self, a: HostId, b: HostId) -> Path {
+        self.topology.path(a, b)
+    }
+
+    /// Bytes that the uplink of `host` carries in `interval`.
+    pub fn uplink_capacity(&self, host: HostId, interval: SimDuration) -> Bytes {
+        self.hosts[host.index()].up.bytes_in(interval)
+    }
+
+    /// Bytes of memory that one open, idle connection takes, both ends.
+    pub const fn connection_memory() -> usize {
+        2 * size_of::<Socket>() + size_of::<Connection>()
+    }
+
+    /// Opens a connection from `from` to `to` and returns the end at `from`; the other end is its peer and accepts at once.
+    pub fn connect<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, from: HostId, to: HostId) -> SocketId {
+        let path = self.topology.path(from, to);
+        let host = &mut self.hosts[from.index()];
+        let connection = Connection { path, stream: host.stream.member(host.connections), in_flight: 0 };
+        host.connections += 1;
+        let socket = |host: HostId, tcp: &TcpConfig| Socket {
+            tcb: Tcb::new(tcp),
+            host,
+            ready_next: NONE,
+            wire: PacketList::EMPTY,
+            last_arrival: SimTime::ZERO,
+            timer_at: SimTime::MAX,
+            packets: 0,
+            timer_events: 0,
+            in_ready: false,
+            released: false,
+        };
+        let (initiator, mut acceptor) = (socket(from, &self.tcp), socket(to, &self.tcp));
+        acceptor.tcb.listen();
+        let id = if let Some(slot) = self.free.pop() {
+            self.connections[slot as usize] = connection;
+            self.sockets[slot as usize * 2] = initiator;
+            self.sockets[slot as usize * 2 + 1] = acceptor;
+            SocketId(slot * 2)
+        } else {
+            self.connections.push(connection);
+            self.sockets.push(initiator);
+            self.sockets.push(acceptor);
+            SocketId(self.sockets.len() as u32 - 2)
+        };
+        let effects = self.sockets[id.index()].tcb.connect(&self.tcp, queue.now());
+        self.react(queue, id, effects);
+        id
+    }
+
+    /// The host of a socket.
+    pub fn host(&self, socket: SocketId) -> HostId {
+        self.sockets[socket.index()].host
+    }
+
+    /// Room in the send buffer.
+    pub fn send_space(&self, socket: SocketId) -> u64 {
+        self.sockets[socket.index()].tcb.send_space(&self.tcp)
+    }
+
+    /// Bytes received in order and not read.
+    pub fn readable(&self, socket: SocketId) -> u64 {
+        self.sockets[socket.index()].tcb.readable()
+    }
+
+    /// What `TCP_INFO` and `SIOCOUTQNSD` would show.
+    pub fn info(&self, socket: SocketId) -> TcpInfo {
+        self.sockets[socket.index()].tcb.info(&self.tcp)
+    }
+
+    /// Puts up to `bytes` into the send buffer; returns how many fitted.
+    pub fn write<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) -> u64 {
+        let accepted = self.sockets[socket.index()].tcb.write(&self.tcp, queue.now(), bytes);
+        self.serve(queue, socket);
+        accepted
+    }
+
+    /// Takes `bytes` (at most [`Self::readable`]) out of the receive buffer.
+    pub fn read<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) {
+        let effects = self.sockets[socket.index()].tcb.read(&self.tcp, queue.now(), bytes);
+        self.react(queue, socket, effects);
+    }
+
+    /// Closes in order, after all that was written.
+    pub fn close<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId) {
+        self.sockets[socket.index()].tcb.close();
+        self.serve(queue, socket);
+    }
+
+    /// Resets the connection.
+    pub fn abort<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId) {
+        self.sockets[socket.index()].tcb.abort();
+        self.serve(queue, socket);
+    }
+
+    /// The owner wants no more upcalls of this end. When both ends are released and silent, the connection is forgotten and its
+    /// number used again. An end that is released must have been closed or aborted, or its peer have reset it.
+    pub fn release(&mut self, socket: SocketId) {
+        self.sockets[socket.index()].released = true;
+        self.forget_if_silent(socket);
+    }
+
+    fn forget_if_silent(&mut self, socket: SocketId) {
+        let silent = |socket: &Socket| socket.released && socket.timer_events == 0 && !socket.in_ready;
+        let ends = [socket.index(), socket.peer().index()];
+        if self.connections[socket.connection()].in_flight == 0 && ends.iter().all(|&end| silent(&self.sockets[end])) {
+            for end in ends {
+                self.sockets[end].released = false;
+            }
+            self.free.push(socket.connection() as u32);
+        }
+    }
+
+    /// Handles an event that the network scheduled.
+    pub fn handle<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host: HostId, event: NetEvent) {
+        match event {
+            NetEvent::Arrive(socket) => self.arrive(queue, socket),
+            NetEvent::Deliver => self.deliver(queue, host),
+            NetEvent::UplinkFree => {
+                self.hosts[host.index()].up_event = false;
+                self.transmit(queue, host);
+            }
+            NetEvent::Timer(socket) => self.timer(queue, socket),
+        }
+    }
+
+    /// Tells the owner what it wants to know, sends what can be sent, sets the timer.
+    fn react<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, effects: Effects) {
+        let for_owner = Effects::READABLE | Effects::WRITABLE | Effects::CONNECTED | Effects::PEER_CLOSED | Effects::RESET;
+        if effects.has(for_owner) && !self.sockets[id.index()].released {
+            self.upcalls.push_back(Upcall { socket: id, effects });
+        }
+        self.serve(queue, id);
+    }
+
+    fn serve<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
+        let socket = &mut self.sockets[id.index()];
+        if !socket.in_ready && socket.tcb.wants_send(&self.tcp, queue.now()) {
+            socket.in_ready = true;
+            let host_id = socket.host;
+            self.push_ready(host_id, id);
+            self.transmit(queue, host_id);
+        }
+        self.arm_timer(queue, id);
+    }
+
+    fn push_ready(&mut self, host_id: HostId, id: SocketId) {
+        let host = &mut self.hosts[host_id.index()];
+        self.sockets[id.index()].ready_next = NONE;
+        if host.ready_tail == NONE {
+            host.ready_head = id.0;
+        } else {
+            self.sockets[host.ready_tail as usize].ready_next = id.0;
+        }
+        host.ready_tail = id.0;
+    }
+
+    fn arm_timer<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
+        let socket = &mut self.sockets[id.index()];
+        let deadline = socket.tcb.deadline();
+        if deadline < socket.timer_at {
+            let deadline = deadline.max(queue.now());
+            socket.timer_at = deadline;
+            socket.timer_events += 1;
+            queue.schedule(deadline, socket.host, NetEvent::Timer(id).into());
+        }
+    }
+
+    fn timer<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
+        let now = queue.now();
+        let socket = &mut self.sockets[id.index()];
+        socket.timer_events -= 1;
+        if socket.timer_at <= now {
+            socket.timer_at = SimTime::MAX;
+        }
+        if socket.tcb.deadline() <= now {
+            let effects = socket.tcb.on_timer(&self.tcp, now);
+            self.react(queue, id, effects);
+        } else {
+            self.arm_timer(queue, id);
+        }
+        if self.sockets[id.index()].released {
+            self.forget_if_silent(id);
+        }
+    }
+
+    /// Sends from the sockets in turn, one segment each, until the uplink is busy or nobody has anything to send.
+    fn transmit<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+        let now = queue.now();
+        loop {
+            let host = &mut self.hosts[host_id.index()];
+            if host.ready_head == NONE {
+                return;
+            }
+            if host.up_free > now {
+                if !host.up_event {
+                    host.up_event = true;
+                    queue.schedule(host.up_free, host_id, NetEvent::UplinkFree.into());
+                }
+                return;
+            }
+            let id = SocketId(host.ready_head);
+            let socket = &mut self.sockets[id.index()];
+            host.ready_head = socket.ready_next;
+            if host.ready_head == NONE {
+                host.ready_tail = NONE;
+            }
+            socket.in_ready = false;
+            let Some(segment) = socket.tcb.next_segment(&self.tcp, now) else {
+                self.arm_timer(queue, id);
+                continue;
+            };
+            let again = socket.tcb.wants_send(&self.tcp, now);
+            if again {
+                socket.in_ready = true;
+                self.push_ready(host_id, id);
+            }
+            self.put_on_wire(queue, id, segment);
+            self.arm_timer(queue, id);
+        }
+    }
+
+    fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, segment: Segment) {
+        let bytes = segment.wire_bytes(&self.tcp);
+        let connection = self.connections[id.connection()];
+        let socket = &mut self.sockets[id.index()];
+        let host = &mut self.hosts[socket.host.index()];
+        let departure = host.up.finish(queue.now(), bytes);
+        host.up_free = departure;
+        host.counters.bytes_sent += u64::from(bytes);
+        host.counters.packets_sent += 1;
+        // Two values a packet (lost? how late?), apart for the two directions.
+        let ordinal = u64::from(socket.packets) << 2 | u64::from(id.0 & 1) << 1;
+        socket.packets = socket.packets.wrapping_add(1);
+        if connection.path.loss > 0.0 && connection.stream.at(ordinal).chance(f64::from(connection.path.loss)) {
+            host.counters.path_losses += 1;
+            return;
+        }
+        let mut arrival = departure + connection.path.latency;
+        if connection.path.jitter > SimDuration::ZERO {
+            let extra = connection.stream.at(ordinal | 1).exponential(connection.path.jitter.as_secs_f64());
+            arrival += SimDuration::from_secs_f64_rounded(extra);
+        }
+        arrival = arrival.max(socket.last_arrival);
+        socket.last_arrival = arrival;
+        self.connections[id.connection()].in_flight += 1;
+        let first = socket.wire.is_empty();
+        self.packets.push(&mut socket.wire, segment, id.peer(), arrival, bytes);
+        if first {
+            let to = self.sockets[id.peer().index()].host;
+            queue.schedule(arrival, to, NetEvent::Arrive(id).into());
+        }
+    }
+
+    /// The first packet on the wire of `sender` reaches the other host's downlink.
+    fn arrive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, sender: SocketId) {
+        let now = queue.now();
+        let to = self.sockets[sender.peer().index()].host;
+        let mut wire = self.sockets[sender.index()].wire;
+        let Some(packet) = self.packets.front(wire).copied() else { return };
+        let host = &mut self.hosts[to.index()];
+        let fits = host.waiting.is_empty() || host.waiting_bytes + u64::from(packet.bytes) <= host.queue.limit.get();
+        let straight_through = host.down.is_unlimited();
+        if straight_through || !fits {
+            self.packets.pop(&mut wire);
+            if !straight_through {
+                host.counters.downlink_drops += 1;
+                self.connections[sender.connection()].in_flight -= 1;
+            }
+        } else {
+            self.packets.transfer(&mut wire, &mut host.waiting, now);
+            host.waiting_bytes += u64::from(packet.bytes);
+        }
+        self.sockets[sender.index()].wire = wire;
+        if let Some(next) = self.packets.front(wire) {
+            queue.schedule(next.time, to, NetEvent::Arrive(sender).into());
+        }
+        if straight_through {
+            self.receive(queue, to, packet.to, &packet.segment, packet.bytes);
+        } else if self.hosts[to.index()].serving.is_empty() {
+            self.start_downlink(queue, to);
+        }
+    }
+
+    /// Takes packets from the head of the queue into the downlink, those first that find it idle and pass in no time.
+    fn start_downlink<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+        let now = queue.now();
+        loop {
+            let host = &mut self.hosts[host_id.index()];
+            let Some(packet) = self.packets.front(host.waiting).copied() else { return };
+            host.waiting_bytes -= u64::from(packet.bytes);
+            if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
+                && host.codel.drops(now, now - packet.time, host.waiting_bytes + u64::from(packet.bytes), target, interval)
+            {
+                self.packets.pop(&mut host.waiting);
+                host.counters.downlink_drops += 1;
+                self.connections[packet.to.connection()].in_flight -= 1;
+                continue;
+            }
+            let done = host.down.finish(now, packet.bytes);
+            if done > now {
+                self.packets.transfer(&mut host.waiting, &mut host.serving, now);
+                queue.schedule(done, host_id, NetEvent::Deliver.into());
+                return;
+            }
+            self.packets.pop(&mut host.waiting);
+            self.receive(queue, host_id, packet.to, &packet.segment, packet.bytes);
+        }
+    }
+
+    fn deliver<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+        let Some(packet) = self.packets.pop(&mut self.hosts[host_id.index()].serving) else { return };
+        self.receive(queue, host_id, packet.to, &packet.segment, packet.bytes);
+        self.start_downlink(queue, host_id);
+    }
+
+    fn receive<E: Copy + From<NetEvent>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        host_id: HostId,
+        to: SocketId,
+        segment: &Segment,
+        bytes: u32,
+    ) {
+        self.hosts[host_id.index()].counters.bytes_received += u64::from(bytes);
+        self.connections[to.connection()].in_flight -= 1;
+        let effects = self.sockets[to.index()].tcb.on_segment(&self.tcp, queue.now(), segment);
+        self.react(queue, to, effects);
+        if self.sockets[to.index()].released {
+            self.forget_if_silent(to);
+        }
+    }
+}

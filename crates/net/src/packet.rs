@@ -1,0 +1,98 @@
+//! Packets in flight, in one pool, chained into the queues where they wait: a queue costs two words, and memory follows what is in flight.
+
+use crate::network::SocketId;
+use crate::tcp::Segment;
+use onionlab_quantities::SimTime;
+
+pub(crate) const NONE: u32 = u32::MAX;
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    pub segment: Segment,
+    /// The socket that it is for.
+    pub to: SocketId,
+    /// On the wire: when it arrives. In the downlink's queue: when it arrived.
+    pub time: SimTime,
+    /// Bytes on the wire, headers included.
+    pub bytes: u32,
+    next: u32,
+}
+
+/// First in, first out; the packets themselves lie in the pool.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PacketList {
+    head: u32,
+    tail: u32,
+}
+
+impl PacketList {
+    pub const EMPTY: Self = Self { head: NONE, tail: NONE };
+    pub const fn is_empty(self) -> bool {
+        self.head == NONE
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct PacketPool {
+    packets: Vec<Packet>,
+    free: Vec<u32>,
+}
+
+impl PacketPool {
+    pub fn push(&mut self, list: &mut PacketList, segment: Segment, to: SocketId, time: SimTime, bytes: u32) {
+        let packet = Packet { segment, to, time, bytes, next: NONE };
+        let id = if let Some(id) = self.free.pop() {
+            self.packets[id as usize] = packet;
+            id
+        } else {
+            self.packets.push(packet);
+            self.packets.len() as u32 - 1
+        };
+        self.append(list, id);
+    }
+
+    fn append(&mut self, list: &mut PacketList, id: u32) {
+        if list.tail == NONE {
+            list.head = id;
+        } else {
+            self.packets[list.tail as usize].next = id;
+        }
+        list.tail = id;
+    }
+
+    pub fn front(&self, list: PacketList) -> Option<&Packet> {
+        self.packets.get(list.head as usize)
+    }
+
+    pub fn pop(&mut self, list: &mut PacketList) -> Option<Packet> {
+        let id = self.unlink(list)?;
+        self.free.push(id);
+        Some(self.packets[id as usize])
+    }
+
+    fn unlink(&mut self, list: &mut PacketList) -> Option<u32> {
+        let id = list.head;
+        let packet = *self.packets.get(id as usize)?;
+        list.head = packet.next;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        Some(id)
+    }
+
+    /// Moves the first packet of `from` to the end of `to`, stamped with `time`.
+    pub fn transfer(&mut self, from: &mut PacketList, to: &mut PacketList, time: SimTime) {
+        if let Some(id) = self.unlink(from) {
+            let packet = &mut self.packets[id as usize];
+            packet.next = NONE;
+            packet.time = time;
+            self.append(to, id);
+        }
+    }
+
+    /// Packets in flight.
+    #[cfg(test)]
+    pub fn in_use(&self) -> usize {
+        self.packets.len() - self.free.len()
+    }
+}

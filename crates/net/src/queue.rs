@@ -1,0 +1,118 @@
+//! The queue before a downlink: drop-tail or CoDel.
+
+use onionlab_quantities::{Bytes, SimDuration, SimTime};
+
+/// Which packets a full or slow queue drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QueueDiscipline {
+    /// What does not fit is dropped on arrival.
+    DropTail,
+    /// Controlled delay (RFC 8289): drops at the head while packets wait longer than `target` for an `interval` or more.
+    CoDel {
+        /// Acceptable standing delay; RFC 8289: 5 ms, Shadow: 10 ms.
+        target: SimDuration,
+        /// How long it must stand before the first drop; RFC 8289 and Shadow: 100 ms.
+        interval: SimDuration,
+    },
+}
+
+/// A downlink's queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueConfig {
+    /// Which packets are dropped.
+    pub discipline: QueueDiscipline,
+    /// Never more waits than this; at least one full packet fits.
+    pub limit: Bytes,
+}
+
+/// The control law of CoDel (RFC 8289, section 5; the names are its pseudo-code's).
+///
+/// Like the RFC, the queue is left alone while one full packet or less waits.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CoDel {
+    first_above_time: SimTime,
+    drop_next: SimTime,
+    count: u32,
+    last_count: u32,
+    dropping: bool,
+}
+
+const MTU: u64 = 1500;
+
+impl CoDel {
+    /// Whether the packet at the head, that waited `sojourn` and leaves `backlog` bytes behind it, is to be dropped now.
+    ///
+    /// The caller asks for each packet that it takes from the head, and after a drop takes the next and asks again.
+    pub fn drops(&mut self, now: SimTime, sojourn: SimDuration, backlog: u64, target: SimDuration, interval: SimDuration) -> bool {
+        let above = self.stays_above(now, sojourn, backlog, target, interval);
+        if self.dropping {
+            if !above {
+                self.dropping = false;
+                return false;
+            }
+            if now >= self.drop_next {
+                self.count += 1;
+                self.drop_next += control_law(interval, self.count);
+                return true;
+            }
+            return false;
+        }
+        if !above {
+            return false;
+        }
+        self.dropping = true;
+        // A queue that was just controlled starts again near the drop rate that controlled it.
+        let recent = now.saturating_since(self.drop_next) < interval * 16;
+        let delta = self.count - self.last_count.min(self.count);
+        self.count = if recent && delta > 1 { delta } else { 1 };
+        self.drop_next = now + control_law(interval, self.count);
+        self.last_count = self.count;
+        true
+    }
+
+    fn stays_above(&mut self, now: SimTime, sojourn: SimDuration, backlog: u64, target: SimDuration, interval: SimDuration) -> bool {
+        if sojourn < target || backlog <= MTU {
+            self.first_above_time = SimTime::ZERO;
+            return false;
+        }
+        if self.first_above_time == SimTime::ZERO {
+            self.first_above_time = now + interval;
+            return false;
+        }
+        now >= self.first_above_time
+    }
+}
+
+fn control_law(interval: SimDuration, count: u32) -> SimDuration {
+    interval.mul_f64_rounded(1.0 / f64::from(count).sqrt())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A queue that stands at 50 ms: the first drop comes one interval after it began to stand, the n-th at interval/sqrt(n) after the one before.
+    #[test]
+    fn drops_follow_the_square_root_law() {
+        let (target, interval) = (SimDuration::from_millis(10), SimDuration::from_millis(100));
+        let mut codel = CoDel::default();
+        let mut drops = Vec::new();
+        for ms in 1..1000 {
+            let now = SimTime::from_nanos(ms * 1_000_000);
+            if codel.drops(now, SimDuration::from_millis(50), 100_000, target, interval) {
+                drops.push(ms);
+            }
+        }
+        assert_eq!(drops[..5], [101, 201, 272, 330, 380]);
+    }
+
+    #[test]
+    fn a_short_queue_is_left_alone() {
+        let mut codel = CoDel::default();
+        for ms in 1..1000 {
+            let now = SimTime::from_nanos(ms * 1_000_000);
+            assert!(!codel.drops(now, SimDuration::from_millis(9), 100_000, SimDuration::from_millis(10), SimDuration::from_millis(100)));
+            assert!(!codel.drops(now, SimDuration::from_millis(50), 1500, SimDuration::from_millis(10), SimDuration::from_millis(100)));
+        }
+    }
+}

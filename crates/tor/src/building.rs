@@ -1,0 +1,185 @@
+//! Opening channels and building circuits, hop by hop, with the cells that tor sends.
+
+use crate::cell::{Cell, CellKind};
+use crate::channel::{self, Attached, ChannelEnd, Opening};
+use crate::circuit::{Circuit, CircuitState, HOPS};
+use crate::ids::{CircuitId, ClientId, EndId, StreamId};
+use crate::node::Role;
+use crate::queues::Direction;
+use crate::records::CircuitSerial;
+use crate::world::{Event, SocketUse, World};
+use onionlab_circuitmux::Circuitmux;
+use onionlab_engine::HostId;
+
+impl World {
+    /// The channel between two hosts, opened now if there is none (`channel_get_for_extend`): the end at `from`.
+    fn channel_between(&mut self, from: HostId, to: HostId) -> EndId {
+        if let Some(&first) = self.channels.get(&channel::pair(from, to)) {
+            return channel::end_at(&self.ends, first, from);
+        }
+        let socket = self.net.connect(&mut self.queue, from, to);
+        let id = EndId(self.ends.len() as u32);
+        for (end, host, socket, opening) in [
+            (id, from, socket, Opening::Connecting),
+            (id.peer(), to, socket.peer(), Opening::Awaiting { flight: 0, bytes: channel::CLIENT_HELLO }),
+        ] {
+            self.ends.push(ChannelEnd::new(host, socket, opening, Circuitmux::new(&self.settings.circuitmux)));
+            self.use_socket(socket, SocketUse::Channel(end));
+            self.nodes[host.index()].ends.push(end);
+        }
+        self.channels.insert(channel::pair(from, to), id);
+        id
+    }
+
+    /// TCP is up: the initiator starts TLS.
+    pub(crate) fn channel_connected(&mut self, id: EndId) {
+        if self.ends[id.index()].opening == Opening::Connecting {
+            self.send_flight(id, channel::CLIENT_HELLO);
+            self.ends[id.index()].opening = Opening::Awaiting { flight: 0, bytes: channel::SERVER_HELLO };
+        }
+    }
+
+    fn send_flight(&mut self, id: EndId, bytes: u32) {
+        let sent = self.net.write(&mut self.queue, self.ends[id.index()].socket, u64::from(bytes));
+        assert_eq!(sent, u64::from(bytes), "a send buffer holds a handshake's flight");
+    }
+
+    /// Reads bytes of the opening; the last of a flight calls for the next.
+    pub(crate) fn read_flight(&mut self, id: EndId, readable: u64) {
+        let Opening::Awaiting { flight, bytes } = self.ends[id.index()].opening else { return };
+        let take = u64::from(bytes).min(readable);
+        self.net.read(&mut self.queue, self.ends[id.index()].socket, take);
+        let left = bytes - take as u32;
+        if left > 0 {
+            self.ends[id.index()].opening = Opening::Awaiting { flight, bytes: left };
+            return;
+        }
+        let initiator = id.0.is_multiple_of(2);
+        let last = match self.nodes[self.ends[(id.0 & !1) as usize].host.index()].role {
+            Role::Relay { .. } => channel::RELAY_CERTS,
+            Role::Client | Role::Server => channel::CLIENT_NETINFO,
+        };
+        let (send, next) = match (initiator, flight) {
+            (true, 0) => (channel::FINISHED_AND_VERSIONS, Opening::Awaiting { flight: 1, bytes: channel::RESPONDER_CERTS }),
+            (true, _) => (last, Opening::Open),
+            (false, 0) => (channel::SERVER_HELLO, Opening::Awaiting { flight: 1, bytes: channel::FINISHED_AND_VERSIONS }),
+            (false, 1) => (channel::RESPONDER_CERTS, Opening::Awaiting { flight: 2, bytes: last }),
+            (false, _) => (0, Opening::Open),
+        };
+        if send > 0 {
+            self.send_flight(id, send);
+        }
+        self.ends[id.index()].opening = next;
+        if next == Opening::Open {
+            self.wants_writes(id);
+            for circuit in std::mem::take(&mut self.ends[id.index()].waiting) {
+                self.attach_and_create(circuit, id);
+            }
+        }
+    }
+
+    /// A client launches its next circuit.
+    pub(crate) fn launch_circuit(&mut self, client: ClientId) -> CircuitId {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        let ordinal = state.circuits_launched;
+        state.circuits_launched += 1;
+        let host = state.config.host;
+        let [guard, middle, exit] = self.paths.path(client, ordinal);
+        let circuit = Circuit::new(client, [host, guard, middle, exit], &self.circuit_edge(), now);
+        let serial = CircuitSerial(self.next_serial);
+        self.next_serial += 1;
+        let id = if let Some(id) = self.free_circuits.pop() {
+            self.circuits[id.index()] = circuit;
+            self.serials[id.index()] = serial;
+            id
+        } else {
+            self.circuits.push(circuit);
+            self.serials.push(serial);
+            CircuitId(self.circuits.len() as u32 - 1)
+        };
+        self.queue.schedule(now + self.settings.circuit_build_timeout, host, Event::BuildCheck(id));
+        self.extend_from(id, 0);
+        id
+    }
+
+    /// The node at `hop` extends the circuit to the next: as soon as the channel is open, a CREATE2 goes through the circuit's queue.
+    pub(crate) fn extend_from(&mut self, id: CircuitId, hop: u8) {
+        let hops = &self.circuits[id.index()].hops;
+        if hop as usize + 1 >= HOPS || hops[hop as usize].closed || hops[hop as usize].sides[1].end.is_some() {
+            return;
+        }
+        let end = self.channel_between(hops[hop as usize].host, hops[hop as usize + 1].host);
+        if self.ends[end.index()].opening == Opening::Open {
+            self.attach_and_create(id, end);
+        } else {
+            self.ends[end.index()].waiting.push(id);
+        }
+    }
+
+    fn attach_and_create(&mut self, id: CircuitId, end: EndId) {
+        let host = self.ends[end.index()].host;
+        // The hop that waits is the last that is known: the one whose host this is, away from the client.
+        let Some(hop) = self.circuits[id.index()].hops.iter().position(|hop| hop.host == host) else { return };
+        self.attach(id, hop as u8, Direction::ToExit, end);
+        self.originate(id, hop as u8, Direction::ToExit, CellKind::Create, 0, StreamId::NONE, 0);
+    }
+
+    /// `circuitmux_attach_circuit`
+    fn attach(&mut self, id: CircuitId, hop: u8, direction: Direction, end: EndId) {
+        let now = self.queue.now();
+        let slot = self.ends[end.index()].mux.attach(now, 0);
+        self.ends[end.index()].set_attached(slot, Some(Attached { circuit: id, hop, outward: direction == Direction::ToExit }));
+        let side = &mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize];
+        side.end = end;
+        side.slot = slot;
+    }
+
+    /// CREATE2 arrives: the hop exists from now on. The handshake takes no time here.
+    pub(crate) fn process_create(&mut self, from: EndId, cell: Cell) {
+        let (id, hop) = (cell.circuit, cell.arrives_at());
+        if !self.circuits[id.index()].hops[hop as usize].closed {
+            self.attach(id, hop, Direction::ToClient, from);
+            self.originate(id, hop, Direction::ToClient, CellKind::Created, 0, StreamId::NONE, 0);
+        }
+        self.discard(cell);
+    }
+
+    /// CREATED2 arrives: at the client the first hop is built; a relay passes it on as EXTENDED2.
+    pub(crate) fn process_created(&mut self, cell: Cell) {
+        let (id, hop) = (cell.circuit, cell.arrives_at());
+        if !self.circuits[id.index()].hops[hop as usize].closed {
+            if hop == 0 {
+                self.process_extended(id);
+            } else {
+                self.originate(id, hop, Direction::ToClient, CellKind::Extended, 0, StreamId::NONE, 0);
+            }
+        }
+        self.discard(cell);
+    }
+
+    /// The client learns that one more hop is built.
+    pub(crate) fn process_extended(&mut self, id: CircuitId) {
+        let now = self.queue.now();
+        let circuit = &mut self.circuits[id.index()];
+        circuit.built += 1;
+        let built = circuit.built;
+        if (built as usize) < HOPS - 1 {
+            self.originate(id, 0, Direction::ToExit, CellKind::Extend, built, StreamId::NONE, 0);
+            return;
+        }
+        circuit.state = CircuitState::Open;
+        circuit.built_at = Some(now);
+        let client = circuit.client;
+        self.circuit_ready(client);
+    }
+
+    /// A circuit that is still being built when its time is over is given up.
+    pub(crate) fn check_building(&mut self, id: CircuitId) {
+        let circuit = &self.circuits[id.index()];
+        let late = circuit.launched + self.settings.circuit_build_timeout <= self.queue.now();
+        if circuit.state == CircuitState::Building && late {
+            self.close_at(id, 0, None);
+        }
+    }
+}

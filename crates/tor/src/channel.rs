@@ -1,0 +1,127 @@
+//! A channel: one TLS connection between two tor processes, seen from one of its ends.
+
+use crate::cell::CellQueue;
+use crate::ids::{CircuitId, EndId};
+use crate::outbuf::Outbuf;
+use onionlab_circuitmux::{Circuitmux, Slot};
+use onionlab_engine::HostId;
+use onionlab_net::SocketId;
+use std::collections::VecDeque;
+
+/// Bytes of the flights that open a channel, in order, the initiator's first (`core/or/channeltls.c`, `connection_or.c`).
+///
+/// TLS 1.3 with tor's self-signed RSA-2048 link certificate, then the link handshake: VERSIONS (a variable cell of 13 bytes), CERTS
+/// (five certificates, 1.5 kB), AUTH_CHALLENGE, AUTHENTICATE, NETINFO (a fixed cell), each record with its overhead. Sizes are sums of these
+/// parts, good to some hundred bytes; what matters is the number of round trips: three, the TCP handshake included.
+pub(crate) const CLIENT_HELLO: u32 = 330;
+pub(crate) const SERVER_HELLO: u32 = 1150;
+pub(crate) const FINISHED_AND_VERSIONS: u32 = 100;
+pub(crate) const RESPONDER_CERTS: u32 = 2100;
+pub(crate) const CLIENT_NETINFO: u32 = 536;
+pub(crate) const RELAY_CERTS: u32 = 2450;
+
+/// How far the opening of a channel is, at one end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Opening {
+    /// The initiator waits for TCP.
+    Connecting,
+    /// So many bytes of the peer's flight with this number (0, 1, 2) are still to come.
+    Awaiting { flight: u8, bytes: u32 },
+    Open,
+    Closed,
+}
+
+/// (Can it write? Has it cells?), as `scheduler.c` names it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SchedulerState {
+    Idle,
+    WaitingForCells,
+    WaitingToWrite,
+    Pending,
+}
+
+/// What a slot of the circuitmux stands for: a hop of a circuit, and which of its two queues.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Attached {
+    pub circuit: CircuitId,
+    pub hop: u8,
+    /// True: the queue away from the client (`n_chan_cells`).
+    pub outward: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct ChannelEnd {
+    pub host: HostId,
+    pub socket: SocketId,
+    pub opening: Opening,
+    pub scheduler: SchedulerState,
+    pub mux: Circuitmux,
+    pub attached: Vec<Option<Attached>>,
+    /// DESTROY cells have a queue of their own, which takes turns with the circuits.
+    pub destroys: CellQueue,
+    pub destroy_was_last: bool,
+    pub outbuf: Outbuf,
+    /// Cells from the tail of the outbuf to the head of the peer's input, in order.
+    pub sent_cells: CellQueue,
+    /// Plaintext sizes of the records between the kernel here and the peer's input.
+    pub sent_records: VecDeque<u16>,
+    /// Bytes of the peer's first record that have been read, and of plaintext that is not a whole cell yet.
+    pub record_read: u32,
+    pub plaintext_read: u32,
+    /// Circuits that wait until the channel is open.
+    pub waiting: Vec<CircuitId>,
+    /// Stopped because a token bucket is empty.
+    pub read_blocked: bool,
+    pub write_blocked: bool,
+    /// KIST: bytes that may go to the kernel in this run, and what has gone.
+    pub kist_limit: u64,
+    pub kist_written: u64,
+}
+
+impl ChannelEnd {
+    pub fn new(host: HostId, socket: SocketId, opening: Opening, mux: Circuitmux) -> Self {
+        Self {
+            host,
+            socket,
+            opening,
+            scheduler: SchedulerState::Idle,
+            mux,
+            attached: Vec::new(),
+            destroys: CellQueue::EMPTY,
+            destroy_was_last: false,
+            outbuf: Outbuf::default(),
+            sent_cells: CellQueue::EMPTY,
+            sent_records: VecDeque::new(),
+            record_read: 0,
+            plaintext_read: 0,
+            waiting: Vec::new(),
+            read_blocked: false,
+            write_blocked: false,
+            kist_limit: 0,
+            kist_written: 0,
+        }
+    }
+
+    /// Cells that wait for this end's outbuf.
+    pub fn queued_cells(&self) -> u64 {
+        self.mux.cells() + u64::from(self.destroys.len)
+    }
+
+    pub fn set_attached(&mut self, slot: Slot, attached: Option<Attached>) {
+        let index = slot.0 as usize;
+        if self.attached.len() <= index {
+            self.attached.resize(index + 1, None);
+        }
+        self.attached[index] = attached;
+    }
+}
+
+/// The channel between two hosts, whoever opened it (`channel_get_for_extend`).
+pub(crate) const fn pair(a: HostId, b: HostId) -> u64 {
+    if a.0 < b.0 { (a.0 as u64) << 32 | b.0 as u64 } else { (b.0 as u64) << 32 | a.0 as u64 }
+}
+
+/// The end of the channel `first` (its even end) that lies at `host`.
+pub(crate) fn end_at(ends: &[ChannelEnd], first: EndId, host: HostId) -> EndId {
+    if ends[first.index()].host == host { first } else { first.peer() }
+}

@@ -1,0 +1,384 @@
+//! The client: circuits ready ahead of time, one download after the other, time-outs.
+
+use crate::cell::{Cell, CellKind};
+use crate::circuit::{CircuitState, HOPS};
+use crate::ids::{CircuitId, ClientId, StreamId};
+use crate::queues::Direction;
+use crate::records::{CircuitSerial, Outcome, TransferRecord};
+use crate::stream::{ExitState, Stream};
+use crate::world::{Event, World};
+use onionlab_engine::HostId;
+use onionlab_flowcontrol::CongestionAlgorithm;
+use onionlab_load::LoadModel;
+use onionlab_net::SocketId;
+use onionlab_quantities::{RandomStream, SimDuration, SimTime};
+
+/// Where a client's circuits and downloads go: functions of the client and an ordinal, the same under every treatment.
+pub trait PathSource: Send {
+    /// Guard, middle and exit of the client's circuit with this ordinal.
+    fn path(&self, client: ClientId, circuit: u64) -> [HostId; 3];
+    /// The server of the client's download with this ordinal.
+    fn server(&self, client: ClientId, transfer: u64) -> HostId;
+}
+
+/// One client: a tor process and the program behind it, on the same host.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// Its host.
+    pub host: HostId,
+    /// What it downloads.
+    pub load: LoadModel,
+    /// The random values of its downloads.
+    pub stream: RandomStream,
+    /// Its tor starts and builds circuits.
+    pub boot: SimTime,
+    /// Its program starts the first download.
+    pub start: SimTime,
+    /// It starts no download at this time or later.
+    pub stop: SimTime,
+    /// A download that takes longer has failed.
+    pub timeout: SimDuration,
+    /// A download that receives nothing for so long has failed.
+    pub stall: SimDuration,
+    /// A new circuit for each download, as `IsolateSOCKSAuth` with new credentials gives.
+    pub circuit_per_transfer: bool,
+}
+
+/// The download that is going on.
+#[derive(Debug)]
+struct Transfer {
+    ordinal: u64,
+    size: u64,
+    request: u64,
+    pause_after: SimDuration,
+    start: SimTime,
+    connected: Option<SimTime>,
+    first_byte: Option<SimTime>,
+    received: u64,
+    /// The last byte, or the start.
+    progress: SimTime,
+    stream: Option<(StreamId, CircuitSerial)>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub config: ClientConfig,
+    pub circuits_launched: u64,
+    next_transfer: u64,
+    /// The circuit that new streams use, and the next one, being built or ready.
+    current: Option<CircuitId>,
+    spare: Option<CircuitId>,
+    transfer: Option<Transfer>,
+    check_at: SimTime,
+}
+
+impl Client {
+    pub fn new(config: ClientConfig) -> Self {
+        Self {
+            config,
+            circuits_launched: 0,
+            next_transfer: 0,
+            current: None,
+            spare: None,
+            transfer: None,
+            check_at: SimTime::MAX,
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn boot(&mut self, client: ClientId) {
+        self.keep_spare(client);
+        let config = &self.clients[client.index()].config;
+        if config.start < config.stop {
+            let (start, host) = (config.start.max(self.queue.now()), config.host);
+            self.queue.schedule(start, host, Event::NextTransfer(client));
+        }
+    }
+
+    /// A circuit is always ready or on its way (tor keeps two clean ones for the ports in use; one here).
+    fn keep_spare(&mut self, client: ClientId) {
+        if self.clients[client.index()].spare.is_none() {
+            let circuit = self.launch_circuit(client);
+            self.clients[client.index()].spare = Some(circuit);
+        }
+    }
+
+    /// The program opens a stream.
+    pub(crate) fn start_transfer(&mut self, client: ClientId) {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        if now >= state.config.stop || state.transfer.is_some() {
+            return;
+        }
+        let ordinal = state.next_transfer;
+        let Some(next) = state.config.load.transfer(state.config.stream, ordinal) else { return };
+        state.next_transfer += 1;
+        state.transfer = Some(Transfer {
+            ordinal,
+            size: next.size.get(),
+            request: next.request.get(),
+            pause_after: next.pause_after,
+            start: now,
+            connected: None,
+            first_byte: None,
+            received: 0,
+            progress: now,
+            stream: None,
+        });
+        self.arm_check(client);
+        self.attach_stream(client);
+    }
+
+    /// Gives the waiting stream a circuit, if one is ready (`connection_ap_handshake_attach_circuit`).
+    fn attach_stream(&mut self, client: ClientId) {
+        let now = self.queue.now();
+        let state = &self.clients[client.index()];
+        let Some(transfer) = &state.transfer else { return };
+        if transfer.stream.is_some() {
+            return;
+        }
+        let (request, size, ordinal) = (transfer.request, transfer.size, transfer.ordinal);
+        let usable = |circuit: CircuitId| {
+            let fresh = self.circuits[circuit.index()].first_used.is_none_or(|used| now < used + self.settings.circuit_dirtiness);
+            fresh && self.circuits[circuit.index()].state == CircuitState::Open
+        };
+        let current = state.current.filter(|&current| !state.config.circuit_per_transfer && usable(current));
+        let circuit = if let Some(current) = current {
+            current
+        } else {
+            let Some(spare) = state.spare else { return self.keep_spare(client) };
+            if self.circuits[spare.index()].state != CircuitState::Open {
+                return;
+            }
+            let old = self.clients[client.index()].current.replace(spare);
+            self.clients[client.index()].spare = None;
+            if let Some(old) = old {
+                self.close_at(old, 0, None);
+            }
+            self.keep_spare(client);
+            spare
+        };
+        self.circuits[circuit.index()].first_used.get_or_insert(now);
+        let server = self.paths.server(client, ordinal);
+        let stream = self.new_stream(circuit, server, request, size);
+        let state = &mut self.clients[client.index()];
+        if let Some(transfer) = &mut state.transfer {
+            transfer.stream = Some((stream, self.serials[circuit.index()]));
+        }
+        self.originate(circuit, 0, Direction::ToExit, CellKind::Begin, HOPS as u8 - 1, stream, 0);
+    }
+
+    fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64) -> StreamId {
+        let edge = self.stream_edge();
+        let stream = Stream {
+            circuit,
+            server,
+            request,
+            size,
+            client_edge: edge.clone(),
+            exit_edge: edge,
+            request_received: 0,
+            answer_written: 0,
+            exit: ExitState::None,
+            socket: SocketId(u32::MAX),
+            inbuf: 0,
+            outbuf: 0,
+            server_closed: false,
+            client_ended: false,
+            live_cells: 0,
+        };
+        if let Some(id) = self.free_streams.pop() {
+            self.streams[id.index()] = stream;
+            id
+        } else {
+            self.streams.push(stream);
+            StreamId(self.streams.len() as u32 - 1)
+        }
+    }
+
+    /// A circuit has become ready.
+    pub(crate) fn circuit_ready(&mut self, client: ClientId) {
+        self.attach_stream(client);
+    }
+
+    /// A circuit is gone: what it carried has failed, and another is built in its place.
+    pub(crate) fn circuit_lost(&mut self, client: ClientId, circuit: CircuitId) {
+        let state = &mut self.clients[client.index()];
+        if state.current == Some(circuit) {
+            state.current = None;
+        }
+        if state.spare == Some(circuit) {
+            state.spare = None;
+            self.keep_spare(client);
+        }
+        let on_it = |stream: StreamId| self.streams[stream.index()].circuit == circuit && !self.streams[stream.index()].client_ended;
+        let state = &self.clients[client.index()];
+        if state.transfer.as_ref().and_then(|transfer| transfer.stream).is_some_and(|(stream, _)| on_it(stream)) {
+            self.finish_transfer(client, Outcome::CircuitClosed);
+        }
+    }
+
+    /// CONNECTED: the program sends its request.
+    pub(crate) fn connected_at_client(&mut self, cell: Cell) {
+        let now = self.queue.now();
+        let Some(client) = self.client_of(cell) else { return };
+        let Some(transfer) = &mut self.clients[client.index()].transfer else { return };
+        transfer.connected = Some(now);
+        let mut left = transfer.request;
+        let payload = u64::from(self.settings.cell_payload);
+        while left > 0 {
+            let length = left.min(payload);
+            left -= length;
+            self.streams[cell.stream.index()].client_edge.package.data_sent(now);
+            self.circuits[cell.circuit.index()].client_edge.package.data_sent(now);
+            self.originate(cell.circuit, 0, Direction::ToExit, CellKind::Data, HOPS as u8 - 1, cell.stream, length as u16);
+        }
+    }
+
+    /// A DATA cell: both windows are looked after even if nobody wants it any more; the program gets its bytes at once.
+    pub(crate) fn data_at_client(&mut self, cell: Cell) {
+        let now = self.queue.now();
+        let circuit = &mut self.circuits[cell.circuit.index()];
+        circuit.cells_to_client += 1;
+        let Ok(owed) = circuit.client_edge.deliver.data_received() else {
+            self.close_at(cell.circuit, 0, None);
+            return;
+        };
+        for _ in 0..owed {
+            self.originate(cell.circuit, 0, Direction::ToExit, CellKind::SendmeCircuit, HOPS as u8 - 1, StreamId::NONE, 0);
+        }
+        let Some(client) = self.client_of(cell) else { return };
+        let deliver = &mut self.streams[cell.stream.index()].client_edge.deliver;
+        let Ok(owed) = deliver.data_received() else { return };
+        let Some(transfer) = &mut self.clients[client.index()].transfer else { return };
+        transfer.first_byte.get_or_insert(now);
+        transfer.received += u64::from(cell.length);
+        transfer.progress = now;
+        let complete = transfer.received >= transfer.size;
+        self.sampler.goodput_bytes += u64::from(cell.length);
+        if complete {
+            self.finish_transfer(client, Outcome::Ok);
+            return;
+        }
+        for _ in 0..owed {
+            self.originate(cell.circuit, 0, Direction::ToExit, CellKind::SendmeStream, HOPS as u8 - 1, cell.stream, 0);
+        }
+    }
+
+    /// The client whose present download this cell belongs to.
+    fn client_of(&self, cell: Cell) -> Option<ClientId> {
+        let stream = &self.streams[cell.stream.index()];
+        if stream.client_ended { None } else { Some(self.circuits[cell.circuit.index()].client) }
+    }
+
+    pub(crate) fn circuit_sendme_at_client(&mut self, id: CircuitId) {
+        let now = self.queue.now();
+        let package = &mut self.circuits[id.index()].client_edge.package;
+        if package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_err() {
+            self.close_at(id, 0, None);
+        }
+    }
+
+    pub(crate) fn stream_sendme_at_client(&mut self, cell: Cell) {
+        let now = self.queue.now();
+        let package = &mut self.streams[cell.stream.index()].client_edge.package;
+        // A SENDME that was not due can only belong to a stream that has ended: nothing to do.
+        let _ = package.sendme_received(now, onionlab_flowcontrol::Signals::default());
+    }
+
+    /// END from the exit: the server closed or refused before everything had come.
+    pub(crate) fn end_at_client(&mut self, cell: Cell) {
+        if let Some(client) = self.client_of(cell) {
+            self.finish_transfer(client, Outcome::CircuitClosed);
+        }
+    }
+
+    /// The download is over: it is recorded, its stream is ended, the next is planned.
+    fn finish_transfer(&mut self, client: ClientId, outcome: Outcome) {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        let Some(transfer) = state.transfer.take() else { return };
+        self.records.transfers.push(transfer_record(client, &transfer, now, outcome));
+        if outcome == Outcome::Ok {
+            self.sampler.transfers_ok += 1;
+        } else {
+            self.sampler.transfers_failed += 1;
+        }
+        let (host, next) = (state.config.host, now + transfer.pause_after);
+        self.queue.schedule(next, host, Event::NextTransfer(client));
+        if let Some((stream, _)) = transfer.stream {
+            let circuit = self.streams[stream.index()].circuit;
+            self.streams[stream.index()].client_ended = true;
+            if self.circuits[circuit.index()].state == CircuitState::Open {
+                self.originate(circuit, 0, Direction::ToExit, CellKind::End, HOPS as u8 - 1, stream, 0);
+            }
+            self.recycle_stream(stream);
+        }
+    }
+
+    fn arm_check(&mut self, client: ClientId) {
+        let state = &mut self.clients[client.index()];
+        let Some(transfer) = &state.transfer else { return };
+        let due = (transfer.start + state.config.timeout).min(transfer.progress + state.config.stall);
+        if due < state.check_at {
+            state.check_at = due;
+            self.queue.schedule(due, state.config.host, Event::TransferCheck(client));
+        }
+    }
+
+    /// Looks whether the download has taken too long, and if not, when to look again.
+    pub(crate) fn check_transfer(&mut self, client: ClientId) {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        if state.check_at > now {
+            return;
+        }
+        state.check_at = SimTime::MAX;
+        let Some(transfer) = &state.transfer else { return };
+        if transfer.start + state.config.timeout <= now {
+            self.finish_transfer(client, Outcome::Timeout);
+        } else if transfer.progress + state.config.stall <= now {
+            self.finish_transfer(client, Outcome::Stall);
+        } else {
+            self.arm_check(client);
+        }
+    }
+
+    /// Records what is still going on when the run ends: downloads as unfinished, circuits as open.
+    pub fn finish(&mut self) {
+        let now = self.queue.now();
+        for (index, client) in self.clients.iter().enumerate() {
+            if let Some(transfer) = &client.transfer {
+                self.records.transfers.push(transfer_record(ClientId(index as u32), transfer, now, Outcome::Unfinished));
+            }
+        }
+        for index in 0..self.circuits.len() {
+            if self.circuits[index].state != CircuitState::Closed {
+                let record = self.circuit_record(CircuitId(index as u32), false);
+                self.records.circuits.push(record);
+            }
+        }
+    }
+
+    /// Circuits with an open stream.
+    pub(crate) fn active_circuits(&self) -> u32 {
+        self.clients.iter().filter(|client| client.transfer.as_ref().is_some_and(|transfer| transfer.stream.is_some())).count() as u32
+    }
+}
+
+fn transfer_record(client: ClientId, transfer: &Transfer, end: SimTime, outcome: Outcome) -> TransferRecord {
+    TransferRecord {
+        client,
+        ordinal: transfer.ordinal,
+        circuit: transfer.stream.map(|(_, serial)| serial),
+        size: transfer.size,
+        received: transfer.received.min(transfer.size),
+        start: transfer.start,
+        connected: transfer.connected,
+        first_byte: transfer.first_byte,
+        last_byte: (outcome == Outcome::Ok).then_some(end),
+        end,
+        outcome,
+    }
+}

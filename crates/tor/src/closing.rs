@@ -1,0 +1,180 @@
+//! The end of circuits, streams and channels.
+
+use crate::cell::{Cell, CellKind};
+use crate::channel::{self, Opening};
+use crate::circuit::{CircuitState, HOPS};
+use crate::ids::{CircuitId, EndId, StreamId};
+use crate::queues::Direction;
+use crate::records::{CircuitOutcome, CircuitRecord};
+use crate::stream::ExitState;
+use crate::world::{SocketUse, World};
+
+impl World {
+    /// `circuit_about_to_free` at one node: its queued cells are lost, its streams end, and DESTROY goes to its neighbours but `not_to`, the end from
+    /// which the news came.
+    pub(crate) fn close_at(&mut self, id: CircuitId, hop: u8, not_to: Option<EndId>) {
+        let now = self.queue.now();
+        let here = &mut self.circuits[id.index()].hops[hop as usize];
+        if here.closed {
+            return;
+        }
+        here.closed = true;
+        // While this function runs the circuit must not be recycled under it.
+        self.circuits[id.index()].live_cells += 1;
+        for direction in [Direction::ToClient, Direction::ToExit] {
+            let side = self.circuits[id.index()].hops[hop as usize].sides[direction as usize];
+            if !side.end.is_some() {
+                if direction == Direction::ToExit {
+                    self.close_unreached(id, hop + 1);
+                }
+                continue;
+            }
+            while let Some(cell) = self.cells.pop(&mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize].queue) {
+                // A CREATE2 that never left: the hops behind it never come to be.
+                if cell.kind == CellKind::Create {
+                    self.close_unreached(id, hop + 1);
+                }
+                self.discard(cell);
+            }
+            let end = &mut self.ends[side.end.index()];
+            end.mux.set_cells(side.slot, 0, now);
+            end.mux.detach(side.slot, now);
+            end.set_attached(side.slot, None);
+            self.circuits[id.index()].hops[hop as usize].sides[direction as usize].end = EndId::NONE;
+            let next_hop = if direction == Direction::ToClient { hop.wrapping_sub(1) } else { hop + 1 };
+            let reached = (next_hop as usize) < HOPS && !self.circuits[id.index()].hops[next_hop as usize].closed;
+            if Some(side.end) != not_to && reached && self.ends[side.end.index()].opening == Opening::Open {
+                let mut cell = Cell::new(CellKind::Destroy, id, StreamId::NONE, 0, 0);
+                cell.set_arrives_at(next_hop);
+                self.circuits[id.index()].live_cells += 1;
+                self.cells.push(&mut self.ends[side.end.index()].destroys, cell);
+                self.has_waiting_cells(side.end);
+            }
+        }
+        if hop as usize == HOPS - 1 {
+            for stream in std::mem::take(&mut self.circuits[id.index()].streams) {
+                self.end_at_exit(stream);
+            }
+        }
+        if hop == 0 {
+            self.record_circuit(id);
+            let client = self.circuits[id.index()].client;
+            self.circuits[id.index()].state = CircuitState::Closed;
+            self.circuit_lost(client, id);
+        }
+        self.circuits[id.index()].live_cells -= 1;
+        self.recycle_circuit(id);
+    }
+
+    /// Hops that no CREATE2 will ever reach need no DESTROY.
+    fn close_unreached(&mut self, id: CircuitId, from: u8) {
+        for hop in from as usize..HOPS {
+            let here = &mut self.circuits[id.index()].hops[hop];
+            if here.sides.iter().all(|side| !side.end.is_some()) {
+                here.closed = true;
+            }
+        }
+        for hop in 0..HOPS - 1 {
+            let (a, b) = (self.circuits[id.index()].hops[hop].host, self.circuits[id.index()].hops[hop + 1].host);
+            if let Some(&first) = self.channels.get(&channel::pair(a, b)) {
+                let end = channel::end_at(&self.ends, first, a);
+                self.ends[end.index()].waiting.retain(|&waiting| waiting != id);
+            }
+        }
+    }
+
+    /// DESTROY arrives.
+    pub(crate) fn process_destroy(&mut self, from: EndId, cell: Cell) {
+        self.close_at(cell.circuit, cell.arrives_at(), Some(from));
+        self.discard(cell);
+    }
+
+    fn record_circuit(&mut self, id: CircuitId) {
+        let record = self.circuit_record(id, true);
+        self.records.circuits.push(record);
+    }
+
+    pub(crate) fn circuit_record(&self, id: CircuitId, closed: bool) -> CircuitRecord {
+        let circuit = &self.circuits[id.index()];
+        CircuitRecord {
+            circuit: self.serials[id.index()],
+            client: circuit.client,
+            path: [circuit.hops[1].host, circuit.hops[2].host, circuit.hops[3].host],
+            launched: circuit.launched,
+            built: circuit.built_at,
+            closed: closed.then(|| self.queue.now()),
+            outcome: match (closed, circuit.built_at) {
+                (false, _) => CircuitOutcome::Open,
+                (true, Some(_)) => CircuitOutcome::Closed,
+                (true, None) => CircuitOutcome::Failed,
+            },
+            cells_in: circuit.cells_to_client,
+            cells_out: circuit.cells_to_exit,
+        }
+    }
+
+    /// A circuit's slot is free when every hop has closed it and no cell names it any more.
+    pub(crate) fn recycle_circuit(&mut self, id: CircuitId) {
+        let circuit = &mut self.circuits[id.index()];
+        if circuit.state == CircuitState::Closed && circuit.live_cells == 0 && circuit.all_hops_closed() && circuit.client.is_some() {
+            circuit.client = crate::ids::ClientId::NONE;
+            self.free_circuits.push(id);
+        }
+    }
+
+    /// A stream's slot is free when both its ends are done with it and no cell names it any more.
+    pub(crate) fn recycle_stream(&mut self, id: StreamId) {
+        let stream = &mut self.streams[id.index()];
+        let exit_done = matches!(stream.exit, ExitState::None | ExitState::Ended);
+        if stream.client_ended && exit_done && stream.live_cells == 0 && stream.circuit.is_some() {
+            stream.circuit = CircuitId::NONE;
+            self.free_streams.push(id);
+        }
+    }
+
+    /// TCP gave a channel up: every circuit over it is closed at both its ends.
+    pub(crate) fn channel_lost(&mut self, id: EndId) {
+        for end in [id, id.peer()] {
+            if self.ends[end.index()].opening == Opening::Closed {
+                continue;
+            }
+            self.ends[end.index()].opening = Opening::Closed;
+            self.doesnt_want_writes(end);
+            for circuit in std::mem::take(&mut self.ends[end.index()].waiting) {
+                let host = self.ends[end.index()].host;
+                if let Some(hop) = self.circuits[circuit.index()].hops.iter().position(|hop| hop.host == host) {
+                    self.close_at(circuit, hop as u8, Some(end));
+                }
+            }
+            for index in 0..self.ends[end.index()].attached.len() {
+                if let Some(attached) = self.ends[end.index()].attached[index] {
+                    self.close_at(attached.circuit, attached.hop, Some(end));
+                }
+            }
+            while let Some(cell) = self.cells.pop(&mut self.ends[end.index()].sent_cells) {
+                self.lost_with_channel(cell);
+            }
+            while let Some(cell) = self.cells.pop(&mut self.ends[end.index()].destroys) {
+                self.lost_with_channel(cell);
+            }
+            let (host, socket) = (self.ends[end.index()].host, self.ends[end.index()].socket);
+            self.nodes[host.index()].ends.retain(|&other| other != end);
+            self.use_socket(socket, SocketUse::Nothing);
+            self.net.abort(&mut self.queue, socket);
+            self.net.release(socket);
+        }
+        let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);
+        self.channels.remove(&channel::pair(a, b));
+    }
+
+    /// A cell that was between the two ends of a channel that is lost. If it was the CREATE2 or the DESTROY of a hop, that hop is gone without it.
+    fn lost_with_channel(&mut self, cell: Cell) {
+        if matches!(cell.kind, CellKind::Create | CellKind::Destroy) {
+            self.close_at(cell.circuit, cell.arrives_at(), None);
+            if cell.kind == CellKind::Create {
+                self.close_unreached(cell.circuit, cell.arrives_at());
+            }
+        }
+        self.discard(cell);
+    }
+}

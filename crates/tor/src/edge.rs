@@ -1,0 +1,207 @@
+//! Streams at the exit, and the servers behind them (`core/or/connection_edge.c`, `relay.c`, `sendme.c`).
+
+use crate::bucket::WAKE_UP;
+use crate::cell::{Cell, CellKind};
+use crate::circuit::HOPS;
+use crate::ids::{CircuitId, StreamId};
+use crate::queues::Direction;
+use crate::stream::ExitState;
+use crate::world::{SocketUse, World};
+use onionlab_flowcontrol::CongestionAlgorithm;
+use onionlab_flowcontrol::windows::STREAM_SENDME_MAX_OUTBUF;
+use onionlab_net::tcp::Effects;
+
+const EXIT: u8 = HOPS as u8 - 1;
+
+/// At most so much is read from a server in one event: 32 payloads of 498 bytes (`connection_bucket_get_share`).
+const READ_AT_MOST: u64 = 32 * 498;
+
+impl World {
+    /// BEGIN: the exit connects to the server.
+    pub(crate) fn process_begin(&mut self, cell: Cell) {
+        let circuit = &mut self.circuits[cell.circuit.index()];
+        circuit.streams.push(cell.stream);
+        let (exit, server) = (circuit.hops[EXIT as usize].host, self.streams[cell.stream.index()].server);
+        let socket = self.net.connect(&mut self.queue, exit, server);
+        self.use_socket(socket, SocketUse::Exit(cell.stream));
+        self.use_socket(socket.peer(), SocketUse::Server(cell.stream));
+        let stream = &mut self.streams[cell.stream.index()];
+        stream.socket = socket;
+        stream.exit = ExitState::Connecting;
+    }
+
+    pub(crate) fn exit_upcall(&mut self, id: StreamId, effects: Effects) {
+        if effects.has(Effects::CONNECTED) && self.streams[id.index()].exit == ExitState::Connecting {
+            self.streams[id.index()].exit = ExitState::Connected;
+            let circuit = self.streams[id.index()].circuit;
+            self.originate(circuit, EXIT, Direction::ToClient, CellKind::Connected, 0, id, 0);
+        }
+        if effects.has(Effects::WRITABLE | Effects::CONNECTED) {
+            self.write_to_server(id);
+        }
+        if effects.has(Effects::PEER_CLOSED | Effects::RESET) {
+            self.streams[id.index()].server_closed = true;
+        }
+        if effects.has(Effects::READABLE | Effects::PEER_CLOSED | Effects::RESET) {
+            self.pump(id);
+        }
+    }
+
+    /// A DATA cell of the client's request: its bytes go on to the server, and both windows are looked after.
+    pub(crate) fn data_at_exit(&mut self, cell: Cell) {
+        let circuit = &mut self.circuits[cell.circuit.index()];
+        circuit.cells_to_exit += 1;
+        let owed = circuit.exit_edge.deliver.data_received().unwrap_or(0);
+        for _ in 0..owed {
+            self.originate(cell.circuit, EXIT, Direction::ToClient, CellKind::SendmeCircuit, 0, StreamId::NONE, 0);
+        }
+        let stream = &mut self.streams[cell.stream.index()];
+        if matches!(stream.exit, ExitState::None | ExitState::Ended) || stream.exit_edge.deliver.count_received().is_err() {
+            return;
+        }
+        stream.outbuf += u64::from(cell.length);
+        self.write_to_server(cell.stream);
+    }
+
+    fn write_to_server(&mut self, id: StreamId) {
+        let stream = &mut self.streams[id.index()];
+        if stream.exit != ExitState::Connected {
+            return;
+        }
+        let written = self.net.write(&mut self.queue, stream.socket, stream.outbuf);
+        stream.outbuf -= written;
+        if stream.outbuf <= u64::from(STREAM_SENDME_MAX_OUTBUF) {
+            let circuit = stream.circuit;
+            for _ in 0..stream.exit_edge.deliver.take_sendmes() {
+                self.originate(circuit, EXIT, Direction::ToClient, CellKind::SendmeStream, 0, id, 0);
+            }
+        }
+    }
+
+    /// Reads from the server and packages, as far as queue, windows and tokens allow.
+    pub(crate) fn pump(&mut self, id: StreamId) {
+        loop {
+            if self.streams[id.index()].exit != ExitState::Connected {
+                return;
+            }
+            self.package(id);
+            let stream = &self.streams[id.index()];
+            let circuit = &self.circuits[stream.circuit.index()];
+            let here = &circuit.hops[EXIT as usize];
+            let windows_open = circuit.exit_edge.package.available() > 0 && stream.exit_edge.package.available() > 0;
+            if here.sides[0].blocked || !windows_open || stream.inbuf > 0 {
+                return;
+            }
+            let readable = self.net.readable(stream.socket);
+            if readable == 0 {
+                if stream.server_closed {
+                    let circuit = stream.circuit;
+                    self.originate(circuit, EXIT, Direction::ToClient, CellKind::End, 0, id, 0);
+                    self.end_at_exit(id);
+                }
+                return;
+            }
+            let (exit, socket) = (here.host, stream.socket);
+            let mut take = readable.min(READ_AT_MOST);
+            if let Some(buckets) = &mut self.nodes[exit.index()].buckets {
+                let available = buckets.read.available(self.queue.now());
+                if available <= 0 {
+                    buckets.waiting_streams.push(id);
+                    if !buckets.wake_up_pending {
+                        buckets.wake_up_pending = true;
+                        self.queue.schedule(self.queue.now() + WAKE_UP, exit, crate::world::Event::TokensAgain);
+                    }
+                    return;
+                }
+                take = take.min(available as u64);
+                buckets.read.charge(take);
+            }
+            self.net.read(&mut self.queue, socket, take);
+            self.streams[id.index()].inbuf += take;
+        }
+    }
+
+    /// `connection_edge_package_raw_inbuf`: whole payloads first, what remains as a short cell.
+    fn package(&mut self, id: StreamId) {
+        let now = self.queue.now();
+        let payload = u64::from(self.settings.cell_payload);
+        loop {
+            let stream = &mut self.streams[id.index()];
+            let circuit_id = stream.circuit;
+            let circuit = &mut self.circuits[circuit_id.index()];
+            if stream.inbuf == 0 || stream.exit_edge.package.available() == 0 || circuit.exit_edge.package.available() == 0 {
+                return;
+            }
+            let length = stream.inbuf.min(payload);
+            stream.inbuf -= length;
+            stream.exit_edge.package.data_sent(now);
+            circuit.exit_edge.package.data_sent(now);
+            self.originate(circuit_id, EXIT, Direction::ToClient, CellKind::Data, 0, id, length as u16);
+            if self.streams[id.index()].exit != ExitState::Connected {
+                return;
+            }
+        }
+    }
+
+    pub(crate) fn circuit_sendme_at_exit(&mut self, id: CircuitId) {
+        let now = self.queue.now();
+        let circuit = &mut self.circuits[id.index()];
+        if circuit.exit_edge.package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_err() {
+            self.close_at(id, EXIT, None);
+            return;
+        }
+        if !circuit.hops[EXIT as usize].sides[0].blocked {
+            self.resume_streams(id);
+        }
+    }
+
+    pub(crate) fn stream_sendme_at_exit(&mut self, cell: Cell) {
+        let now = self.queue.now();
+        let stream = &mut self.streams[cell.stream.index()];
+        if stream.exit == ExitState::Connected
+            && stream.exit_edge.package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_ok()
+        {
+            self.resumed.push_back(cell.stream);
+        }
+    }
+
+    /// The stream is over at the exit: its connection to the server is reset if anything is left in it, closed otherwise.
+    pub(crate) fn end_at_exit(&mut self, id: StreamId) {
+        let stream = &mut self.streams[id.index()];
+        if !matches!(stream.exit, ExitState::Connecting | ExitState::Connected) {
+            if stream.exit == ExitState::None {
+                stream.exit = ExitState::Ended;
+            }
+            return;
+        }
+        stream.exit = ExitState::Ended;
+        let (circuit, socket, done) = (stream.circuit, stream.socket, stream.answer_written >= stream.size && stream.inbuf == 0);
+        self.circuits[circuit.index()].streams.retain(|&other| other != id);
+        self.use_socket(socket, SocketUse::Nothing);
+        self.use_socket(socket.peer(), SocketUse::Nothing);
+        if done && self.net.readable(socket) == 0 {
+            self.net.close(&mut self.queue, socket);
+            self.net.close(&mut self.queue, socket.peer());
+        } else {
+            self.net.abort(&mut self.queue, socket);
+        }
+        self.net.release(socket);
+        self.net.release(socket.peer());
+        self.recycle_stream(id);
+    }
+
+    /// The server: when the whole request is there, the answer is written as fast as the socket takes it.
+    pub(crate) fn server_upcall(&mut self, id: StreamId, effects: Effects) {
+        let stream = &mut self.streams[id.index()];
+        let socket = stream.socket.peer();
+        if effects.has(Effects::READABLE) {
+            let readable = self.net.readable(socket);
+            stream.request_received += readable;
+            self.net.read(&mut self.queue, socket, readable);
+        }
+        let stream = &mut self.streams[id.index()];
+        if stream.request_received >= stream.request && stream.answer_written < stream.size {
+            stream.answer_written += self.net.write(&mut self.queue, socket, stream.size - stream.answer_written);
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! Dense indices into the world's arrays.
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// No such thing.
+            pub const NONE: Self = Self(u32::MAX);
+
+            /// The index for arrays.
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+            /// Whether it names anything.
+            pub const fn is_some(self) -> bool {
+                self.0 != u32::MAX
+            }
+        }
+    };
+}
+
+id! {
+    /// One end of a channel. The ends are numbered 2n (it connected) and 2n + 1 (it accepted).
+    EndId
+}
+id! {
+    /// A circuit, at all its hops.
+    CircuitId
+}
+id! {
+    /// A stream over a circuit.
+    StreamId
+}
+id! {
+    /// A client: a tor process and the program that uses it.
+    ClientId
+}
+
+impl EndId {
+    /// The other end of the channel.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        Self(self.0 ^ 1)
+    }
+}

@@ -1,0 +1,118 @@
+//! A host that runs a program: a relay, a client, a server.
+
+use crate::bucket::TokenBucket;
+use crate::ids::{ClientId, EndId, StreamId};
+use onionlab_quantities::{Bandwidth, Bytes, SimTime};
+
+/// The position class of a relay in the records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RelayClass {
+    /// Guard flag only.
+    Guard,
+    /// Neither guard nor exit.
+    Middle,
+    /// Exit flag only.
+    Exit,
+    /// Both flags.
+    GuardExit,
+}
+
+impl RelayClass {
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Guard => "guard",
+            Self::Middle => "middle",
+            Self::Exit => "exit",
+            Self::GuardExit => "guard-exit",
+        }
+    }
+}
+
+/// A relay's own rate limit (`RelayBandwidthRate` and `RelayBandwidthBurst`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RateLimit {
+    /// Average rate in each direction.
+    pub rate: Bandwidth,
+    /// What may pass at once after a pause.
+    pub burst: Bytes,
+}
+
+/// What a host runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// A tor relay.
+    Relay {
+        /// For the records.
+        class: RelayClass,
+        /// Its own limit, if it has one.
+        limit: Option<RateLimit>,
+    },
+    /// A client; which one follows from the order of clients.
+    Client,
+    /// A server outside of tor that answers requests.
+    Server,
+}
+
+/// What a node did since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct NodeCounters {
+    /// Cells moved from a circuit queue to an outbuf.
+    pub cells_sent: u64,
+    /// Nanoseconds that those cells waited in their queues.
+    pub queue_wait: u64,
+    /// TLS bytes written to and read from channels.
+    pub channel_bytes_written: u64,
+    pub channel_bytes_read: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Buckets {
+    pub read: TokenBucket,
+    pub write: TokenBucket,
+    /// Connections wait for tokens, and an event will wake them up.
+    pub wake_up_pending: bool,
+    /// Exit streams that wait for tokens to read.
+    pub waiting_streams: Vec<StreamId>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Node {
+    pub role: Role,
+    pub client: ClientId,
+    pub ends: Vec<EndId>,
+    /// Channels that can write and have cells, the heap of `scheduler.c`.
+    pub pending: Vec<EndId>,
+    /// The scheduler runs at the end of this event-loop pass.
+    pub activated: bool,
+    /// KIST: when its last run ended; a timer for the next is pending.
+    pub last_run: Option<SimTime>,
+    pub run_timer: bool,
+    pub buckets: Option<Box<Buckets>>,
+    pub counters: NodeCounters,
+}
+
+impl Node {
+    pub fn new(role: Role) -> Self {
+        let buckets = match role {
+            Role::Relay { limit: Some(limit), .. } => Some(Box::new(Buckets {
+                read: TokenBucket::new(limit.rate, limit.burst),
+                write: TokenBucket::new(limit.rate, limit.burst),
+                wake_up_pending: false,
+                waiting_streams: Vec::new(),
+            })),
+            _ => None,
+        };
+        Self {
+            role,
+            client: ClientId::NONE,
+            ends: Vec::new(),
+            pending: Vec::new(),
+            activated: false,
+            last_run: None,
+            run_timer: false,
+            buckets,
+            counters: NodeCounters::default(),
+        }
+    }
+}

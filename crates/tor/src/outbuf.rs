@@ -1,0 +1,102 @@
+//! A connection's outbuf: how many plaintext bytes wait, and how they will be cut into TLS records.
+//!
+//! tor appends cells to chunks of 4,096 bytes, 4,048 of them usable, and writes one TLS record per chunk and call
+//! (`lib/buf/buffers.c`, `lib/tls/buffers_tls.c`). A record so carries at most 4,048 bytes, and cells straddle records. A chunk that was
+//! partly drained goes on being filled; one that is drained empty is freed.
+
+/// Usable bytes of a chunk.
+pub const CHUNK_BYTES: u32 = 4048;
+
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Outbuf {
+    /// Plaintext bytes that wait.
+    len: u32,
+    /// Bytes that the head chunk has already given away.
+    head_drained: u32,
+    /// Plaintext bytes of the record that the kernel has taken in part. It is not cut anew when bytes are appended meanwhile:
+    /// OpenSSL repeats a write with the same buffer.
+    begun: u32,
+    /// How much of that record, encrypted, the kernel has taken.
+    taken: u32,
+}
+
+impl Outbuf {
+    pub const fn len(self) -> u32 {
+        self.len
+    }
+
+    pub fn append(&mut self, bytes: u32) {
+        self.len += bytes;
+    }
+
+    /// Plaintext bytes of the record that is written next; 0 if there is nothing to write.
+    pub fn next_record(self) -> u32 {
+        if self.begun > 0 { self.begun } else { self.len.min(CHUNK_BYTES - self.head_drained) }
+    }
+
+    /// Bytes of that record, encrypted, that the kernel has not taken yet.
+    pub fn wire_bytes_left(self, overhead: u32) -> u32 {
+        self.next_record() + overhead - self.taken
+    }
+
+    /// The kernel took `bytes` of that record; true if it is complete.
+    pub fn written(&mut self, bytes: u32, overhead: u32) -> bool {
+        let record = self.next_record();
+        self.taken += bytes;
+        if self.taken < record + overhead {
+            self.begun = record;
+            return false;
+        }
+        self.begun = 0;
+        self.taken = 0;
+        self.len -= record;
+        self.head_drained += record;
+        if self.len == 0 || self.head_drained == CHUNK_BYTES {
+            self.head_drained = 0;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write_all(outbuf: &mut Outbuf) -> Vec<u32> {
+        let mut records = Vec::new();
+        while outbuf.len() > 0 {
+            let record = outbuf.next_record();
+            assert!(outbuf.written(record + 22, 22));
+            records.push(record);
+        }
+        records
+    }
+
+    #[test]
+    fn ten_cells_make_a_full_record_and_a_rest() {
+        let mut outbuf = Outbuf::default();
+        outbuf.append(5140);
+        assert_eq!(write_all(&mut outbuf), [4048, 1092]);
+    }
+
+    #[test]
+    fn a_chunk_that_was_partly_drained_is_filled_up() {
+        let mut outbuf = Outbuf::default();
+        outbuf.append(514);
+        outbuf.append(4048);
+        assert_eq!(outbuf.next_record(), 4048);
+        assert!(outbuf.written(4070, 22));
+        assert_eq!(outbuf.next_record(), 514);
+    }
+
+    #[test]
+    fn a_record_that_the_kernel_cut_is_not_cut_anew() {
+        let mut outbuf = Outbuf::default();
+        outbuf.append(514);
+        assert!(!outbuf.written(100, 22));
+        outbuf.append(514);
+        assert_eq!(outbuf.wire_bytes_left(22), 436);
+        assert!(outbuf.written(436, 22));
+        assert_eq!(write_all(&mut outbuf), [514]);
+    }
+}

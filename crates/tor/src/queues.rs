@@ -1,0 +1,137 @@
+//! Circuit queues: cells join them here, and leave them for an outbuf (`core/or/relay.c`).
+
+use crate::cell::{Cell, CellKind};
+use crate::channel::Attached;
+use crate::circuit::CircuitState;
+use crate::ids::{CircuitId, EndId, StreamId};
+use crate::world::World;
+
+/// Which of the two queues of a circuit at a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    /// `p_chan`.
+    ToClient = 0,
+    /// `n_chan`.
+    ToExit = 1,
+}
+
+impl World {
+    /// Makes a cell at `hop` and queues it. Relay cells towards the exit name the hop that is to recognise them.
+    pub(crate) fn originate(
+        &mut self,
+        circuit: CircuitId,
+        hop: u8,
+        direction: Direction,
+        kind: CellKind,
+        target: u8,
+        stream: StreamId,
+        length: u16,
+    ) {
+        #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "the sequence is set in debug builds"))]
+        let mut cell = Cell::new(kind, circuit, stream, target, length);
+        #[cfg(debug_assertions)]
+        if end_to_end(kind) {
+            let sequence = &mut self.circuits[circuit.index()].sequences[direction as usize];
+            cell.sequence = *sequence;
+            *sequence += 1;
+        }
+        self.circuits[circuit.index()].live_cells += 1;
+        if stream.is_some() {
+            self.streams[stream.index()].live_cells += 1;
+        }
+        self.append_cell(circuit, hop, direction, cell);
+    }
+
+    /// The end of a cell's life, wherever it is.
+    pub(crate) fn discard(&mut self, cell: Cell) {
+        self.circuits[cell.circuit.index()].live_cells -= 1;
+        if cell.stream.is_some() {
+            self.streams[cell.stream.index()].live_cells -= 1;
+            self.recycle_stream(cell.stream);
+        }
+        self.recycle_circuit(cell.circuit);
+    }
+
+    #[cfg(debug_assertions)]
+    pub(crate) fn check_sequence(&mut self, cell: Cell, direction: Direction) {
+        if end_to_end(cell.kind) {
+            let expected = &mut self.circuits[cell.circuit.index()].sequences[2 + direction as usize];
+            assert_eq!(cell.sequence, *expected, "a cell of circuit {:?} was lost, doubled or overtaken", cell.circuit);
+            *expected += 1;
+        }
+    }
+
+    /// `append_cell_to_circuit_queue`: the cell joins the circuit's queue at this node.
+    pub(crate) fn append_cell(&mut self, id: CircuitId, hop: u8, direction: Direction, mut cell: Cell) {
+        let now = self.queue.now();
+        let circuit = &mut self.circuits[id.index()];
+        let here = &mut circuit.hops[hop as usize];
+        let side = &mut here.sides[direction as usize];
+        if here.closed || !side.end.is_some() {
+            self.discard(cell);
+            return;
+        }
+        let (max, next_hop) = match direction {
+            Direction::ToClient => (self.settings.max_cell_queue_in, hop - 1),
+            Direction::ToExit => (self.settings.max_cell_queue_out, hop + 1),
+        };
+        if u64::from(side.queue.len) >= max.get() {
+            self.discard(cell);
+            self.close_at(id, hop, None);
+            return;
+        }
+        cell.queued_at = now;
+        cell.set_arrives_at(next_hop);
+        self.cells.push(&mut side.queue, cell);
+        if u64::from(side.queue.len) >= self.settings.cell_queue_high.get() {
+            side.blocked = true;
+        }
+        let (end, slot, len) = (side.end, side.slot, side.queue.len);
+        self.ends[end.index()].mux.set_cells(slot, len, now);
+        self.has_waiting_cells(end);
+    }
+
+    /// `channel_flush_from_first_active_circuit` for one cell: from the circuit that the policy picks to the outbuf. False if there was none.
+    pub(crate) fn flush_one_cell(&mut self, end_id: EndId) -> bool {
+        let now = self.queue.now();
+        let end = &mut self.ends[end_id.index()];
+        if end.destroys.len > 0 && !(end.destroy_was_last && end.mux.active_circuits() > 0) {
+            end.destroy_was_last = true;
+            self.cells.transfer(&mut end.destroys, &mut end.sent_cells);
+            end.outbuf.append(crate::CELL_BYTES);
+            return true;
+        }
+        end.destroy_was_last = false;
+        let Some(slot) = end.mux.pick(now) else { return false };
+        let Some(Attached { circuit, hop, outward }) = end.attached[slot.0 as usize] else { return false };
+        let side = &mut self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)];
+        let Some(cell) = self.cells.transfer(&mut side.queue, &mut end.sent_cells) else { return false };
+        end.outbuf.append(crate::CELL_BYTES);
+        end.mux.sent(slot, side.queue.len, now);
+        let counters = &mut self.nodes[end.host.index()].counters;
+        counters.cells_sent += 1;
+        counters.queue_wait += (now - cell.queued_at).as_nanos();
+        self.cell_hops += 1;
+        if side.blocked && u64::from(side.queue.len) <= self.settings.cell_queue_low.get() {
+            side.blocked = false;
+            if !outward && hop as usize == crate::circuit::HOPS - 1 {
+                self.resume_streams(circuit);
+            }
+        }
+        true
+    }
+
+    /// Every stream of the circuit at its exit may go on reading.
+    pub(crate) fn resume_streams(&mut self, circuit: CircuitId) {
+        if self.circuits[circuit.index()].state != CircuitState::Closed {
+            self.resumed.extend(self.circuits[circuit.index()].streams.iter().copied());
+        }
+    }
+}
+
+/// Whether a cell goes from one end of the circuit to the other.
+#[cfg(debug_assertions)]
+fn end_to_end(kind: CellKind) -> bool {
+    use CellKind::{Begin, Connected, Data, End, SendmeCircuit, SendmeStream};
+    matches!(kind, Begin | Connected | Data | End | SendmeCircuit | SendmeStream)
+}

@@ -1,0 +1,166 @@
+//! What a run leaves behind: plain rows, announced here, written by whoever runs the world.
+
+use crate::ids::ClientId;
+use onionlab_engine::HostId;
+use onionlab_quantities::SimTime;
+
+/// How a download ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Outcome {
+    /// The last byte arrived.
+    Ok,
+    /// The whole took too long.
+    Timeout,
+    /// No byte came for too long.
+    Stall,
+    /// The circuit was closed under it.
+    CircuitClosed,
+    /// The run ended before it did.
+    Unfinished,
+}
+
+impl Outcome {
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Timeout => "timeout",
+            Self::Stall => "stall",
+            Self::CircuitClosed => "circuit-closed",
+            Self::Unfinished => "unfinished",
+        }
+    }
+}
+
+/// One download.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TransferRecord {
+    /// Who.
+    pub client: ClientId,
+    /// Its how-manieth download.
+    pub ordinal: u64,
+    /// Over which circuit; none if it never got one.
+    pub circuit: Option<CircuitSerial>,
+    /// Bytes asked for.
+    pub size: u64,
+    /// Bytes that arrived.
+    pub received: u64,
+    /// The program opened the stream.
+    pub start: SimTime,
+    /// CONNECTED arrived.
+    pub connected: Option<SimTime>,
+    /// The first byte of the answer arrived.
+    pub first_byte: Option<SimTime>,
+    /// The last byte of the answer arrived.
+    pub last_byte: Option<SimTime>,
+    /// It ended, well or not.
+    pub end: SimTime,
+    /// How.
+    pub outcome: Outcome,
+}
+
+/// A circuit's number in the records: in order of launch, never used again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CircuitSerial(pub u32);
+
+/// How a circuit stood when it was recorded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CircuitOutcome {
+    /// The run ended while it was open or being built.
+    Open,
+    /// Closed after it had been built.
+    Closed,
+    /// Closed before it was built.
+    Failed,
+}
+
+impl CircuitOutcome {
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Closed => "closed",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitRecord {
+    /// Its number.
+    pub circuit: CircuitSerial,
+    /// Whose.
+    pub client: ClientId,
+    /// Guard, middle, exit.
+    pub path: [HostId; 3],
+    /// CREATE2 was wanted.
+    pub launched: SimTime,
+    /// The last EXTENDED2 arrived.
+    pub built: Option<SimTime>,
+    /// It was closed.
+    pub closed: Option<SimTime>,
+    /// How.
+    pub outcome: CircuitOutcome,
+    /// DATA cells that reached the client, and the exit.
+    pub cells_in: u64,
+    /// DATA cells that reached the exit.
+    pub cells_out: u64,
+}
+
+/// One relay in one sample interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RelaySample {
+    /// End of the interval.
+    pub time: SimTime,
+    /// Which.
+    pub relay: HostId,
+    /// Bytes that left through its uplink, headers included.
+    pub bytes_sent: u64,
+    /// Bytes that came through its downlink, headers included.
+    pub bytes_received: u64,
+    /// Cells moved from circuit queues to outbufs.
+    pub cells_sent: u64,
+    /// Cells in its circuit queues at the end of the interval.
+    pub queued_cells: u64,
+    /// Plaintext bytes in its outbufs at the end of the interval.
+    pub outbuf_bytes: u64,
+    /// Nanoseconds that the cells sent had waited in circuit queues, summed.
+    pub queue_wait: u64,
+    /// Packets that its downlink's queue dropped.
+    pub downlink_drops: u64,
+    /// Bytes sent as a share of what its uplink, or its rate limit where that is lower, could carry.
+    pub utilisation: f64,
+}
+
+/// The whole network in one sample interval.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct NetworkSample {
+    /// End of the interval.
+    pub time: SimTime,
+    /// Payload delivered to clients.
+    pub goodput_bytes: u64,
+    /// Bytes that left relays, headers included.
+    pub relay_bytes_sent: u64,
+    /// Downloads that ended well since the start.
+    pub transfers_ok: u64,
+    /// Downloads that failed since the start.
+    pub transfers_failed: u64,
+    /// Circuits with an open stream at the end of the interval.
+    pub active_circuits: u32,
+    /// Bytes sent over capacity of all relays that only guard, only exit, do neither or both.
+    pub utilisation: [f64; 4],
+}
+
+/// Rows that have not been collected yet.
+#[derive(Debug, Default)]
+pub struct Records {
+    /// Downloads, in the order in which they ended.
+    pub transfers: Vec<TransferRecord>,
+    /// Circuits, in the order in which they were closed.
+    pub circuits: Vec<CircuitRecord>,
+    /// Relays over time.
+    pub relays: Vec<RelaySample>,
+    /// The network over time.
+    pub network: Vec<NetworkSample>,
+}

@@ -1,0 +1,91 @@
+//! Time series: what relays and the network did since the sample before.
+
+use crate::node::{RelayClass, Role};
+use crate::records::{NetworkSample, RelaySample};
+use crate::world::World;
+use onionlab_engine::HostId;
+use onionlab_net::HostCounters;
+use onionlab_quantities::SimTime;
+
+/// Counters at the last sample, and what the clients reported since the start.
+#[derive(Debug)]
+pub(crate) struct Sampler {
+    last: SimTime,
+    hosts: Vec<(HostCounters, u64, u64)>,
+    pub goodput_bytes: u64,
+    goodput_before: u64,
+    pub transfers_ok: u64,
+    pub transfers_failed: u64,
+}
+
+impl Sampler {
+    pub fn new(hosts: usize) -> Self {
+        Self {
+            last: SimTime::ZERO,
+            hosts: vec![(HostCounters::default(), 0, 0); hosts],
+            goodput_bytes: 0,
+            goodput_before: 0,
+            transfers_ok: 0,
+            transfers_failed: 0,
+        }
+    }
+}
+
+impl World {
+    /// Adds a row for each relay and one for the network: the interval from the sample before to `time`.
+    pub fn sample(&mut self, time: SimTime) {
+        let interval = time.saturating_since(self.sampler.last);
+        self.sampler.last = time;
+        let mut sent = [0_u64; 4];
+        let mut capacity = [0_u64; 4];
+        for (index, node) in self.nodes.iter().enumerate() {
+            let Role::Relay { class, limit } = node.role else { continue };
+            let host = HostId(index as u32);
+            let now = self.net.counters(host);
+            let (before, cells_before, wait_before) =
+                std::mem::replace(&mut self.sampler.hosts[index], (now, node.counters.cells_sent, node.counters.queue_wait));
+            let bytes_sent = now.bytes_sent - before.bytes_sent;
+            let mut could_send = self.net.uplink_capacity(host, interval).get();
+            if let Some(limit) = limit {
+                could_send = could_send.min(limit.rate.bytes_in(interval).get());
+            }
+            let class = match class {
+                RelayClass::Guard => 0,
+                RelayClass::Middle => 1,
+                RelayClass::Exit => 2,
+                RelayClass::GuardExit => 3,
+            };
+            sent[class] += bytes_sent;
+            capacity[class] += could_send;
+            let ends = node.ends.iter().map(|end| &self.ends[end.index()]);
+            let (queued_cells, outbuf_bytes) = ends.fold((0, 0), |(cells, bytes), end| (cells + end.mux.cells(), bytes + u64::from(end.outbuf.len())));
+            self.records.relays.push(RelaySample {
+                time,
+                relay: host,
+                bytes_sent,
+                bytes_received: now.bytes_received - before.bytes_received,
+                cells_sent: node.counters.cells_sent - cells_before,
+                queued_cells,
+                outbuf_bytes,
+                queue_wait: node.counters.queue_wait - wait_before,
+                downlink_drops: now.downlink_drops - before.downlink_drops,
+                utilisation: share(bytes_sent, could_send),
+            });
+        }
+        let goodput_bytes = self.sampler.goodput_bytes - self.sampler.goodput_before;
+        self.sampler.goodput_before = self.sampler.goodput_bytes;
+        self.records.network.push(NetworkSample {
+            time,
+            goodput_bytes,
+            relay_bytes_sent: sent.iter().sum(),
+            transfers_ok: self.sampler.transfers_ok,
+            transfers_failed: self.sampler.transfers_failed,
+            active_circuits: self.active_circuits(),
+            utilisation: std::array::from_fn(|class| share(sent[class], capacity[class])),
+        });
+    }
+}
+
+fn share(part: u64, whole: u64) -> f64 {
+    if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
+}

@@ -1,0 +1,120 @@
+//! Which channel of a node sends next (`core/or/scheduler.c`): the states of a channel, the heap of those that can write and have cells, and
+//! when the scheduler runs.
+
+mod heap;
+mod kist;
+mod vanilla;
+
+use crate::channel::{ChannelEnd, Opening, SchedulerState};
+use crate::ids::EndId;
+use crate::node::Role;
+use crate::settings::ChannelScheduler;
+use crate::world::{Event, World};
+use onionlab_engine::HostId;
+use onionlab_quantities::SimDuration;
+use std::cmp::Ordering;
+
+/// `scheduler_compare_channels`
+fn compare(ends: &[ChannelEnd], a: EndId, b: EndId) -> Ordering {
+    ends[a.index()].mux.compare(&ends[b.index()].mux)
+}
+
+impl World {
+    /// `scheduler_channel_has_waiting_cells`
+    pub(crate) fn has_waiting_cells(&mut self, id: EndId) {
+        let end = &mut self.ends[id.index()];
+        match end.scheduler {
+            SchedulerState::WaitingForCells => self.becomes_pending(id),
+            SchedulerState::Idle => end.scheduler = SchedulerState::WaitingToWrite,
+            SchedulerState::WaitingToWrite | SchedulerState::Pending => {}
+        }
+    }
+
+    /// `scheduler_channel_wants_writes`
+    pub(crate) fn wants_writes(&mut self, id: EndId) {
+        let end = &mut self.ends[id.index()];
+        match end.scheduler {
+            SchedulerState::WaitingToWrite => self.becomes_pending(id),
+            SchedulerState::Idle => end.scheduler = SchedulerState::WaitingForCells,
+            SchedulerState::WaitingForCells | SchedulerState::Pending => {}
+        }
+    }
+
+    /// `scheduler_channel_doesnt_want_writes`: the channel is no longer open.
+    pub(crate) fn doesnt_want_writes(&mut self, id: EndId) {
+        let host = self.ends[id.index()].host;
+        if self.ends[id.index()].scheduler == SchedulerState::Pending {
+            heap::remove(&mut self.nodes[host.index()].pending, id, |a, b| compare(&self.ends, a, b));
+        }
+        self.ends[id.index()].scheduler = SchedulerState::Idle;
+    }
+
+    fn becomes_pending(&mut self, id: EndId) {
+        let host = self.ends[id.index()].host;
+        self.ends[id.index()].scheduler = SchedulerState::Pending;
+        heap::push(&mut self.nodes[host.index()].pending, id, |a, b| compare(&self.ends, a, b));
+        self.schedule(host);
+    }
+
+    fn pop_pending(&mut self, host: HostId) -> Option<EndId> {
+        heap::pop(&mut self.nodes[host.index()].pending, |a, b| compare(&self.ends, a, b))
+    }
+
+    /// Decides when the scheduler runs: vanilla at once, KIST when its interval since the end of the last run is over, which may be at once.
+    fn schedule(&mut self, host: HostId) {
+        let now = self.queue.now();
+        let node = &mut self.nodes[host.index()];
+        if node.pending.is_empty() || node.activated || node.run_timer {
+            return;
+        }
+        let due = match (self.settings.channel_scheduler, node.last_run) {
+            (ChannelScheduler::Kist { interval, client_interval, .. }, Some(last)) => {
+                last + if node.role == Role::Client { client_interval } else { interval }
+            }
+            _ => now,
+        };
+        if due <= now {
+            node.activated = true;
+            self.activated.push_back(host);
+        } else {
+            node.run_timer = true;
+            self.queue.schedule(due, host, Event::RunScheduler);
+        }
+    }
+
+    pub(crate) fn scheduler_timer(&mut self, host: HostId) {
+        let node = &mut self.nodes[host.index()];
+        node.run_timer = false;
+        if !node.pending.is_empty() && !node.activated {
+            node.activated = true;
+            self.activated.push_back(host);
+        }
+    }
+
+    pub(crate) fn run_scheduler(&mut self, host: HostId) {
+        match self.settings.channel_scheduler {
+            ChannelScheduler::Vanilla => {
+                self.nodes[host.index()].activated = false;
+                self.run_vanilla(host);
+            }
+            ChannelScheduler::Kist { socket_buffer_factor, .. } => {
+                self.run_kist(host, socket_buffer_factor);
+                self.nodes[host.index()].activated = false;
+                self.nodes[host.index()].last_run = Some(self.queue.now());
+                self.schedule(host);
+            }
+        }
+    }
+
+    fn is_open(&self, id: EndId) -> bool {
+        self.ends[id.index()].opening == Opening::Open
+    }
+
+    /// How long KIST waits between runs at the longest, for those who sample it.
+    pub fn scheduler_interval(&self) -> SimDuration {
+        match self.settings.channel_scheduler {
+            ChannelScheduler::Vanilla => SimDuration::ZERO,
+            ChannelScheduler::Kist { interval, .. } => interval,
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! What a treatment can set about tor.
+
+use onionlab_circuitmux::PolicyKind;
+use onionlab_quantities::{Bytes, Cells, SimDuration};
+
+/// How channels of a relay take turns, and how much goes to the kernel.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum ChannelScheduler {
+    /// Whatever fits the outbuf, channel by channel, as soon as it fits (`scheduler_vanilla.c`).
+    Vanilla,
+    /// As much as TCP will send soon, one cell at a time across all channels (`scheduler_kist.c`; Jansen et al. 2014).
+    Kist {
+        /// Between the end of a run and the next, at a relay (`KISTSchedRunInterval`).
+        interval: SimDuration,
+        /// The same at a client (`KISTSchedRunIntervalClient`).
+        client_interval: SimDuration,
+        /// How many congestion windows may wait in the kernel beyond what is in flight (`KISTSockBufSizeFactor`).
+        socket_buffer_factor: f64,
+    },
+}
+
+/// Mechanisms and constants of every tor process of a run.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Which circuit of a channel sends next.
+    pub circuitmux: PolicyKind,
+    /// Which channel of a relay sends next.
+    pub channel_scheduler: ChannelScheduler,
+    /// Payload of a DATA cell in bytes: 498, or 488 with CGO (`relay_cell_max_payload_size`).
+    pub cell_payload: u16,
+    /// Circuit package and deliver window in cells at the start (`CIRCWINDOW_START`).
+    pub circuit_window: Cells,
+    /// Cells per circuit SENDME (`CIRCWINDOW_INCREMENT`).
+    pub circuit_window_increment: Cells,
+    /// Stream window in cells at the start (`STREAMWINDOW_START`).
+    pub stream_window: Cells,
+    /// Cells per stream SENDME (`STREAMWINDOW_INCREMENT`).
+    pub stream_window_increment: Cells,
+    /// A queue of so many cells stops the edge streams attached to the circuit there (`cellq_high`).
+    pub cell_queue_high: Cells,
+    /// A queue of so few lets them go on (`cellq_low`).
+    pub cell_queue_low: Cells,
+    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`).
+    pub max_cell_queue_in: Cells,
+    /// The same away from the client (`circ_max_cell_queue_size_out`).
+    pub max_cell_queue_out: Cells,
+    /// Vanilla fills the outbuf up to here (`orconn_high`).
+    pub outbuf_high: Bytes,
+    /// Below this the scheduler is told that the channel wants more (`orconn_low`).
+    pub outbuf_low: Bytes,
+    /// Bytes of a TLS record that are not cells: 22 for TLS 1.3 with AES-GCM.
+    pub tls_record_overhead: u32,
+    /// A circuit takes no new streams so long after its first (`MaxCircuitDirtiness`).
+    pub circuit_dirtiness: SimDuration,
+    /// A circuit that is not built by then is given up (`cbtinitialtimeout`).
+    pub circuit_build_timeout: SimDuration,
+}
+
+impl Default for Settings {
+    /// tor 0.4.9's code defaults with fixed windows.
+    fn default() -> Self {
+        Self {
+            circuitmux: PolicyKind::Ewma { half_life: SimDuration::from_secs(30), tick: SimDuration::from_secs(10) },
+            channel_scheduler: ChannelScheduler::Kist {
+                interval: SimDuration::from_millis(2),
+                client_interval: SimDuration::from_millis(2),
+                socket_buffer_factor: 1.0,
+            },
+            cell_payload: 498,
+            circuit_window: Cells::new(1000),
+            circuit_window_increment: Cells::new(100),
+            stream_window: Cells::new(500),
+            stream_window_increment: Cells::new(50),
+            cell_queue_high: Cells::new(256),
+            cell_queue_low: Cells::new(10),
+            max_cell_queue_in: Cells::new(2500),
+            max_cell_queue_out: Cells::new(2500),
+            outbuf_high: Bytes::new(32_768),
+            outbuf_low: Bytes::new(16_384),
+            tls_record_overhead: 22,
+            circuit_dirtiness: SimDuration::from_secs(600),
+            circuit_build_timeout: SimDuration::from_secs(60),
+        }
+    }
+}

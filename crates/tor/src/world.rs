@@ -1,0 +1,249 @@
+//! The world: every node, channel, circuit and stream, and the loop that moves them.
+//!
+//! The other modules each add one subject to [`World`]: opening and reading and writing channels, cell queues, the schedulers, building and
+//! closing circuits, streams at the exit, clients. An event is handled as one pass of a node's event loop: sockets
+//! are read and cells processed inline, then the schedulers that were activated run, then streams that were blocked go on.
+
+use crate::cell::CellPool;
+use crate::channel::ChannelEnd;
+use crate::circuit::{Circuit, Edge};
+use crate::client::{Client, ClientConfig, PathSource};
+use crate::ids::{CircuitId, ClientId, EndId, StreamId};
+use crate::node::{Node, Role};
+use crate::records::{CircuitSerial, Records};
+use crate::sampling::Sampler;
+use crate::settings::Settings;
+use crate::stream::Stream;
+use onionlab_engine::{EventQueue, HostId};
+use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
+use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, Upcall, tcp::Effects, tcp::TcpConfig};
+use onionlab_quantities::{Seed, SimTime};
+use std::collections::{HashMap, VecDeque};
+
+/// What can happen. The host concerned comes with it from the queue.
+#[derive(Debug, Clone, Copy)]
+pub enum Event {
+    /// Below tor.
+    Net(NetEvent),
+    /// KIST's interval is over at this node.
+    RunScheduler,
+    /// Connections that found a token bucket empty try again.
+    TokensAgain,
+    /// A client's tor starts.
+    Boot(ClientId),
+    /// A client's program starts its next download.
+    NextTransfer(ClientId),
+    /// A download may have taken too long.
+    TransferCheck(ClientId),
+    /// A circuit may have been built for too long.
+    BuildCheck(CircuitId),
+}
+
+impl From<NetEvent> for Event {
+    fn from(event: NetEvent) -> Self {
+        Self::Net(event)
+    }
+}
+
+/// Everything that a world is built from. Hosts are numbered as they are listed.
+pub struct WorldConfig {
+    /// Selects losses and jitter; what clients do has streams of its own.
+    pub seed: Seed,
+    /// The access link of each host, and what it runs.
+    pub hosts: Vec<(HostConfig, Role)>,
+    /// The paths between them.
+    pub topology: Box<dyn Topology>,
+    /// How every TCP behaves.
+    pub tcp: TcpConfig,
+    /// How every tor behaves.
+    pub settings: Settings,
+    /// The clients, each on a host with [`Role::Client`].
+    pub clients: Vec<ClientConfig>,
+    /// Which relays a client's circuits use, and which server a download.
+    pub paths: Box<dyn PathSource>,
+}
+
+/// What a socket is used for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum SocketUse {
+    Nothing,
+    Channel(EndId),
+    /// An exit's connection to a server.
+    Exit(StreamId),
+    /// The server's end of it.
+    Server(StreamId),
+}
+
+/// A network of tor nodes, clients and servers.
+pub struct World {
+    pub(crate) queue: EventQueue<Event>,
+    pub(crate) net: Network,
+    pub(crate) settings: Settings,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) ends: Vec<ChannelEnd>,
+    /// The channel between two hosts: its even end.
+    pub(crate) channels: HashMap<u64, EndId>,
+    pub(crate) cells: CellPool,
+    pub(crate) circuits: Vec<Circuit>,
+    pub(crate) serials: Vec<CircuitSerial>,
+    pub(crate) next_serial: u32,
+    pub(crate) free_circuits: Vec<CircuitId>,
+    pub(crate) streams: Vec<Stream>,
+    pub(crate) free_streams: Vec<StreamId>,
+    pub(crate) clients: Vec<Client>,
+    pub(crate) paths: Box<dyn PathSource>,
+    pub(crate) sockets: Vec<SocketUse>,
+    /// Nodes whose scheduler runs at the end of this pass.
+    pub(crate) activated: VecDeque<HostId>,
+    /// Exit streams that may go on reading.
+    pub(crate) resumed: VecDeque<StreamId>,
+    /// KIST's channels that ran into their limit, kept for its buffer.
+    pub(crate) aside: Vec<EndId>,
+    pub(crate) records: Records,
+    pub(crate) sampler: Sampler,
+    /// Cells moved from a circuit queue to an outbuf, at all nodes.
+    pub(crate) cell_hops: u64,
+}
+
+impl World {
+    /// Builds a world at time zero; every client's tor starts at its `boot`.
+    ///
+    /// # Panics
+    /// If a client's host does not have the role of a client.
+    pub fn new(config: WorldConfig) -> Self {
+        let (links, roles): (Vec<HostConfig>, Vec<Role>) = config.hosts.into_iter().unzip();
+        let mut queue = EventQueue::new(links.len());
+        let mut nodes: Vec<Node> = roles.into_iter().map(Node::new).collect();
+        for (index, client) in config.clients.iter().enumerate() {
+            let node = &mut nodes[client.host.index()];
+            assert_eq!(node.role, Role::Client, "client {index} needs a host with the role of a client");
+            node.client = ClientId(index as u32);
+            queue.schedule(client.boot, client.host, Event::Boot(ClientId(index as u32)));
+        }
+        let sampler = Sampler::new(nodes.len());
+        Self {
+            net: Network::new(config.seed, &links, config.topology, config.tcp),
+            queue,
+            settings: config.settings,
+            nodes,
+            ends: Vec::new(),
+            channels: HashMap::new(),
+            cells: CellPool::default(),
+            circuits: Vec::new(),
+            serials: Vec::new(),
+            next_serial: 0,
+            free_circuits: Vec::new(),
+            streams: Vec::new(),
+            free_streams: Vec::new(),
+            clients: config.clients.into_iter().map(Client::new).collect(),
+            paths: config.paths,
+            sockets: Vec::new(),
+            activated: VecDeque::new(),
+            resumed: VecDeque::new(),
+            aside: Vec::new(),
+            records: Records::default(),
+            sampler,
+            cell_hops: 0,
+        }
+    }
+
+    /// Handles every event up to and including `until`; the clock may stand earlier if nothing more happened.
+    pub fn run_until(&mut self, until: SimTime) {
+        while let Some(popped) = self.queue.pop_until(until) {
+            match popped.event {
+                Event::Net(event) => self.net.handle(&mut self.queue, popped.host, event),
+                Event::RunScheduler => self.scheduler_timer(popped.host),
+                Event::TokensAgain => self.tokens_again(popped.host),
+                Event::Boot(client) => self.boot(client),
+                Event::NextTransfer(client) => self.start_transfer(client),
+                Event::TransferCheck(client) => self.check_transfer(client),
+                Event::BuildCheck(circuit) => self.check_building(circuit),
+            }
+            self.settle();
+        }
+    }
+
+    /// Finishes the pass of the event loop: everything that follows in the same instant.
+    fn settle(&mut self) {
+        loop {
+            if let Some(upcall) = self.net.next_upcall() {
+                self.upcall(upcall);
+            } else if let Some(host) = self.activated.pop_front() {
+                self.run_scheduler(host);
+            } else if let Some(stream) = self.resumed.pop_front() {
+                self.pump(stream);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn upcall(&mut self, upcall: Upcall) {
+        match self.sockets.get(upcall.socket.index()).copied().unwrap_or(SocketUse::Nothing) {
+            SocketUse::Nothing => {}
+            SocketUse::Channel(end) => self.channel_upcall(end, upcall.effects),
+            SocketUse::Exit(stream) => self.exit_upcall(stream, upcall.effects),
+            SocketUse::Server(stream) => self.server_upcall(stream, upcall.effects),
+        }
+    }
+
+    fn channel_upcall(&mut self, end: EndId, effects: Effects) {
+        if effects.has(Effects::RESET | Effects::PEER_CLOSED) {
+            self.channel_lost(end);
+            return;
+        }
+        if effects.has(Effects::CONNECTED) {
+            self.channel_connected(end);
+        }
+        if effects.has(Effects::READABLE) {
+            self.read_channel(end);
+        }
+        if effects.has(Effects::WRITABLE) {
+            self.write_channel(end);
+        }
+    }
+
+    pub(crate) fn use_socket(&mut self, socket: SocketId, usage: SocketUse) {
+        if self.sockets.len() <= socket.index() {
+            self.sockets.resize(socket.index() + 1, SocketUse::Nothing);
+        }
+        self.sockets[socket.index()] = usage;
+    }
+
+    /// The time of the event handled last.
+    pub fn now(&self) -> SimTime {
+        self.queue.now()
+    }
+    /// Events handled.
+    pub fn events(&self) -> u64 {
+        self.queue.handled()
+    }
+    /// Cells moved from a circuit queue to an outbuf, at all nodes: one for each hop of each cell.
+    pub fn cell_hops(&self) -> u64 {
+        self.cell_hops
+    }
+    /// The network under this world.
+    pub fn network(&self) -> &Network {
+        &self.net
+    }
+    /// Cells that exist somewhere between two ends of a circuit.
+    pub fn cells_in_flight(&self) -> usize {
+        self.cells.in_use()
+    }
+    /// Rows since the last call.
+    pub fn take_records(&mut self) -> Records {
+        std::mem::take(&mut self.records)
+    }
+
+    /// Windows of a new circuit's end.
+    pub(crate) fn circuit_edge(&self) -> Edge {
+        let (window, increment) = (self.settings.circuit_window.get() as u16, self.settings.circuit_window_increment.get() as u16);
+        Edge { package: PackageWindow::new(window, increment), deliver: DeliverWindow::new(window, increment) }
+    }
+
+    /// Windows of a new stream's end.
+    pub(crate) fn stream_edge(&self) -> Edge {
+        let (window, increment) = (self.settings.stream_window.get() as u16, self.settings.stream_window_increment.get() as u16);
+        Edge { package: PackageWindow::new(window, increment), deliver: DeliverWindow::new(window, increment) }
+    }
+}

@@ -1,0 +1,156 @@
+//! Small worlds written by hand, for tests.
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use onionlab_engine::HostId;
+use onionlab_load::LoadModel;
+use onionlab_net::tcp::TcpConfig;
+use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology};
+use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
+use onionlab_tor::{ClientConfig, ClientId, PathSource, Records, RelayClass, Role, Settings, World, WorldConfig};
+use std::collections::BTreeMap;
+
+pub fn ms(millis: f64) -> SimDuration {
+    SimDuration::from_secs_f64_rounded(millis / 1e3)
+}
+
+pub fn mbit(rate: f64) -> Bandwidth {
+    Bandwidth::from_bits_per_sec((rate * 1e6) as u64)
+}
+
+#[derive(Clone)]
+pub struct Plan {
+    pub seed: u64,
+    pub hosts: Vec<(String, Role, Bandwidth)>,
+    pub links: BTreeMap<(u32, u32), Path>,
+    pub default_path: Path,
+    pub clients: Vec<(HostId, [HostId; 3], HostId, LoadModel, SimTime)>,
+    pub settings: Settings,
+    pub tcp: TcpConfig,
+    pub shaping: Shaping,
+    pub queue: QueueConfig,
+    pub timeout: SimDuration,
+    pub stall: SimDuration,
+    pub circuit_per_transfer: bool,
+}
+
+struct Links(BTreeMap<(u32, u32), Path>, Path);
+
+impl Topology for Links {
+    fn path(&self, a: HostId, b: HostId) -> Path {
+        self.0.get(&(a.0.min(b.0), a.0.max(b.0))).copied().unwrap_or(self.1)
+    }
+}
+
+struct Fixed(Vec<([HostId; 3], HostId)>);
+
+impl PathSource for Fixed {
+    fn path(&self, client: ClientId, _: u64) -> [HostId; 3] {
+        self.0[client.index()].0
+    }
+    fn server(&self, client: ClientId, _: u64) -> HostId {
+        self.0[client.index()].1
+    }
+}
+
+impl Plan {
+    /// Nothing yet; Linux's TCP, wires that serialise, one second of queue, every path 20 ms.
+    pub fn new() -> Self {
+        Self {
+            seed: 1,
+            hosts: Vec::new(),
+            links: BTreeMap::new(),
+            default_path: Path { latency: ms(20.0), jitter: SimDuration::ZERO, loss: 0.0 },
+            clients: Vec::new(),
+            settings: Settings::default(),
+            tcp: TcpConfig::linux(),
+            shaping: Shaping::Serialise,
+            queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(2_000_000) },
+            timeout: SimDuration::from_secs(600),
+            stall: SimDuration::from_secs(600),
+            circuit_per_transfer: false,
+        }
+    }
+
+    /// As Shadow models links and TCP (`../shared/data/reference/README.md`).
+    pub fn shadow(mut self) -> Self {
+        self.tcp = TcpConfig::shadow();
+        self.shaping = Shaping::TokenBatches { interval: SimDuration::from_millis(1) };
+        let discipline = QueueDiscipline::CoDel { target: SimDuration::from_millis(10), interval: SimDuration::from_millis(100) };
+        self.queue = QueueConfig { discipline, limit: Bytes::new(1_500_000) };
+        self
+    }
+
+    pub fn host(&mut self, name: &str, role: Role, rate: Bandwidth) -> HostId {
+        self.hosts.push((name.to_owned(), role, rate));
+        HostId(self.hosts.len() as u32 - 1)
+    }
+
+    pub fn relay(&mut self, name: &str, class: RelayClass, rate: Bandwidth) -> HostId {
+        self.host(name, Role::Relay { class, limit: None }, rate)
+    }
+
+    pub fn link(&mut self, a: HostId, b: HostId, latency_ms: f64, loss: f32) {
+        self.links.insert((a.0.min(b.0), a.0.max(b.0)), Path { latency: ms(latency_ms), jitter: SimDuration::ZERO, loss });
+    }
+
+    pub fn client(&mut self, host: HostId, path: [HostId; 3], server: HostId, load: &str, start_s: u64) {
+        let load = toml_load(load);
+        self.clients.push((host, path, server, load, SimTime::ZERO + SimDuration::from_secs(start_s)));
+    }
+
+    pub fn world(&self) -> World {
+        let hosts = self.hosts.iter().map(|(name, role, rate)| {
+            (HostConfig { name: name.clone(), up: *rate, down: *rate, shaping: self.shaping, queue: self.queue }, *role)
+        });
+        let clients = self.clients.iter().enumerate().map(|(index, (host, _, _, load, start))| ClientConfig {
+            host: *host,
+            load: load.clone(),
+            stream: RandomStream::new(Seed(self.seed), &format!("client{index}"), "load"),
+            boot: SimTime::from_nanos(start.as_nanos().saturating_sub(10_000_000_000)),
+            start: *start,
+            stop: SimTime::MAX,
+            timeout: self.timeout,
+            stall: self.stall,
+            circuit_per_transfer: self.circuit_per_transfer,
+        });
+        World::new(WorldConfig {
+            seed: Seed(self.seed),
+            hosts: hosts.collect(),
+            topology: Box::new(Links(self.links.clone(), self.default_path)),
+            tcp: self.tcp.clone(),
+            settings: self.settings.clone(),
+            clients: clients.collect(),
+            paths: Box::new(Fixed(self.clients.iter().map(|(_, path, server, _, _)| (*path, *server)).collect())),
+        })
+    }
+
+    /// Runs for `seconds` and returns everything recorded, sampled each second.
+    pub fn run(&self, seconds: u64) -> (World, Records) {
+        let mut world = self.world();
+        for second in 1..=seconds {
+            let time = SimTime::ZERO + SimDuration::from_secs(second);
+            world.run_until(time);
+            world.sample(time);
+        }
+        world.finish();
+        let records = world.take_records();
+        (world, records)
+    }
+}
+
+/// A load as an experiment file writes it.
+pub fn toml_load(text: &str) -> LoadModel {
+    toml::from_str(text).expect("a test's load is well formed")
+}
+
+/// Client, guard, middle, exit and server in a row, relays of `rate`, 20 ms a hop; the topology of the reference `E0`.
+pub fn in_a_row(rate: Bandwidth, load: &str) -> Plan {
+    let mut plan = Plan::new();
+    let client = plan.host("client1", Role::Client, mbit(1000.0));
+    let guard = plan.relay("guard1", RelayClass::Guard, rate);
+    let middle = plan.relay("middle1", RelayClass::Middle, rate);
+    let exit = plan.relay("exit1", RelayClass::Exit, rate);
+    let server = plan.host("server", Role::Server, mbit(1000.0));
+    plan.client(client, [guard, middle, exit], server, load, 20);
+    plan
+}
