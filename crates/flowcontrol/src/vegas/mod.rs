@@ -269,3 +269,6 @@ impl CongestionAlgorithm for Vegas {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod trace;
