@@ -36,9 +36,9 @@ pub(crate) fn text(bytes: &[u8], document: &str) -> Result<String, DirectoryErro
         _ => bytes.to_vec(),
     };
     String::from_utf8(raw).map_err(|error| {
-        let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-        if valid.starts_with(b"network-status-version") {
-            let line = valid.iter().filter(|&&byte| byte == b'\n').count() + 1;
+        let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
+        if valid.starts_with("network-status-version") {
+            let line = valid.matches('\n').count() + 1;
             DirectoryError::Malformed { document: document.to_owned(), line, problem: "not UTF-8 text".to_owned() }
         } else {
             not_a_consensus(&String::from_utf8_lossy(error.as_bytes()), document)
