@@ -110,6 +110,9 @@ fn read_message(message: &str, key: String) -> Fault {
             message = format!("{start}expected {ours}");
         }
     }
+    if message.starts_with("invalid length") && message.ends_with("expected 1 element in map") {
+        "exactly one key is allowed in the inner table".clone_into(&mut message);
+    }
     if let Some(at) = message.find("expected struct ") {
         message = format!("{}expected a table", &message[..at]);
     }

@@ -3,7 +3,7 @@
 //! serde reads it, `schemars` prints its JSON Schema, and the doc comment of each field is the field's description there.
 //! Nothing here looks at the machine or fills a default: see [`super::resolve`](mod@super::resolve).
 
-use super::load::{ClientsFile, LoadTargetFile};
+use super::clients::{ClientsFile, LoadTargetFile};
 use super::network::NetworkFile;
 use super::text::DurationText;
 use super::treatment::{BaseFile, TreatmentFile};

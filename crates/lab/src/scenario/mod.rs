@@ -4,10 +4,10 @@
 //! [`Scenario::resolve`] checks and fills in: ranges, references to files and hosts, combinations that make no sense. Whatever is
 //! wrong is one sentence that names file, line or key, value, and what is allowed ([`ScenarioError`]).
 
+pub mod clients;
 mod diagnose;
 mod error;
 mod file;
-pub mod load;
 pub mod network;
 mod resolve;
 mod resolve_clients;

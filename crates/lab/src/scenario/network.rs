@@ -43,6 +43,11 @@ pub struct NetworkFile {
     /// Kind "consensus": the path of tor's `geoip` file, which gives each relay its country. Default: places drawn from a built-in distribution.
     #[schemars(length(min = 1, max = 4096))]
     pub geoip: Option<String>,
+    /// Kinds "consensus" and "synthetic": whether the latency of paths varies as the table says. Default: true.
+    pub jitter: Option<bool>,
+    /// Kinds "consensus" and "synthetic": chance that a packet is lost on any path, 0 to 0.5. Default: 0.
+    #[schemars(range(min = 0.0, max = 0.5))]
+    pub loss: Option<f64>,
     /// Kinds "consensus" and "synthetic": number of servers that clients load from. Default: 10.
     #[schemars(range(min = 1, max = 100_000))]
     pub servers: Option<u32>,
@@ -64,9 +69,31 @@ pub struct NetworkFile {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct CapacityFile {
-    /// The fitted rate of every relay times this. Default: 1.0.
+    /// The rate of every relay times this. Default: 1.0.
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub factor: Option<f64>,
+    /// Whether rates spread around the fitted function as those of real relays do. Default: true.
+    pub spread: Option<bool>,
+    /// Another function for relays with the Guard flag only.
+    pub guard: Option<PowerFile>,
+    /// Another function for relays with neither the Guard nor the Exit flag.
+    pub middle: Option<PowerFile>,
+    /// Another function for relays with the Exit flag only.
+    pub exit: Option<PowerFile>,
+    /// Another function for relays with both flags.
+    pub guard_exit: Option<PowerFile>,
+}
+
+/// Link rate = mean rate of the network * factor * (weight / mean weight) ^ exponent.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct PowerFile {
+    /// Rate of a relay of mean weight, in multiples of the network's mean rate.
+    #[schemars(range(min = 0.001, max = 1000.0))]
+    pub factor: f64,
+    /// Power with which the rate grows with the weight.
+    #[schemars(range(min = 0.001, max = 10.0))]
+    pub exponent: f64,
 }
 
 /// What a host of an explicit network does.

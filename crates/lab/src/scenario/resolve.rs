@@ -99,7 +99,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     })
 }
 
-fn load_target(target: &super::load::LoadTargetFile, network: &Network) -> Checked<LoadTarget> {
+fn load_target(target: &super::clients::LoadTargetFile, network: &Network) -> Checked<LoadTarget> {
     if matches!(network, Network::Explicit(_)) {
         let reason = "does not apply to a network by hand, whose clients are named: give each group its `hosts`";
         return Err(Fault::conflict("load-target", reason));

@@ -1,15 +1,16 @@
 //! Checks of the `[[clients]]` tables.
 
+use super::clients::{ClientsFile, StartFile, StartRange};
 use super::error::{Fault, clipped};
-use super::load::{ClientsFile, DrawnPause, LoadFile, LoadKind, PauseFile, StartFile, StartRange};
 use super::network::Role;
 use super::resolve::{Checked, MAX_CLIENTS, count, name, refuse, within};
 use super::resolve_network::{host_index, rate};
-use super::resolved::{ClientGroup, ExplicitNetwork, Load, Members, Network, Pause, Transfers};
-use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
+use super::resolved::{ClientGroup, ExplicitNetwork, Members, Network};
+use onionlab_load::{DEFAULT_REQUEST, LoadModel};
+use onionlab_quantities::SimDuration;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Longest pause, time-out, stall and circuit lifetime.
+/// Longest time-out and stall.
 const MAX_WAIT: SimDuration = SimDuration::from_secs(7 * 86_400);
 
 pub(super) fn clients(
@@ -38,21 +39,23 @@ pub(super) fn clients(
         };
         let timeout = wait(&key, "timeout", file.timeout, SimDuration::from_secs(120))?;
         let stall = wait(&key, "stall", file.stall, SimDuration::from_secs(30))?;
-        let circuit_lifetime = wait(&key, "circuit-lifetime", file.circuit_lifetime, SimDuration::from_secs(600))?;
-        let circuit_per_transfer = file.circuit_per_transfer.unwrap_or(false);
-        if circuit_per_transfer {
-            let reason = "has no effect with `circuit-per-transfer = true`";
-            refuse(&key, "circuit-lifetime", file.circuit_lifetime.as_ref(), reason)?;
+        let start = start(&key, file.start, duration)?;
+        let boot_before = file.boot_before.unwrap_or(SimDuration::from_secs(10));
+        let stop = file.stop.unwrap_or(duration);
+        if stop <= start.from || stop > duration {
+            let allowed = format!("after the start, which is {}, and at most `duration`, which is {duration}", start.from);
+            return Err(Fault::out_of_range(format!("{key}.stop"), stop, allowed));
         }
         resolved.push(ClientGroup {
             group,
             members,
-            start: start(&key, file.start, duration)?,
+            start,
+            boot_before: within(format!("{key}.boot-before"), boot_before, SimDuration::ZERO, MAX_WAIT)?,
+            stop,
             load: load(&format!("{key}.load"), &file.load)?,
             timeout,
             stall,
-            circuit_lifetime,
-            circuit_per_transfer,
+            circuit_per_transfer: file.circuit_per_transfer.unwrap_or(false),
         });
     }
     Ok(resolved)
@@ -64,15 +67,15 @@ fn wait(table: &str, key: &str, value: Option<SimDuration>, default: SimDuration
 
 fn start(key: &str, file: Option<StartFile>, duration: SimDuration) -> Checked<StartRange> {
     let range = match file {
-        None => StartRange { from: SimDuration::ZERO, to: SimDuration::from_secs(10).min(duration) },
+        None => StartRange { from: SimDuration::ZERO, to: SimDuration::from_secs(10).min(duration / 2) },
         Some(StartFile::At(at)) => StartRange { from: at, to: at },
         Some(StartFile::Between(range)) => range,
     };
     if range.from > range.to {
         return Err(Fault::out_of_range(format!("{key}.start.from"), range.from, format!("at most `to`, which is {}", range.to)));
     }
-    if range.to > duration {
-        return Err(Fault::out_of_range(format!("{key}.start"), range.to, format!("at most `duration`, which is {duration}")));
+    if range.to >= duration {
+        return Err(Fault::out_of_range(format!("{key}.start"), range.to, format!("less than `duration`, which is {duration}")));
     }
     Ok(range)
 }
@@ -82,8 +85,8 @@ fn sampled(key: &str, file: &ClientsFile, derived: bool, shares: f64) -> Checked
     refuse(key, "hosts", file.hosts.as_ref(), reason)?;
     refuse(key, "path", file.path.as_ref(), reason)?;
     refuse(key, "server", file.server.as_ref(), reason)?;
-    let up = rate(format!("{key}.up"), file.up.unwrap_or(Bandwidth::from_bits_per_sec(10_000_000)))?;
-    let down = rate(format!("{key}.down"), file.down.unwrap_or(Bandwidth::from_bits_per_sec(50_000_000)))?;
+    let up = file.up.map(|up| rate(format!("{key}.up"), up)).transpose()?;
+    let down = file.down.map(|down| rate(format!("{key}.down"), down)).transpose()?;
     if derived {
         refuse(key, "count", file.count.as_ref(), "and `load-target` both set the number of clients: give one of them")?;
         let share = file.share.unwrap_or(1.0);
@@ -158,55 +161,14 @@ fn by_hand<'a>(key: &str, file: &'a ClientsFile, network: &ExplicitNetwork, take
     Ok(Members::Hosts { hosts, path, server })
 }
 
-fn load(key: &str, file: &LoadFile) -> Checked<Load> {
-    if file.kind == LoadKind::Sequence {
-        refuse(key, "size", file.size.as_ref(), "does not apply to kind \"sequence\": each of `transfers` has its size")?;
-        refuse(key, "pause", file.pause.as_ref(), "does not apply to kind \"sequence\": each of `transfers` has its pause")?;
-        let missing = || Fault::MissingKey { key: "transfers".to_owned(), table: key.to_owned() };
-        let listed = file.transfers.as_ref().ok_or_else(missing)?;
-        count(format!("{key}.transfers"), listed.len(), 10_000)?;
-        let transfers = listed.iter().enumerate().map(|(index, transfers)| {
-            let key = format!("{key}.transfers[{index}]");
-            let pause = transfers.pause.unwrap_or(SimDuration::ZERO);
-            Ok(Transfers {
-                size: size(&key, transfers.size)?,
-                count: within(format!("{key}.count"), transfers.count.unwrap_or(1), 1, 1_000_000)?,
-                pause: within(format!("{key}.pause"), pause, SimDuration::ZERO, MAX_WAIT)?,
-            })
-        });
-        return Ok(Load::Sequence { transfers: transfers.collect::<Checked<_>>()? });
-    }
-    refuse(key, "transfers", file.transfers.as_ref(), "applies only to kind \"sequence\"")?;
-    let missing = |name: &str| Fault::MissingKey { key: name.to_owned(), table: key.to_owned() };
-    let size = size(key, file.size.ok_or_else(|| missing("size"))?)?;
-    let pause = match file.pause {
-        None if file.kind == LoadKind::Web => return Err(missing("pause")),
-        None => Pause::Fixed(SimDuration::ZERO),
-        Some(PauseFile::Fixed(pause)) => Pause::Fixed(pause),
-        Some(PauseFile::Drawn(DrawnPause { uniform: Some(range), exponential: None })) => Pause::Uniform(range),
-        Some(PauseFile::Drawn(DrawnPause { uniform: None, exponential: Some(mean) })) => Pause::Exponential(mean),
-        Some(PauseFile::Drawn(_)) => {
-            return Err(Fault::conflict(format!("{key}.pause"), "must name one distribution: `uniform` or `exponential`"));
-        }
-    };
-    let key = format!("{key}.pause");
-    match pause {
-        Pause::Fixed(pause) => {
-            within(key, pause, SimDuration::ZERO, MAX_WAIT)?;
-        }
-        Pause::Uniform([least, most]) => {
-            if least > most {
-                return Err(Fault::out_of_range(format!("{key}.uniform"), least, format!("at most the second, which is {most}")));
-            }
-            within(format!("{key}.uniform"), most, SimDuration::ZERO, MAX_WAIT)?;
-        }
-        Pause::Exponential(mean) => {
-            within(format!("{key}.exponential"), mean, SimDuration::from_millis(1), MAX_WAIT)?;
-        }
-    }
-    Ok(Load::Repeated { size, pause })
-}
-
-fn size(key: &str, size: Bytes) -> Checked<Bytes> {
-    within(format!("{key}.size"), size, Bytes::new(1), Bytes::new(1 << 30))
+/// Checks the load and fills in the size of a request.
+fn load(key: &str, file: &LoadModel) -> Checked<LoadModel> {
+    file.validate().map_err(|error| Fault::WrongValue {
+        key: format!("{key}.{}", error.key),
+        message: format!("{}: {}", clipped(&error.value, 80), error.allowed),
+    })?;
+    let mut load = file.clone();
+    let (LoadModel::Bulk { request, .. } | LoadModel::Web { request, .. } | LoadModel::Sequence { request, .. }) = &mut load;
+    request.get_or_insert(DEFAULT_REQUEST);
+    Ok(load)
 }

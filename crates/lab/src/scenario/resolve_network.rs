@@ -2,10 +2,10 @@
 
 use super::Scenario;
 use super::error::{Fault, clipped};
-use super::network::{HostFile, LinkFile, NetworkFile, NetworkKind};
+use super::network::{CapacityFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile};
 use super::resolve::{Checked, count, name, named_file, refuse, within};
 use super::resolved::{
-    ConsensusNetwork, ExplicitNetwork, Host, Link, Network, RateLimit, SampledNetwork, Size, SyntheticNetwork,
+    Capacity, ConsensusNetwork, ExplicitNetwork, Host, Link, Network, RateLimit, SampledNetwork, Size, SyntheticNetwork,
 };
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
         refuse("network", "scale", file.scale.as_ref(), &sampled)?;
         refuse("network", "capacity", file.capacity.as_ref(), &sampled)?;
         refuse("network", "latency", file.latency.as_ref(), &sampled)?;
+        refuse("network", "jitter", file.jitter.as_ref(), &sampled)?;
+        refuse("network", "loss", file.loss.as_ref(), &sampled)?;
         refuse("network", "servers", file.servers.as_ref(), &sampled)?;
         refuse("network", "server-rate", file.server_rate.as_ref(), &sampled)?;
     } else {
@@ -64,17 +66,37 @@ fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
         (None, Some(scale)) => return Err(Fault::out_of_range("network.scale", scale, "above 0 and at most 1")),
         (None, None) => Size::Relays(100),
     };
-    let factor = file.capacity.as_ref().and_then(|capacity| capacity.factor).unwrap_or(1.0);
     let latency = match file.latency.as_deref() {
         None | Some("built-in") => None,
         Some(path) => Some(named_file(scenario, "network.latency", path)?),
     };
     Ok(SampledNetwork {
         size,
-        capacity_factor: within("network.capacity.factor", factor, 0.001, 1000.0)?,
+        capacity: capacity(file.capacity.as_ref())?,
         latency,
+        jitter: file.jitter.unwrap_or(true),
+        loss: within("network.loss", file.loss.unwrap_or(0.0), 0.0, 0.5)?,
         servers: within("network.servers", file.servers.unwrap_or(10), 1, 100_000)?,
         server_rate: rate("network.server-rate", file.server_rate.unwrap_or(Bandwidth::from_bits_per_sec(10_000_000_000)))?,
+    })
+}
+
+fn capacity(file: Option<&CapacityFile>) -> Checked<Capacity> {
+    let class = |name: &str, choose: fn(&CapacityFile) -> Option<PowerFile>| match file.and_then(choose) {
+        None => Ok(None),
+        Some(power) => {
+            within(format!("network.capacity.{name}.factor"), power.factor, 0.001, 1000.0)?;
+            within(format!("network.capacity.{name}.exponent"), power.exponent, 0.001, 10.0)?;
+            Ok(Some(power))
+        }
+    };
+    Ok(Capacity {
+        factor: within("network.capacity.factor", file.and_then(|file| file.factor).unwrap_or(1.0), 0.001, 1000.0)?,
+        spread: file.and_then(|file| file.spread).unwrap_or(true),
+        guard: class("guard", |file| file.guard)?,
+        middle: class("middle", |file| file.middle)?,
+        exit: class("exit", |file| file.exit)?,
+        guard_exit: class("guard-exit", |file| file.guard_exit)?,
     })
 }
 

@@ -4,6 +4,7 @@ use super::error::{Fault, clipped};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::treatment::{BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, LinkProfile, LinkShaping, Tcp, TreatmentFile};
+use onionlab_net::tcp::{CongestionControl, TcpConfig};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::BTreeSet;
 
@@ -71,6 +72,8 @@ fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str,
         ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
         ("kist-interval", given.kist_interval.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
+        ("outbuf-high", given.outbuf_high.is_some(), !kist, "channel-scheduler = \"vanilla\""),
+        ("outbuf-low", given.outbuf_low.is_some(), !kist, "channel-scheduler = \"vanilla\""),
         ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
         ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
         ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
@@ -83,34 +86,31 @@ fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str,
 
 /// What a link profile says where neither the treatment nor `[base]` does.
 fn profile(net: LinkProfile) -> BaseFile {
-    let linux = BaseFile {
-        tcp: Some(Tcp::Cubic),
-        nagle: Some(true),
-        hystart: Some(true),
-        slow_start_after_idle: Some(true),
-        initial_window: Some(10),
-        mss: Some(1448),
-        send_buffer: Some(Bytes::new(4 << 20)),
-        receive_buffer: Some(Bytes::new(6 << 20)),
-        link_shaping: Some(LinkShaping::Serialise),
-        downlink_queue: Some(DownlinkQueue::DropTail),
+    let (tcp, link_shaping, downlink_queue, codel_target) = match net {
+        LinkProfile::Linux => (TcpConfig::linux(), LinkShaping::Serialise, DownlinkQueue::DropTail, 5),
+        LinkProfile::Shadow => (TcpConfig::shadow(), LinkShaping::TokenBatches, DownlinkQueue::Codel, 10),
+    };
+    BaseFile {
+        tcp: Some(match tcp.congestion_control {
+            CongestionControl::Reno => Tcp::Reno,
+            CongestionControl::Cubic => Tcp::Cubic,
+        }),
+        nagle: Some(tcp.nagle),
+        hystart: Some(tcp.hystart),
+        slow_start_after_idle: Some(tcp.slow_start_after_idle),
+        initial_window: Some(tcp.initial_window),
+        mss: Some(tcp.mss),
+        delayed_ack: Some(tcp.delayed_ack),
+        min_rto: Some(tcp.min_rto),
+        send_buffer: Some(tcp.send_buffer.max),
+        receive_buffer: Some(tcp.receive_buffer.max),
+        link_shaping: Some(link_shaping),
+        downlink_queue: Some(downlink_queue),
+        // A thousand full packets, as Shadow's queue and Linux's default interface queue hold.
         downlink_queue_size: Some(Bytes::new(1_500_000)),
-        codel_target: Some(SimDuration::from_millis(5)),
+        codel_target: Some(SimDuration::from_millis(codel_target)),
         codel_interval: Some(SimDuration::from_millis(100)),
         ..BaseFile::default()
-    };
-    match net {
-        LinkProfile::Linux => linux,
-        LinkProfile::Shadow => BaseFile {
-            tcp: Some(Tcp::Reno),
-            nagle: Some(false),
-            slow_start_after_idle: Some(false),
-            mss: Some(1460),
-            link_shaping: Some(LinkShaping::TokenBatches),
-            downlink_queue: Some(DownlinkQueue::Codel),
-            codel_target: Some(SimDuration::from_millis(10)),
-            ..linux
-        },
     }
 }
 
@@ -125,25 +125,44 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let tcp = all.tcp.expect(filled);
     let downlink_queue = all.downlink_queue.expect(filled);
     let codel = downlink_queue == DownlinkQueue::Codel;
-    let half_life = all.ewma_half_life.unwrap_or(SimDuration::from_secs(30));
-    let kist_interval = all.kist_interval.unwrap_or(SimDuration::from_millis(2));
     let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
     let circuit_window = within(key("circuit-window"), all.circuit_window.unwrap_or(1000), 1, 100_000)?;
     let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 100_000)?;
     let circuit_increment = all.circuit_window_increment.unwrap_or(100);
     let stream_increment = all.stream_window_increment.unwrap_or(50);
+    let lifetime = all.circuit_lifetime.unwrap_or(SimDuration::from_secs(600));
+    let cell_queue_high = within(key("cell-queue-high"), all.cell_queue_high.unwrap_or(256), 1, 1000)?;
+    let outbuf_high = all.outbuf_high.unwrap_or(Bytes::new(32_768));
+    let outbuf_high = within(key("outbuf-high"), outbuf_high, Bytes::new(514), Bytes::new(1 << 30))?;
+    let outbuf_low = all.outbuf_low.unwrap_or(Bytes::new(16_384).min(outbuf_high));
     let ms = SimDuration::from_millis;
     Ok(Treatment {
         name,
         slug,
         circuitmux,
-        ewma_half_life: ewma
-            .then(|| within(key("ewma-half-life"), half_life, ms(1), SimDuration::from_secs(86_400)))
+        ewma_half_life: all
+            .ewma_half_life
+            .filter(|_| ewma)
+            .map(|half_life| within(key("ewma-half-life"), half_life, ms(1), SimDuration::from_secs(86_400)))
             .transpose()?,
         channel_scheduler,
-        kist_interval: kist.then(|| within(key("kist-interval"), kist_interval, ms(2), ms(100))).transpose()?,
+        kist_interval: all
+            .kist_interval
+            .filter(|_| kist)
+            .map(|interval| within(key("kist-interval"), interval, ms(2), ms(100)))
+            .transpose()?,
         kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
         cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(498), 1, 498)?,
+        circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
+        cell_queue_high,
+        cell_queue_low: within(key("cell-queue-low"), all.cell_queue_low.unwrap_or(10), 1, cell_queue_high)?,
+        max_cell_queue_in: all.max_cell_queue_in.map(|max| within(key("max-cell-queue-in"), max, 50, 1_000_000)).transpose()?,
+        max_cell_queue_out: all
+            .max_cell_queue_out
+            .map(|max| within(key("max-cell-queue-out"), max, 50, 1_000_000))
+            .transpose()?,
+        outbuf_high: (!kist).then_some(outbuf_high),
+        outbuf_low: (!kist).then(|| within(key("outbuf-low"), outbuf_low, Bytes::new(514), outbuf_high)).transpose()?,
         circuit_window,
         circuit_window_increment: increment(key("circuit-window-increment"), circuit_increment, circuit_window)?,
         stream_window,
@@ -155,6 +174,8 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         slow_start_after_idle: all.slow_start_after_idle.expect(filled),
         initial_window: within(key("initial-window"), all.initial_window.expect(filled), 1, 1000)?,
         mss: within(key("mss"), all.mss.expect(filled), 88, 65_483)?,
+        delayed_ack: within(key("delayed-ack"), all.delayed_ack.expect(filled), SimDuration::ZERO, ms(1000))?,
+        min_rto: within(key("min-rto"), all.min_rto.expect(filled), ms(1), ms(10_000))?,
         send_buffer: buffer(key("send-buffer"), all.send_buffer.expect(filled))?,
         receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
         link_shaping: all.link_shaping.expect(filled),

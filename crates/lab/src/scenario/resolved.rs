@@ -1,8 +1,9 @@
 //! The checked experiment: every default filled in, every reference to a file settled, nothing left that could be wrong.
 
-use super::load::{Position, StartRange};
-use super::network::Role;
+use super::clients::{Position, StartRange};
+use super::network::{PowerFile, Role};
 use super::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, LinkProfile, LinkShaping, Tcp};
+use onionlab_load::LoadModel;
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration};
 use serde::Serialize;
 use std::path::PathBuf;
@@ -145,14 +146,36 @@ pub struct SyntheticNetwork {
 pub struct SampledNetwork {
     /// How many relays.
     pub size: Size,
-    /// Factor on the fitted link rate of every relay.
-    pub capacity_factor: f64,
+    /// From class and consensus weight to link rate.
+    pub capacity: Capacity,
     /// Table of round-trip times between countries; `None`: the built-in regions.
     pub latency: Option<FileRef>,
+    /// Whether latencies vary as the table says.
+    pub jitter: bool,
+    /// Chance of loss of a packet on any path.
+    pub loss: f64,
     /// Number of servers.
     pub servers: u32,
     /// Access rate of each server, up and down.
     pub server_rate: Bandwidth,
+}
+
+/// From class and consensus weight to link rate; `None` keeps the fitted function of a class.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct Capacity {
+    /// Factor on every rate.
+    pub factor: f64,
+    /// Whether rates spread around the function.
+    pub spread: bool,
+    /// For relays with the Guard flag only.
+    pub guard: Option<PowerFile>,
+    /// For relays with neither flag.
+    pub middle: Option<PowerFile>,
+    /// For relays with the Exit flag only.
+    pub exit: Option<PowerFile>,
+    /// For relays with both.
+    pub guard_exit: Option<PowerFile>,
 }
 
 /// A network by hand.
@@ -219,14 +242,16 @@ pub struct ClientGroup {
     pub members: Members,
     /// When they start.
     pub start: StartRange,
+    /// Their tor runs so long before their start, at most since time zero.
+    pub boot_before: SimDuration,
+    /// From then on no transfer starts.
+    pub stop: SimDuration,
     /// What they load.
-    pub load: Load,
+    pub load: LoadModel,
     /// A transfer that takes longer has failed.
     pub timeout: SimDuration,
     /// A transfer that receives nothing for so long has failed.
     pub stall: SimDuration,
-    /// Age from which a circuit gets no new stream.
-    pub circuit_lifetime: SimDuration,
     /// Whether each transfer gets its own circuit.
     pub circuit_per_transfer: bool,
 }
@@ -239,19 +264,19 @@ pub enum Members {
     Count {
         /// How many.
         count: u32,
-        /// Access rate towards the network.
-        up: Bandwidth,
-        /// Access rate from the network.
-        down: Bandwidth,
+        /// Access rate towards the network; `None`: by country.
+        up: Option<Bandwidth>,
+        /// Access rate from the network; `None`: by country.
+        down: Option<Bandwidth>,
     },
     /// Sampled network with a load target: this group's share of the clients, in (0, 1].
     Share {
         /// The share.
         share: f64,
-        /// Access rate towards the network.
-        up: Bandwidth,
-        /// Access rate from the network.
-        down: Bandwidth,
+        /// Access rate towards the network; `None`: by country.
+        up: Option<Bandwidth>,
+        /// Access rate from the network; `None`: by country.
+        down: Option<Bandwidth>,
     },
     /// Network by hand: these hosts, by index.
     Hosts {
@@ -264,48 +289,6 @@ pub enum Members {
     },
 }
 
-/// What a client loads.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case", tag = "kind")]
-pub enum Load {
-    /// A size again and again, with a pause between (zero for none).
-    Repeated {
-        /// Size of each transfer.
-        size: Bytes,
-        /// Time from the end of one to the start of the next.
-        pause: Pause,
-    },
-    /// A list of transfers, once.
-    Sequence {
-        /// The list.
-        transfers: Vec<Transfers>,
-    },
-}
-
-/// Some equal transfers of a sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub struct Transfers {
-    /// Size of each.
-    pub size: Bytes,
-    /// How many.
-    pub count: u32,
-    /// Time from the end of each to the start of the next.
-    pub pause: SimDuration,
-}
-
-/// A pause between transfers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Pause {
-    /// Always the same.
-    Fixed(SimDuration),
-    /// Uniform between the two.
-    Uniform([SimDuration; 2]),
-    /// Exponential with this mean.
-    Exponential(SimDuration),
-}
-
 /// The utilisation wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -316,7 +299,8 @@ pub struct LoadTarget {
     pub position: Position,
 }
 
-/// A treatment with a value on every axis; `None` on an axis that the others make meaningless.
+/// A treatment with a value on every axis. `None` on an axis that the others make meaningless, and where the network decides:
+/// what the file leaves open about `ewma-half-life`, `kist-interval` and `max-cell-queue-*` is the consensus's to say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Treatment {
@@ -326,16 +310,30 @@ pub struct Treatment {
     pub slug: String,
     /// Which circuit of a channel sends next.
     pub circuitmux: Circuitmux,
-    /// EWMA's half-life, with EWMA.
+    /// EWMA's half-life, with EWMA; `None`: as the consensus says.
     pub ewma_half_life: Option<SimDuration>,
     /// How cells move to sockets.
     pub channel_scheduler: ChannelScheduler,
-    /// KIST's interval, with KIST.
+    /// KIST's interval, with KIST; `None`: as the consensus says.
     pub kist_interval: Option<SimDuration>,
     /// KIST's socket buffer factor, with KIST.
     pub kist_socket_buffer_factor: Option<f64>,
     /// Bytes of data in a DATA cell.
     pub cell_payload: u32,
+    /// Age from which a circuit gets no new stream.
+    pub circuit_lifetime: SimDuration,
+    /// A queue of so many cells stops the streams attached to the circuit there.
+    pub cell_queue_high: u32,
+    /// A queue of so few cells lets them go on.
+    pub cell_queue_low: u32,
+    /// A queue of so many cells towards the client closes the circuit; `None`: as the consensus says.
+    pub max_cell_queue_in: Option<u32>,
+    /// The same away from the client.
+    pub max_cell_queue_out: Option<u32>,
+    /// Bytes to which an outbuf is filled, with the vanilla scheduler.
+    pub outbuf_high: Option<Bytes>,
+    /// Bytes below which an outbuf wants more, with the vanilla scheduler.
+    pub outbuf_low: Option<Bytes>,
     /// Circuit window in cells.
     pub circuit_window: u32,
     /// Cells per circuit SENDME.
@@ -358,6 +356,10 @@ pub struct Treatment {
     pub initial_window: u32,
     /// Bytes in a full segment.
     pub mss: u32,
+    /// Shortest delay of an acknowledgement that waits for a second segment.
+    pub delayed_ack: SimDuration,
+    /// Least time that a retransmission time-out allows beyond the round trip.
+    pub min_rto: SimDuration,
     /// Limit of a send buffer.
     pub send_buffer: Bytes,
     /// Limit of a receive buffer.

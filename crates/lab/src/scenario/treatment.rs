@@ -55,12 +55,12 @@ macro_rules! axes {
 axes! {
     /// Which circuit of a channel sends its next cell. Default: "ewma".
     circuitmux: Circuitmux,
-    /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`). Default: "30 s".
+    /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`). Default: as the consensus says, else "30 s".
     #[schemars(with = "Option<DurationText>")]
     ewma_half_life: SimDuration,
     /// How a relay moves cells from circuits to its sockets. Default: "kist".
     channel_scheduler: ChannelScheduler,
-    /// With channel-scheduler "kist": shortest time between two runs (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms". Default: "2 ms".
+    /// With channel-scheduler "kist": shortest time between two runs of a relay (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms". Default: as the consensus says, else "2 ms".
     #[schemars(with = "Option<DurationText>")]
     kist_interval: SimDuration,
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
@@ -81,13 +81,34 @@ axes! {
     /// DATA cells that one stream SENDME acknowledges. Default: 50.
     #[schemars(range(min = 1, max = 100_000))]
     stream_window_increment: u32,
+    /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
+    #[schemars(with = "Option<DurationText>")]
+    circuit_lifetime: SimDuration,
+    /// A circuit's queue of so many cells stops the streams attached to it there (tor's `cellq_high`). Default: 256.
+    #[schemars(range(min = 1, max = 1000))]
+    cell_queue_high: u32,
+    /// A queue of so few cells lets them go on (tor's `cellq_low`). Default: 10.
+    #[schemars(range(min = 1, max = 1000))]
+    cell_queue_low: u32,
+    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`). Default: as the consensus says, else 2500.
+    #[schemars(range(min = 50, max = 1_000_000))]
+    max_cell_queue_in: u32,
+    /// The same away from the client (`circ_max_cell_queue_size_out`). Default: as the consensus says, else as `max-cell-queue-in`.
+    #[schemars(range(min = 50, max = 1_000_000))]
+    max_cell_queue_out: u32,
+    /// With channel-scheduler "vanilla": bytes to which a connection's outbuf is filled (tor's `orconn_high`). Default: "32 KiB".
+    #[schemars(with = "Option<BytesText>")]
+    outbuf_high: Bytes,
+    /// With channel-scheduler "vanilla": bytes below which it wants more (tor's `orconn_low`). Default: "16 KiB".
+    #[schemars(with = "Option<BytesText>")]
+    outbuf_low: Bytes,
     /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3. Default: "linux".
     net: LinkProfile,
     /// TCP congestion control. Default: "cubic"; with net "shadow" "reno".
     tcp: Tcp,
     /// Whether TCP holds back a short segment while others are unacknowledged. Default: true; with net "shadow" false.
     nagle: bool,
-    /// With tcp "cubic": leave slow start when the round-trip time grows. Default: true.
+    /// With tcp "cubic": leave slow start when the round-trip time grows. Default: true; with net "shadow" false.
     hystart: bool,
     /// Whether a connection that was idle starts again from the initial window. Default: true; with net "shadow" false.
     slow_start_after_idle: bool,
@@ -97,6 +118,12 @@ axes! {
     /// Bytes of data in a full TCP segment. Default: 1448; with net "shadow" 1460.
     #[schemars(range(min = 88, max = 65_483))]
     mss: u32,
+    /// Shortest delay of an acknowledgement that waits for a second segment, "0 s" to "1 s". Default: "40 ms"; with net "shadow" "1 ms".
+    #[schemars(with = "Option<DurationText>")]
+    delayed_ack: SimDuration,
+    /// Least time that a retransmission time-out allows beyond the round trip, "1 ms" to "10 s". Default: "200 ms"; with net "shadow" "1 s".
+    #[schemars(with = "Option<DurationText>")]
+    min_rto: SimDuration,
     /// Most bytes that a socket's send buffer grows to. Default: "4 MiB".
     #[schemars(with = "Option<BytesText>")]
     send_buffer: Bytes,

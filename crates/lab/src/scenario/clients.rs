@@ -1,0 +1,131 @@
+//! The `[[clients]]` tables: who loads what, when, and how patiently.
+
+use super::text::{BandwidthText, DurationText};
+use onionlab_load::LoadModel;
+use onionlab_quantities::{Bandwidth, SimDuration};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
+use std::fmt;
+
+/// A group of clients with the same load.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct ClientsFile {
+    /// The group's name, unique; its clients are called by it ("web17"). Letters, digits, ".", "_" and "-", at most 64 of them.
+    #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
+    pub group: String,
+    /// How many clients. In an explicit network name `hosts` instead; with `[load-target]` the number is derived.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub count: Option<u32>,
+    /// With `[load-target]`: this group's share of the clients, relative to the other groups'. Default: 1.
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    pub share: Option<f64>,
+    /// Explicit network: the hosts that are this group's clients.
+    #[schemars(length(min = 1, max = 100_000))]
+    pub hosts: Option<Vec<String>>,
+    /// Explicit network: the relays of every circuit, guard first. Default: drawn by consensus weight.
+    pub path: Option<[String; 3]>,
+    /// Explicit network: the server to load from. Default: drawn for each client.
+    pub server: Option<String>,
+    /// When the clients start: one time for all ("5 s") or a range to draw from uniformly. Default: from "0 s" to "10 s", or to half of a run shorter than 20 s.
+    pub start: Option<StartFile>,
+    /// How long before its start a client's tor runs and builds circuits, at most since time zero. Default: "10 s".
+    #[schemars(with = "Option<DurationText>")]
+    pub boot_before: Option<SimDuration>,
+    /// From this time on no transfer starts. Default: the end of the run.
+    #[schemars(with = "Option<DurationText>")]
+    pub stop: Option<SimDuration>,
+    /// What each client loads.
+    pub load: LoadModel,
+    /// A transfer that is not complete after this time has failed. Default: "120 s".
+    #[schemars(with = "Option<DurationText>")]
+    pub timeout: Option<SimDuration>,
+    /// A transfer that receives nothing for this time has failed. Default: "30 s".
+    #[schemars(with = "Option<DurationText>")]
+    pub stall: Option<SimDuration>,
+    /// Access rate of each client towards the network; not in an explicit network. Default: the mean of consumers in its country.
+    #[schemars(with = "Option<BandwidthText>")]
+    pub up: Option<Bandwidth>,
+    /// Access rate of each client from the network; not in an explicit network. Default: the mean of consumers in its country.
+    #[schemars(with = "Option<BandwidthText>")]
+    pub down: Option<Bandwidth>,
+    /// Build a circuit for each transfer. Default: false.
+    pub circuit_per_transfer: Option<bool>,
+}
+
+/// Set the number of clients by the utilisation that they shall cause.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct LoadTargetFile {
+    /// Offered load as a share of the capacity of the relays at `position`; above 1 means overload. Above 0, at most 4.
+    #[schemars(range(min = 0.0, max = 4.0))]
+    pub utilisation: f64,
+    /// The position in the path whose relays are meant.
+    pub position: Position,
+}
+
+/// A position in a circuit's path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Position {
+    /// The first relay.
+    Guard,
+    /// The second relay.
+    Middle,
+    /// The last relay.
+    Exit,
+}
+
+/// When the clients of a group start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StartFile {
+    /// All at once.
+    At(SimDuration),
+    /// Each at a time drawn uniformly.
+    Between(StartRange),
+}
+
+/// A range of start times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct StartRange {
+    /// The earliest.
+    #[schemars(with = "DurationText")]
+    pub from: SimDuration,
+    /// The latest.
+    #[schemars(with = "DurationText")]
+    pub to: SimDuration,
+}
+
+impl<'de> Deserialize<'de> for StartFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = StartFile;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a duration such as \"5 s\" or a range such as { from = \"5 s\", to = \"20 s\" }")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<StartFile, E> {
+                text.parse().map(StartFile::At).map_err(E::custom)
+            }
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StartFile, A::Error> {
+                StartRange::deserialize(MapAccessDeserializer::new(map)).map(StartFile::Between)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl JsonSchema for StartFile {
+    fn schema_name() -> Cow<'static, str> {
+        "Start".into()
+    }
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let at = generator.subschema_for::<DurationText>();
+        let between = generator.subschema_for::<StartRange>();
+        json_schema!({ "anyOf": [at, between] })
+    }
+}
