@@ -108,7 +108,6 @@ impl Tcb {
     /// Loss states: ends one that is over, finds losses, begins one; returns how many segments were newly found lost.
     fn judge_losses(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment, flight: &mut Flight, advanced: bool) -> u32 {
         match flight.phase {
-            Phase::Open => {}
             Phase::Recovery if self.una >= flight.high_seq => {
                 self.congestion.cwnd = self.congestion.ssthresh;
                 flight.phase = Phase::Open;
@@ -127,7 +126,7 @@ impl Tcb {
                     flight.phase = Phase::Open;
                 }
             }
-            Phase::Recovery => {}
+            Phase::Open | Phase::Recovery => {}
         }
         let (lost, wait) = self.detect(cfg, now, flight, advanced, false);
         let begins = match flight.phase {

@@ -186,6 +186,7 @@ impl Flight {
 
     /// Takes a cumulative acknowledgement beyond `una`.
     pub(super) fn acknowledge(&mut self, now: SimTime, ack: u64, min_rtt: SimDuration, delivered: &mut Delivered) {
+        let mut any_resent = false;
         while let Some(front) = self.ring.front_mut() {
             let end = self.una + u64::from(front.len);
             if end > ack {
@@ -209,6 +210,7 @@ impl Flight {
                 Mark::Original | Mark::Resent => delivered.segments += 1,
             }
             let rtt = now.saturating_since(front.at);
+            any_resent |= matches!(front.mark, Mark::Resent | Mark::LostAgain);
             match front.mark {
                 Mark::Original | Mark::Lost => {
                     delivered.first_rtt.get_or_insert(rtt);
@@ -220,6 +222,11 @@ impl Flight {
             }
         }
         self.una = self.una.max(ack);
+        if any_resent {
+            // What lay behind a hole waited for the retransmission.
+            delivered.first_rtt = None;
+            delivered.last_rtt = None;
+        }
     }
 
     /// Takes the SACK blocks of an acknowledgement.

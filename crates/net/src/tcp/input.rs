@@ -11,8 +11,8 @@ impl Tcb {
     pub fn on_segment(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) -> Effects {
         let mut effects = match self.state {
             State::Closed => {
-                // The owner of a connection that is gone answers once; a reset is not answered.
-                if !segment.flags.has(Flags::RST) {
+                // Who still sends data does not know that the connection is gone.
+                if !segment.flags.has(Flags::RST) && segment.end() > segment.seq {
                     self.next = segment.ack;
                     self.due = Due::Reset;
                 }
@@ -95,8 +95,10 @@ impl Tcb {
     fn on_segment_connected(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) -> Effects {
         let mut effects = Effects::NONE;
         if segment.flags.has(Flags::RST) {
+            // After both FINs there is nothing left to lose.
+            let lost = self.state != State::TimeWait;
             self.vanish();
-            return Effects::RESET;
+            return effects.and_if(lost, Effects::RESET);
         }
         if segment.flags.has(Flags::SYN) {
             // Our acknowledgement of the SYN was lost.

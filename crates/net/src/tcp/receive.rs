@@ -200,16 +200,12 @@ impl Receive {
                 self.delay = self.delay / 2 + least / 2;
             } else if gap < self.delay {
                 self.delay = self.delay / 2 + gap;
-            } else if gap > self.longest_delay(cfg) {
+            } else if gap > longest_delay(cfg) {
                 // The sender restarted from a small window.
                 self.add_quick();
             }
         }
         self.last_arrival = Ticks::at(now);
-    }
-
-    fn longest_delay(&self, cfg: &TcpConfig) -> u32 {
-        (cfg.delayed_ack.as_micros() as u32) * 5
     }
 
     fn add_quick(&mut self) {
@@ -233,8 +229,8 @@ impl Receive {
             return;
         }
         let least = cfg.delayed_ack.as_micros() as u32;
-        let most = if self.pingpong || self.short { self.longest_delay(cfg) } else { self.longest_delay(cfg) * 5 / 2 };
-        let delay = SimDuration::from_micros(u64::from(self.delay.clamp(least, most.max(least)).min(self.longest_delay(cfg))));
+        let most = if self.pingpong || self.short { longest_delay(cfg) } else { longest_delay(cfg) * 5 / 2 };
+        let delay = SimDuration::from_micros(u64::from(self.delay.clamp(least, most.max(least)).min(longest_delay(cfg))));
         if self.ack_at == SimTime::MAX {
             self.ack_at = now + delay;
         } else if self.ack_at <= now + delay / 4 {
@@ -253,7 +249,7 @@ impl Receive {
                 self.pingpong = false;
                 self.delay = cfg.delayed_ack.as_micros() as u32;
             } else {
-                self.delay = (self.delay * 2).min(self.longest_delay(cfg));
+                self.delay = (self.delay * 2).min(longest_delay(cfg));
             }
         }
     }
@@ -354,6 +350,12 @@ impl Receive {
         self.space_since = Ticks::at(now);
     }
 
+    /// Whether nothing lies beyond a hole.
+    #[cfg(test)]
+    pub(super) fn is_whole(&self) -> bool {
+        self.beyond.is_none()
+    }
+
     /// Nothing is owed any more.
     pub(super) fn vanish(&mut self) {
         self.beyond = None;
@@ -361,6 +363,11 @@ impl Receive {
         self.owed = false;
         self.ack_at = SimTime::MAX;
     }
+}
+
+/// Longest delay of an acknowledgement, in microseconds.
+fn longest_delay(cfg: &TcpConfig) -> u32 {
+    cfg.delayed_ack.as_micros() as u32 * 5
 }
 
 /// The window that a buffer of this size can offer.

@@ -8,6 +8,7 @@ use super::receive::Receive;
 use super::rtt::Rtt;
 use super::ticks::Ticks;
 use onionlab_quantities::{SimDuration, SimTime};
+use std::collections::VecDeque;
 
 /// What the transmission timer will do. As in Linux one timer serves them all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +54,8 @@ pub struct Tcb {
     /// Present while anything is in flight.
     pub(super) flight: Option<Box<Flight>>,
     /// Ends of writes not yet sent, where segments follow writes.
-    pub(super) cuts: Option<Box<std::collections::VecDeque<u64>>>,
+    #[expect(clippy::box_collection, reason = "rare; a queue would take 32 bytes of every end")]
+    pub(super) cuts: Option<Box<VecDeque<u64>>>,
     pub(super) alarm_at: SimTime,
     pub(super) receive: Receive,
     pub(super) congestion: Congestion,
@@ -258,7 +260,7 @@ impl Tcb {
         self.flight = None;
         self.cuts = None;
         self.clear_alarm();
-        self.written = self.next.max(1);
+        self.written = self.written.min(self.next.max(1));
         self.due = Due::Nothing;
         self.receive.vanish();
     }

@@ -1,6 +1,6 @@
 //! Two ends of a connection over two FIFO paths with delay, rate, queue limit, jitter and loss.
 
-use crate::tcp::{Effects, Segment, Tcb, TcpConfig};
+use crate::tcp::{Effects, Flags, Segment, Tcb, TcpConfig};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use std::collections::VecDeque;
 
@@ -12,6 +12,9 @@ pub struct Wire {
     pub loss: f64,
     /// Ordinals of segments with payload that are lost for certain.
     pub lose: Vec<u64>,
+    /// So many of the next segments that repeat older ones are lost.
+    pub lose_resent: u32,
+    highest: u64,
     /// Bytes that wait beyond what the wire holds; more is dropped. The queue is behind the wire's own pacing by `bottleneck`.
     pub bottleneck: Option<(Bandwidth, u64)>,
     random: RandomStream,
@@ -32,6 +35,8 @@ impl Wire {
             jitter: SimDuration::ZERO,
             loss: 0.0,
             lose: Vec::new(),
+            lose_resent: 0,
+            highest: 0,
             bottleneck: None,
             random: RandomStream::new(Seed(seed), name, "wire"),
             free_at: SimTime::ZERO,
@@ -52,6 +57,10 @@ impl Wire {
         let data_ordinal = self.data_sent;
         self.data_sent += u64::from(segment.len > 0);
         let lost = self.random.at(2 * ordinal).chance(self.loss) || segment.len > 0 && self.lose.contains(&data_ordinal);
+        let resent = segment.len > 0 && segment.seq < self.highest;
+        self.highest = self.highest.max(segment.end());
+        let lost = lost || resent && self.lose_resent > 0;
+        self.lose_resent -= u32::from(resent && self.lose_resent > 0);
         if lost {
             self.dropped += 1;
             return;
@@ -111,6 +120,31 @@ pub struct Pair {
     pub wires: [Wire; 2],
     /// Every segment sent: instant, end, segment.
     pub trace: Option<Vec<(SimTime, usize, Segment)>>,
+    /// Judges each delivery against the bytes that arrived; costs memory by the byte.
+    pub judges: Option<[Judge; 2]>,
+    /// One past the last byte that each end may send, by what reached it.
+    edges: [u64; 2],
+}
+
+/// An independent account of the bytes that reached an end.
+#[derive(Default, Clone)]
+pub struct Judge {
+    arrived: Vec<bool>,
+    in_order: usize,
+}
+
+impl Judge {
+    fn note(&mut self, segment: &Segment) {
+        let end = segment.seq as usize + usize::from(segment.len);
+        if segment.len > 0 {
+            self.arrived.resize(self.arrived.len().max(end), false);
+            self.arrived[segment.seq as usize..end].fill(true);
+        }
+        self.in_order = self.in_order.max(1);
+        while self.arrived.get(self.in_order) == Some(&true) {
+            self.in_order += 1;
+        }
+    }
 }
 
 impl Pair {
@@ -121,6 +155,8 @@ impl Pair {
             wires: [Wire::new(one_way, seed, "forth"), Wire::new(one_way, seed, "back")],
             now: SimTime::ZERO,
             trace: None,
+            judges: None,
+            edges: [0; 2],
             cfg,
         };
         pair.ends[1].tcb.listen();
@@ -149,9 +185,9 @@ impl Pair {
             let taken = end.tcb.write(cfg, now, end.to_write);
             end.to_write -= taken;
             end.written += taken;
-            if end.to_write == 0 && end.close_when_written {
-                end.tcb.close();
-            }
+        }
+        if end.close_when_written && end.to_write == 0 && end.connected_at.is_some() {
+            end.tcb.close();
         }
     }
 
@@ -160,16 +196,33 @@ impl Pair {
         for side in 0..2 {
             self.application(side);
             while self.wires[side].free_at <= self.now {
+                let next_before = self.ends[side].tcb.next;
                 let wants = self.ends[side].tcb.wants_send(&self.cfg, self.now);
                 let segment = self.ends[side].tcb.next_segment(&self.cfg, self.now);
                 assert_eq!(wants, segment.is_some(), "wants_send() is exact");
                 let Some(segment) = segment else { break };
+                self.judge_sent(side, &segment, next_before);
                 if let Some(trace) = &mut self.trace {
                     trace.push((self.now, side, segment));
                 }
                 self.wires[side].send(&self.cfg, self.now, segment);
                 self.application(side);
             }
+        }
+    }
+
+    /// Neither window is exceeded: the other end's strictly, the congestion window but for a probe.
+    fn judge_sent(&self, side: usize, segment: &Segment, next_before: u64) {
+        if segment.len == 0 {
+            return;
+        }
+        let end = segment.seq + u64::from(segment.len);
+        assert!(end <= self.edges[side], "beyond the advertised window: {end} > {}", self.edges[side]);
+        let tcb = &self.ends[side].tcb;
+        let in_network = tcb.flight.as_deref().unwrap().in_network();
+        if segment.seq == next_before {
+            let probe = u32::from(tcb.probe != crate::tcp::tcb::Probe::None);
+            assert!(in_network <= tcb.congestion.cwnd + probe, "{in_network} in a window of {}", tcb.congestion.cwnd);
         }
     }
 
@@ -217,7 +270,14 @@ impl Pair {
             let other = 1 - side;
             while self.wires[side].in_flight.front().is_some_and(|(at, _)| *at <= next) {
                 let (_, segment) = self.wires[side].in_flight.pop_front().unwrap();
+                if segment.flags.has(Flags::ACK) {
+                    self.edges[other] = self.edges[other].max(segment.ack + u64::from(segment.window));
+                }
                 let effects = self.ends[other].tcb.on_segment(&self.cfg, next, &segment);
+                if let Some(judges) = &mut self.judges {
+                    judges[other].note(&segment);
+                    assert_eq!(self.ends[other].tcb.bytes_received(), judges[other].in_order as u64 - 1);
+                }
                 self.note(other, effects);
                 self.application(other);
             }

@@ -1,15 +1,29 @@
 //! Two ends over two wires, judged from outside.
 
+mod behaviour;
+mod cost;
+mod delivery;
 mod harness;
+mod recovery;
+mod throughput;
 
-use crate::tcp::TcpConfig;
-use harness::Pair;
+use super::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_quantities::{SimDuration, SimTime};
 
-#[test]
-fn a_megabyte_arrives() {
-    let mut pair = Pair::new(TcpConfig::linux(), SimDuration::from_millis(20), 1);
-    pair.ends[0].to_write = 1_000_000;
-    pair.run_until_read(1_000_000, SimTime::from_nanos(10_000_000_000));
-    println!("{:?}", pair.ends[1].last_read_at);
+fn millis(millis: u64) -> SimDuration {
+    SimDuration::from_millis(millis)
+}
+fn at(millis: u64) -> SimTime {
+    SimTime::from_nanos(millis * 1_000_000)
+}
+
+/// Linux with Reno, buffers that never limit, and every segment acknowledged: what the formulas of the literature assume.
+fn textbook() -> TcpConfig {
+    TcpConfig {
+        congestion_control: CongestionControl::Reno,
+        delayed_ack: SimDuration::ZERO,
+        send_buffer: BufferLimits::fixed(64 << 20),
+        receive_buffer: BufferLimits::fixed(256 << 20),
+        ..TcpConfig::linux()
+    }
 }
