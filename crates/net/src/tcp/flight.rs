@@ -15,16 +15,16 @@ pub(super) struct Sent {
     /// When it was last sent.
     pub(super) at: SimTime,
     /// Low bits of its first sequence number.
-    start: u32,
+    pub(super) start: u32,
     /// Sequence numbers that it takes: its payload, plus one for a FIN.
     pub(super) len: u16,
     pub(super) fin: bool,
-    mark: Mark,
+    pub(super) mark: Mark,
 }
 
 /// What is known of a segment. "Resent" outlives a further loss: it bars the segment from round-trip samples.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mark {
+pub(super) enum Mark {
     Original,
     Resent,
     /// To be sent again.
@@ -47,10 +47,10 @@ pub(super) enum Phase {
 /// The delivery that RACK (RFC 8985) measures others against: the latest sent of those delivered.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rack {
-    sent: SimTime,
-    end: u64,
+    pub(super) sent: SimTime,
+    pub(super) end: u64,
     pub(super) rtt: SimDuration,
-    advanced: bool,
+    pub(super) advanced: bool,
 }
 
 /// What an acknowledgement delivered.
@@ -77,9 +77,9 @@ struct Range {
 /// Everything that matters only while segments are in flight.
 #[derive(Debug, Clone)]
 pub(super) struct Flight {
-    ring: VecDeque<Sent>,
+    pub(super) ring: VecDeque<Sent>,
     /// First sequence number in the ring.
-    una: u64,
+    pub(super) una: u64,
     /// Segments SACKed (without SACK: duplicate acknowledgements).
     pub(super) sacked: u32,
     /// Segments marked lost and not sent again since.
@@ -88,13 +88,13 @@ pub(super) struct Flight {
     /// `snd_nxt` when `phase` was entered.
     pub(super) high_seq: u64,
     /// Originals below it are judged.
-    judged: u64,
+    pub(super) judged: u64,
     /// No segment below it waits to be resent.
-    resend_from: u64,
+    pub(super) resend_from: u64,
     /// SACK blocks of the last acknowledgement that had some.
     known: [Range; 3],
     /// Retransmissions in order: first sequence number and instant.
-    resent: VecDeque<(u64, SimTime)>,
+    pub(super) resent: VecDeque<(u64, SimTime)>,
     pub(super) rack: Rack,
     /// Sends the first retransmission of a recovery whatever the window says.
     pub(super) force_resend: bool,
@@ -172,11 +172,11 @@ impl Flight {
     fn offset(&self, sent: &Sent) -> u64 {
         u64::from(sent.start.wrapping_sub(self.una as u32))
     }
-    fn seq_of(&self, index: usize) -> u64 {
+    pub(super) fn seq_of(&self, index: usize) -> u64 {
         self.una + self.offset(&self.ring[index])
     }
     /// Index of the first segment that begins at or after `seq`.
-    fn index_at(&self, seq: u64) -> usize {
+    pub(super) fn index_at(&self, seq: u64) -> usize {
         if seq <= self.una {
             return 0;
         }
@@ -288,136 +288,6 @@ impl Flight {
             self.rack.sent = sent;
             self.rack.end = end;
         }
-    }
-
-    /// RFC 8985, section 6.2, step 5: marks lost what was sent a reordering window before something delivered.
-    ///
-    /// Returns how many were newly marked and after which interval more may be.
-    pub(super) fn rack_detect(&mut self, now: SimTime, window: SimDuration, on_timer: bool) -> (u32, Option<SimDuration>) {
-        if !self.rack.advanced && !on_timer {
-            return (0, None);
-        }
-        self.rack.advanced = false;
-        let before = self.to_resend;
-        let allowed = self.rack.rtt + window;
-        let mut wait: Option<SimDuration> = None;
-        // Retransmissions, oldest first.
-        while let Some(&(seq, at)) = self.resent.front() {
-            let index = self.index_at(seq);
-            let current = seq >= self.una
-                && self
-                    .ring
-                    .get(index)
-                    .is_some_and(|sent| sent.start == seq as u32 && sent.mark == Mark::Resent && sent.at == at);
-            if current {
-                let end = seq + u64::from(self.ring[index].len);
-                if (self.rack.sent, self.rack.end) <= (at, end) {
-                    break;
-                }
-                let age = now.saturating_since(at);
-                if age < allowed {
-                    wait = Some(allowed - age);
-                    break;
-                }
-                self.mark_lost(index);
-            }
-            self.resent.pop_front();
-        }
-        // Originals, in order of sequence and so of time.
-        let mut settled = true;
-        let mut index = self.index_at(self.judged);
-        while index < self.ring.len() {
-            let sent = self.ring[index];
-            let end = self.seq_of(index) + u64::from(sent.len);
-            if sent.mark == Mark::Original {
-                if (self.rack.sent, self.rack.end) <= (sent.at, end) {
-                    break;
-                }
-                let age = now.saturating_since(sent.at);
-                if age < allowed {
-                    wait = wait.max(Some(allowed - age));
-                    settled = false;
-                } else {
-                    self.mark_lost(index);
-                }
-            }
-            if settled {
-                self.judged = end;
-            }
-            index += 1;
-        }
-        (self.to_resend - before, wait)
-    }
-
-    /// RFC 6675's IsLost(): marks the originals that have three SACKed segments above them; returns how many were newly marked.
-    pub(super) fn three_above(&mut self) -> u32 {
-        if self.sacked < 3 {
-            return 0;
-        }
-        let before = self.to_resend;
-        let mut above = 0;
-        let mut limit = self.ring.len();
-        while above < 3 && limit > 0 {
-            limit -= 1;
-            above += u32::from(self.ring[limit].mark == Mark::Sacked);
-        }
-        let from = self.index_at(self.judged);
-        for index in from..limit {
-            if self.ring[index].mark == Mark::Original {
-                self.mark_lost(index);
-            }
-        }
-        if limit > from {
-            self.judged = self.seq_of(limit);
-        }
-        self.to_resend - before
-    }
-
-    /// NewReno: the oldest segment is lost.
-    pub(super) fn mark_front_lost(&mut self) -> u32 {
-        match self.ring.front() {
-            Some(front) if matches!(front.mark, Mark::Original | Mark::Resent) => {
-                self.mark_lost(0);
-                1
-            }
-            _ => 0,
-        }
-    }
-
-    fn mark_lost(&mut self, index: usize) {
-        let seq = self.seq_of(index);
-        let sent = &mut self.ring[index];
-        sent.mark = if sent.mark == Mark::Original { Mark::Lost } else { Mark::LostAgain };
-        self.to_resend += 1;
-        self.resend_from = self.resend_from.min(seq);
-    }
-
-    /// A time-out: all that is not SACKed is lost, except (with RACK) what was sent less than a round trip ago.
-    pub(super) fn mark_all_lost(&mut self, now: SimTime, rack: bool, sack: bool) {
-        if !sack {
-            self.sacked = 0;
-        }
-        for index in 0..self.ring.len() {
-            let sent = self.ring[index];
-            let recent = rack && index > 0 && now.saturating_since(sent.at) < self.rack.rtt;
-            if matches!(sent.mark, Mark::Original | Mark::Resent) && !recent {
-                self.mark_lost(index);
-            }
-        }
-    }
-
-    /// A spurious time-out: nothing is lost that was not sent again, and that was delivered too.
-    pub(super) fn unmark_lost(&mut self) {
-        for sent in &mut self.ring {
-            sent.mark = match sent.mark {
-                Mark::Lost => Mark::Original,
-                Mark::LostAgain => Mark::Resent,
-                other => other,
-            };
-        }
-        self.to_resend = 0;
-        self.resend_from = u64::MAX;
-        self.judged = self.una;
     }
 
     /// The next segment to be sent again, marked as sent: first sequence number, length, FIN.

@@ -1,6 +1,6 @@
 //! What a segment costs. Not a test of time: it prints, and is run by hand with `--release -- --ignored --nocapture`.
 
-use super::{at, textbook};
+use super::{at, millis, textbook};
 use crate::tcp::{Tcb, TcpConfig};
 use onionlab_quantities::SimTime;
 use std::collections::VecDeque;
@@ -60,4 +60,28 @@ fn cost_of_a_segment() {
         let nanos = start.elapsed().as_nanos() as f64 / segments as f64;
         println!("{name}: {nanos:.0} ns per data segment with its share of acknowledgements ({segments} segments)");
     }
+}
+
+/// A cell at a time: each is acknowledged before the next is written.
+#[test]
+#[ignore = "measures"]
+fn cost_of_a_lonely_cell() {
+    let cfg = TcpConfig::linux();
+    let (mut a, mut b) = connected(&cfg);
+    let start = Instant::now();
+    for step in 0..1_000_000_u64 {
+        let now = SimTime::from_nanos(100_000_000 + step * 300_000_000);
+        a.write(&cfg, now, 543);
+        let segment = a.next_segment(&cfg, now).unwrap();
+        b.on_segment(&cfg, now + millis(20), &segment);
+        b.read(&cfg, now + millis(20), 543);
+        let mut answered = now + millis(20);
+        if !b.wants_send(&cfg, answered) {
+            answered = b.deadline();
+            b.on_timer(&cfg, answered);
+        }
+        let answer = b.next_segment(&cfg, answered).unwrap();
+        a.on_segment(&cfg, answered + millis(20), &answer);
+    }
+    println!("{:.0} ns per cell with its acknowledgement", start.elapsed().as_nanos() as f64 / 1e6);
 }
