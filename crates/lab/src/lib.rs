@@ -1,6 +1,13 @@
 //! The experiment: its file, the world built from it, its run, and the records that the run leaves.
 
+mod memory;
 pub mod records;
+pub mod run;
 pub mod scenario;
+pub mod world;
 
+pub use run::{Continue, Progress, RunError, Summary, run};
 pub use scenario::{Scenario, ScenarioError, schema};
+
+/// The version of onionlab.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -26,7 +26,13 @@ fn expect(path: &Path, actual: &str) -> Result<(), String> {
         fs::write(path, actual).unwrap();
     }
     let expected = fs::read_to_string(path).unwrap_or_default();
-    if expected == actual { Ok(()) } else { Err(format!("{}\n expected: {expected}\n   actual: {actual}", path.display())) }
+    if expected == actual {
+        return Ok(());
+    }
+    let differ = expected.lines().zip(actual.lines()).position(|(expected, actual)| expected != actual);
+    let line = differ.unwrap_or_else(|| expected.lines().count().min(actual.lines().count()));
+    let [expected, actual] = [expected.as_str(), actual].map(|text| text.lines().nth(line).unwrap_or("(the end)"));
+    Err(format!("{}, line {}\n expected: {expected}\n   actual: {actual}", path.display(), line + 1))
 }
 
 #[test]

@@ -13,6 +13,7 @@ use std::fmt;
 /// A group of clients with the same load.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "Clients")]
 pub struct ClientsFile {
     /// The group's name, unique; its clients are called by it ("web17"). Letters, digits, ".", "_" and "-", at most 64 of them.
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
@@ -59,6 +60,7 @@ pub struct ClientsFile {
 /// Set the number of clients by the utilisation that they shall cause.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "LoadTarget")]
 pub struct LoadTargetFile {
     /// Offered load as a share of the capacity of the relays at `position`; above 1 means overload. Above 0, at most 4.
     #[schemars(range(min = 0.0, max = 4.0))]

@@ -14,6 +14,7 @@ mod resolve_clients;
 mod resolve_network;
 mod resolve_treatments;
 pub mod resolved;
+mod schema;
 mod text;
 pub mod treatment;
 
@@ -21,6 +22,7 @@ pub use error::{Fault, Place, ScenarioError};
 pub use file::ScenarioFile;
 pub use resolve::{MAX_CLIENTS, MAX_DURATION, MAX_RUNS};
 pub use resolved::{PlannedRun, ResolvedScenario};
+pub use schema::schema;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -77,10 +79,4 @@ impl Scenario {
     fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
-}
-
-/// The JSON Schema (draft 2020-12) of the experiment file, printed from the types that read it.
-pub fn schema() -> String {
-    let schema = schemars::schema_for!(ScenarioFile);
-    serde_json::to_string_pretty(&schema).expect("a schema is JSON")
 }

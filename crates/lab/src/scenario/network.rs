@@ -20,6 +20,7 @@ pub enum NetworkKind {
 /// The network. Which keys apply depends on `kind`.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "Network")]
 pub struct NetworkFile {
     /// "consensus": sample a consensus document; "synthetic": sample the built-in model; "explicit": name every host.
     pub kind: NetworkKind,
@@ -32,9 +33,9 @@ pub struct NetworkFile {
     /// Kinds "consensus" and "synthetic": the share of all relays to sample, above 0 and at most 1.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub scale: Option<f64>,
-    /// Kind "synthetic": the year whose Tor network is modelled. Default: 2021.
+    /// Kind "synthetic": the year whose Tor network is modelled, 2021 to 2026; 2024.5 is halfway from 2024's to 2025's. Default: 2025.
     #[schemars(range(min = 2021, max = 2026))]
-    pub year: Option<u16>,
+    pub year: Option<f64>,
     /// Kinds "consensus" and "synthetic": how a relay's link rate follows from its class and consensus weight.
     pub capacity: Option<CapacityFile>,
     /// Kinds "consensus" and "synthetic": "built-in" (regions), or the path of a table of round-trip times between countries. Default: "built-in".
@@ -68,6 +69,7 @@ pub struct NetworkFile {
 /// How a relay's link rate follows from its class and consensus weight.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "Capacity")]
 pub struct CapacityFile {
     /// The rate of every relay times this. Default: 1.0.
     #[schemars(range(min = 0.001, max = 1000.0))]
@@ -87,6 +89,7 @@ pub struct CapacityFile {
 /// Link rate = mean rate of the network * factor * (weight / mean weight) ^ exponent.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "Power")]
 pub struct PowerFile {
     /// Rate of a relay of mean weight, in multiples of the network's mean rate.
     #[schemars(range(min = 0.001, max = 1000.0))]
@@ -136,6 +139,7 @@ impl Role {
 /// One host of an explicit network.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "Host")]
 pub struct HostFile {
     /// The host's name, unique: letters, digits, ".", "_" and "-", at most 64 of them.
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
@@ -162,6 +166,7 @@ pub struct HostFile {
 /// What lies between two hosts of an explicit network, the same in both directions.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[schemars(rename = "Link")]
 pub struct LinkFile {
     /// The names of the two hosts.
     pub between: [String; 2],

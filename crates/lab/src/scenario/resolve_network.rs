@@ -7,6 +7,7 @@ use super::resolve::{Checked, count, name, named_file, refuse, within};
 use super::resolved::{
     Capacity, ConsensusNetwork, ExplicitNetwork, Host, Link, Network, RateLimit, SampledNetwork, Size, SyntheticNetwork,
 };
+use onionlab_directory::synth::Model;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use std::collections::BTreeMap;
 
@@ -49,7 +50,8 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
             Ok(Network::Consensus(ConsensusNetwork { document, geoip, common: sampled(scenario, file)? }))
         }
         NetworkKind::Synthetic => {
-            let year = within("network.year", file.year.unwrap_or(2021), 2021, 2026)?;
+            let (first, last) = Model::built_in().years();
+            let year = within("network.year", file.year.unwrap_or(2025.0), f64::from(first), f64::from(last))?;
             Ok(Network::Synthetic(SyntheticNetwork { year, common: sampled(scenario, file)? }))
         }
         NetworkKind::Explicit => explicit(file).map(Network::Explicit),

@@ -134,7 +134,7 @@ pub struct ConsensusNetwork {
 #[serde(rename_all = "kebab-case")]
 pub struct SyntheticNetwork {
     /// The year modelled.
-    pub year: u16,
+    pub year: f64,
     /// What sampled networks of both kinds have.
     #[serde(flatten)]
     pub common: SampledNetwork,

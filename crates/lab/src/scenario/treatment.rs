@@ -13,6 +13,7 @@ macro_rules! axes {
         /// Settings common to all treatments; a treatment's own settings come before these.
         #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
         #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+        #[schemars(rename = "Base")]
         pub struct BaseFile {
             $($(#[$meta])* pub $axis: Option<$type>,)+
         }
@@ -20,6 +21,7 @@ macro_rules! axes {
         /// One of the treatments to compare: a name, and where it differs from `[base]` and the defaults.
         #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
         #[serde(rename_all = "kebab-case", deny_unknown_fields)]
+        #[schemars(rename = "Treatment")]
         pub struct TreatmentFile {
             /// The name in tables and charts, unique; at most 100 characters.
             #[schemars(length(min = 1, max = 100))]
@@ -55,7 +57,7 @@ macro_rules! axes {
 axes! {
     /// Which circuit of a channel sends its next cell. Default: "ewma".
     circuitmux: Circuitmux,
-    /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`). Default: as the consensus says, else "30 s".
+    /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`), "10 ms" to "1 d". Default: as the consensus says, else "30 s".
     #[schemars(with = "Option<DurationText>")]
     ewma_half_life: SimDuration,
     /// How a relay moves cells from circuits to its sockets. Default: "kist".
@@ -70,16 +72,16 @@ axes! {
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
     /// Circuit window in DATA cells. Default: 1000.
-    #[schemars(range(min = 1, max = 100_000))]
+    #[schemars(range(min = 1, max = 65_535))]
     circuit_window: u32,
     /// DATA cells that one circuit SENDME acknowledges. Default: 100.
-    #[schemars(range(min = 1, max = 100_000))]
+    #[schemars(range(min = 1, max = 65_535))]
     circuit_window_increment: u32,
     /// Stream window in DATA cells. Default: 500.
-    #[schemars(range(min = 1, max = 100_000))]
+    #[schemars(range(min = 1, max = 65_535))]
     stream_window: u32,
     /// DATA cells that one stream SENDME acknowledges. Default: 50.
-    #[schemars(range(min = 1, max = 100_000))]
+    #[schemars(range(min = 1, max = 65_535))]
     stream_window_increment: u32,
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
     #[schemars(with = "Option<DurationText>")]

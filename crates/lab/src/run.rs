@@ -1,0 +1,307 @@
+//! One run: a world from beginning to end, its records on disk.
+//!
+//! The simulation advances in steps of at most [`STEP`]; after each the caller hears how far it is and may end it. Rows go to the
+//! tables as they come, so that memory follows what is in flight. The run's directory appears when all is written.
+
+use crate::memory;
+use crate::records::{CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter};
+use crate::scenario::ResolvedScenario;
+use crate::world::{self, Built, Names, WorldError};
+use onionlab_engine::HostId;
+use onionlab_quantities::{SimDuration, SimTime};
+use onionlab_tor::{RelayClass, World};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// The longest simulated time between two reports of progress.
+pub const STEP: SimDuration = SimDuration::from_millis(100);
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    /// Simulated time.
+    pub sim_time: SimTime,
+    /// Simulated time at which the run ends.
+    pub sim_end: SimTime,
+    /// Events handled so far.
+    pub events: u64,
+    /// Cells moved from circuit queues to outbufs so far.
+    pub cell_hops: u64,
+    /// Time since the run began, building the world included.
+    pub wall_seconds: f64,
+    /// Resident memory of the process in bytes.
+    pub memory_bytes: u64,
+}
+
+/// Whether a run goes on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Continue {
+    /// It goes on.
+    Yes,
+    /// It ends and leaves nothing.
+    No,
+}
+
+/// What a finished run was.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct Summary {
+    /// Where its records are.
+    pub directory: PathBuf,
+    /// Simulated seconds.
+    pub sim_seconds: f64,
+    /// Events handled.
+    pub events: u64,
+    /// Cells moved from circuit queues to outbufs.
+    pub cell_hops: u64,
+    /// Time that it took in seconds.
+    pub wall_seconds: f64,
+    /// Greatest resident memory of the process so far in bytes.
+    pub peak_memory_bytes: u64,
+    /// Number of relays.
+    pub relays: u32,
+    /// Number of clients.
+    pub clients: u32,
+    /// Transfers completed.
+    pub transfers_ok: u64,
+    /// Transfers failed.
+    pub transfers_failed: u64,
+}
+
+/// A run that did not finish; it left nothing on disk.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// The experiment has no such treatment, network or seed.
+    #[error("the experiment has no run of treatment {treatment}, network {network}, seed {seed}; `plan` lists its runs")]
+    NoSuchRun {
+        /// Index of the treatment.
+        treatment: usize,
+        /// Index of the network.
+        network: u32,
+        /// The seed.
+        seed: u64,
+    },
+    /// The world cannot be built.
+    #[error(transparent)]
+    World(#[from] WorldError),
+    /// The records cannot be written.
+    #[error(transparent)]
+    Records(#[from] RecordError),
+    /// The caller ended it.
+    #[error("the run was cancelled")]
+    Cancelled,
+}
+
+impl RunError {
+    /// A stable machine name of the kind of failure.
+    pub const fn code(&self) -> &'static str {
+        match self {
+            Self::NoSuchRun { .. } => "run-unknown",
+            Self::World(WorldError::Directory(_)) => "document-consensus",
+            Self::World(WorldError::Latency(_)) => "document-latency",
+            Self::World(WorldError::Paths(_)) => "run-no-paths",
+            Self::World(WorldError::TooManyClients { .. }) => "run-too-many-clients",
+            Self::Records(_) => "run-records",
+            Self::Cancelled => "run-cancelled",
+        }
+    }
+}
+
+/// Runs one of the experiment's runs and writes its records to `runs_directory`/(the name that `plan` gives it).
+///
+/// # Errors
+/// There is no such run, its world cannot be built, its records cannot be written, or `progress` ended it.
+pub fn run(
+    scenario: &ResolvedScenario,
+    treatment: usize,
+    network: u32,
+    seed: u64,
+    runs_directory: &Path,
+    mut progress: impl FnMut(Progress) -> Continue,
+) -> Result<Summary, RunError> {
+    let began = Instant::now();
+    let planned = scenario
+        .plan()
+        .into_iter()
+        .find(|run| (run.treatment, run.network, run.seed) == (treatment, network, seed))
+        .ok_or(RunError::NoSuchRun { treatment, network, seed })?;
+    let Built { mut world, names, treatment, divergence } = world::build(scenario, treatment, network, seed)?;
+    let directory = RunDirectory::create(runs_directory, &planned.directory)?;
+    let mut tables = Tables::create(directory.path(), &names)?;
+
+    let end = SimTime::ZERO + scenario.duration;
+    let mut now = SimTime::ZERO;
+    let mut next_sample = now + scenario.sample_interval;
+    while now < end {
+        now = (now + STEP).min(next_sample).min(end);
+        world.run_until(now);
+        if now == next_sample || now == end {
+            world.sample(now);
+            tables.take(&mut world)?;
+            next_sample = now + scenario.sample_interval;
+        }
+        let so_far = Progress {
+            sim_time: now,
+            sim_end: end,
+            events: world.events(),
+            cell_hops: world.cell_hops(),
+            wall_seconds: began.elapsed().as_secs_f64(),
+            memory_bytes: memory::resident(),
+        };
+        if progress(so_far) == Continue::No {
+            return Err(RunError::Cancelled);
+        }
+    }
+    world.finish();
+    tables.take(&mut world)?;
+
+    let mut summary = Summary {
+        directory: PathBuf::new(),
+        sim_seconds: scenario.duration.as_secs_f64(),
+        events: world.events(),
+        cell_hops: world.cell_hops(),
+        wall_seconds: 0.0,
+        peak_memory_bytes: 0,
+        relays: names.relays.iter().flatten().count() as u32,
+        clients: names.clients.len() as u32,
+        transfers_ok: tables.transfers_ok,
+        transfers_failed: tables.transfers_failed,
+    };
+    tables.finish()?;
+    summary.wall_seconds = began.elapsed().as_secs_f64();
+    summary.peak_memory_bytes = memory::peak();
+    let mut table = TableWriter::create(&RUN, directory.path())?;
+    table.row(|row| {
+        row.text(&scenario.to_json())
+            .text(&treatment.name)
+            .text(&serde_json::to_string(&treatment).expect("a treatment has no map with keys other than strings"))
+            .number(u64::from(network))
+            .number(scenario.network_seed(network).0)
+            .number(seed)
+            .text(crate::VERSION)
+            .fraction(summary.sim_seconds)
+            .number(summary.events)
+            .number(summary.cell_hops)
+            .fraction(summary.wall_seconds)
+            .number(summary.peak_memory_bytes)
+            .number(u64::from(summary.relays))
+            .number(u64::from(summary.clients))
+            .text(&divergence);
+    })?;
+    table.finish()?;
+    summary.directory = directory.publish()?;
+    Ok(summary)
+}
+
+/// The tables that grow while the run goes on.
+struct Tables<'a> {
+    names: &'a Names,
+    /// Classes without a relay have no utilisation.
+    classes: [bool; 4],
+    transfers: TableWriter,
+    circuits: TableWriter,
+    relays: TableWriter,
+    network: TableWriter,
+    transfers_ok: u64,
+    transfers_failed: u64,
+}
+
+impl<'a> Tables<'a> {
+    fn create(directory: &Path, names: &'a Names) -> Result<Self, RecordError> {
+        let has = |class| names.relays.iter().flatten().any(|(of, _)| *of == class);
+        let table = |table| TableWriter::create(table, directory);
+        Ok(Self {
+            names,
+            classes: [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit, RelayClass::GuardExit].map(has),
+            transfers: table(&TRANSFERS)?,
+            circuits: table(&CIRCUITS)?,
+            relays: table(&RELAYS)?,
+            network: table(&NETWORK)?,
+            transfers_ok: 0,
+            transfers_failed: 0,
+        })
+    }
+
+    /// Moves what the world has announced into the tables.
+    fn take(&mut self, world: &mut World) -> Result<(), RecordError> {
+        let records = world.take_records();
+        let nanos = |time: Option<SimTime>| time.map(SimTime::as_nanos);
+        let names = self.names;
+        let host = |host: HostId| names.hosts[host.index()].as_str();
+        for transfer in records.transfers {
+            let (client, group) = &names.clients[transfer.client.index()];
+            self.transfers.row(|row| {
+                row.text(host(*client))
+                    .text(group)
+                    .number(transfer.ordinal)
+                    .number_if(transfer.circuit.map(|circuit| u64::from(circuit.0)))
+                    .number(transfer.size)
+                    .number(transfer.received)
+                    .nanos(transfer.start.as_nanos())
+                    .nanos_if(nanos(transfer.connected))
+                    .nanos_if(nanos(transfer.first_byte))
+                    .nanos_if(nanos(transfer.last_byte))
+                    .nanos(transfer.end.as_nanos())
+                    .text(transfer.outcome.name());
+            })?;
+        }
+        for circuit in records.circuits {
+            let (client, group) = &names.clients[circuit.client.index()];
+            self.circuits.row(|row| {
+                row.number(u64::from(circuit.circuit.0))
+                    .text(host(*client))
+                    .text(group)
+                    .text(host(circuit.path[0]))
+                    .text(host(circuit.path[1]))
+                    .text(host(circuit.path[2]))
+                    .nanos(circuit.launched.as_nanos())
+                    .nanos_if(nanos(circuit.built))
+                    .nanos_if(nanos(circuit.closed))
+                    .text(circuit.outcome.name())
+                    .number(circuit.cells_in)
+                    .number(circuit.cells_out);
+            })?;
+        }
+        for sample in records.relays {
+            let (class, capacity) = names.relays[sample.relay.index()].expect("only relays are sampled");
+            self.relays.row(|row| {
+                row.nanos(sample.time.as_nanos())
+                    .text(host(sample.relay))
+                    .text(class.name())
+                    .number(capacity.as_bits_per_sec())
+                    .number(sample.bytes_sent)
+                    .number(sample.bytes_received)
+                    .number(sample.cells_sent)
+                    .number(sample.queued_cells)
+                    .number(sample.outbuf_bytes)
+                    .number(sample.queue_wait)
+                    .number(sample.downlink_drops)
+                    .fraction(sample.utilisation);
+            })?;
+        }
+        for sample in records.network {
+            self.transfers_ok = sample.transfers_ok;
+            self.transfers_failed = sample.transfers_failed;
+            let utilisation = |class: usize| self.classes[class].then_some(sample.utilisation[class]);
+            self.network.row(|row| {
+                row.nanos(sample.time.as_nanos())
+                    .number(sample.goodput_bytes)
+                    .number(sample.relay_bytes_sent)
+                    .number(sample.transfers_ok)
+                    .number(sample.transfers_failed)
+                    .number(u64::from(sample.active_circuits))
+                    .fraction_if(utilisation(0))
+                    .fraction_if(utilisation(1))
+                    .fraction_if(utilisation(2))
+                    .fraction_if(utilisation(3));
+            })?;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<(), RecordError> {
+        for table in [self.transfers, self.circuits, self.relays, self.network] {
+            table.finish()?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,99 @@
+//! A network by hand: every host, link and path as the experiment file has it.
+
+use super::routes::{Circuits, Route, Routes, Servers};
+use super::topology::ByHand;
+use super::{Client, Host, Layout, WorldError, relay_class};
+use crate::scenario::ResolvedScenario;
+use crate::scenario::network::Role as Given;
+use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members};
+use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Params, Relay};
+use onionlab_engine::HostId;
+use onionlab_net::Path;
+use onionlab_paths::{GuardSet, PathOptions, PathSelector};
+use onionlab_quantities::{RandomStream, Seed, SimDuration};
+use onionlab_tor::{RateLimit, Role};
+use std::net::Ipv4Addr;
+
+pub(super) fn layout<'a>(
+    scenario: &'a ResolvedScenario,
+    network: &ExplicitNetwork,
+    seed: Seed,
+) -> Result<Layout<'a>, WorldError> {
+    let hosts: Vec<Host> = network.hosts.iter().map(host).collect();
+    let groups = scenario.clients.iter().filter_map(|group| match &group.members {
+        Members::Hosts { hosts, path, server } => Some((group, hosts, *path, *server)),
+        Members::Count { .. } | Members::Share { .. } => None,
+    });
+    let selector = if groups.clone().any(|(_, _, path, _)| path.is_none()) { Some(selector(network)?) } else { None };
+    let mut clients = Vec::new();
+    let mut routes = Vec::new();
+    for (group, members, path, server) in groups {
+        for &member in members {
+            let name = &network.hosts[member as usize].name;
+            let circuits = match (path, &selector) {
+                (Some(path), _) => Circuits::Fixed(path.map(HostId)),
+                (None, Some((selector, _))) => Circuits::Drawn(GuardSet::of_client(selector, seed, name, 3, 1)?),
+                (None, None) => unreachable!("a group without a path makes a selector"),
+            };
+            let servers = match server {
+                Some(server) => Servers::Fixed(HostId(server)),
+                None => Servers::Drawn(RandomStream::new(seed, name, "server")),
+            };
+            clients.push(Client { host: HostId(member), group });
+            routes.push(Route { circuits, servers });
+        }
+    }
+    let of_role = |role| {
+        let hosts = network.hosts.iter().zip(0..).filter(move |(host, _)| host.role == role);
+        hosts.map(|(_, index)| HostId(index)).collect::<Vec<_>>()
+    };
+    let path = |latency, jitter, loss: f64| Path { latency, jitter, loss: loss as f32 };
+    let links = network.links.iter().map(|link| (link.between, path(link.latency, link.jitter, link.loss)));
+    let topology = ByHand { links: links.collect(), default: path(network.default_latency, SimDuration::ZERO, 0.0) };
+    Ok(Layout {
+        hosts,
+        clients,
+        topology: Box::new(topology),
+        routes: Routes { clients: routes, selector, servers: of_role(Given::Server) },
+        params: Params::default(),
+        divergence: "null".to_owned(),
+    })
+}
+
+fn host(host: &GivenHost) -> Host {
+    let role = match (class(host.role), host.role) {
+        (Some(class), _) => Role::Relay {
+            class: relay_class(class),
+            limit: host.limit.map(|limit| RateLimit { rate: limit.rate, burst: limit.burst }),
+        },
+        (None, Given::Client) => Role::Client,
+        (None, _) => Role::Server,
+    };
+    Host { name: host.name.clone(), up: host.up, down: host.down, role }
+}
+
+const fn class(role: Given) -> Option<Class> {
+    match role {
+        Given::Guard => Some(Class::Guard),
+        Given::Middle => Some(Class::Middle),
+        Given::Exit => Some(Class::Exit),
+        Given::GuardExit => Some(Class::GuardExit),
+        Given::Server | Given::Client => None,
+    }
+}
+
+/// Draws paths among the relays by hand, all of which may stand in one path.
+fn selector(network: &ExplicitNetwork) -> Result<(PathSelector, Vec<HostId>), WorldError> {
+    let (relays, hosts): (Vec<Relay>, Vec<HostId>) = network
+        .hosts
+        .iter()
+        .zip(0..)
+        .filter_map(|(host, index)| {
+            let relay = Relay::by_hand(&host.name, class(host.role)?, u64::from(host.weight), Ipv4Addr::from(index));
+            Some((relay, HostId(index)))
+        })
+        .unzip();
+    let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
+    let options = PathOptions { distinct_subnets: false, ..PathOptions::default() };
+    Ok((PathSelector::new(&relays, &weights, &options)?, hosts))
+}

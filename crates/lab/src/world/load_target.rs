@@ -1,0 +1,106 @@
+//! How many clients make the utilisation that was asked for: an estimate, because clients wait for what the network does.
+//!
+//! **Capacity.** The relays meant are those of the class that the position is called by (for the exit position the relays with
+//! the Exit flag, where none has that flag alone). A payload byte crosses one guard, one middle and one exit, so of a payload
+//! rate X the relays of class c send X * overhead * sum over positions of the chance that the position falls to c. The payload
+//! rate that gives them the utilisation u is X = u * capacity(c) / (overhead * that sum).
+//!
+//! **Demand.** A client that transfers S bytes and pauses P asks for S / (P + T) on average. Alone, T = 1 s (circuit and
+//! stream round trips) + S / 500 kB/s (a stream window of 500 cells in half a second). Under load T stretches: by 1 / (1 - u)
+//! as in a processor-sharing queue, and by 20 at most, beyond which demand follows capacity rather than the number of clients.
+//!
+//! What comes of it is not exactly u; the tables `relays` and `network` say what was reached.
+
+use onionlab_directory::{Class, Consensus, Position};
+use onionlab_load::LoadModel;
+use onionlab_quantities::Bandwidth;
+
+/// Bytes on a relay's wire for each byte of payload: cells (514 for 498), TLS records (22 for 4048), TCP/IP (52 for 1448).
+const OVERHEAD: f64 = 514.0 / 498.0 * (4070.0 / 4048.0) * (1500.0 / 1448.0);
+/// Round trips of a transfer in an empty network, in seconds.
+const LATENCY: f64 = 1.0;
+/// Payload rate of a stream in an empty network, in bytes a second.
+const RATE: f64 = 500_000.0;
+/// No transfer is thought to be slowed down more than this.
+const MOST_STRETCH: f64 = 20.0;
+
+/// The payload rate of all clients together, in bytes a second, that loads the relays of `position` to `utilisation`.
+pub(super) fn payload_rate(network: &Consensus, capacities: &[Bandwidth], position: Position, utilisation: f64) -> f64 {
+    let class = meant(network, position);
+    let capacity: f64 = network
+        .relays
+        .iter()
+        .zip(capacities)
+        .filter(|(relay, _)| relay.class() == class)
+        .map(|(_, capacity)| capacity.as_bits_per_sec() as f64 / 8.0)
+        .sum();
+    let chances: f64 = Position::ALL.iter().map(|position| chance(network, *position, class)).sum();
+    if chances > 0.0 { utilisation * capacity / (OVERHEAD * chances) } else { 0.0 }
+}
+
+fn meant(network: &Consensus, position: Position) -> Class {
+    let class = match position {
+        Position::Guard => Class::Guard,
+        Position::Middle => Class::Middle,
+        Position::Exit => Class::Exit,
+    };
+    let exists = network.relays.iter().any(|relay| relay.class() == class);
+    if exists || position == Position::Middle { class } else { Class::GuardExit }
+}
+
+/// The chance that `position` falls to a relay of `class`.
+fn chance(network: &Consensus, position: Position, class: Class) -> f64 {
+    let totals = network.totals();
+    let weight = |class: Class| {
+        let eligible = match position {
+            Position::Guard => matches!(class, Class::Guard | Class::GuardExit),
+            Position::Middle => true,
+            Position::Exit => matches!(class, Class::Exit | Class::GuardExit),
+        };
+        if eligible { totals.get(class) as f64 * network.weights.factor(position, class) } else { 0.0 }
+    };
+    let all: f64 = Class::ALL.iter().map(|class| weight(*class)).sum();
+    if all > 0.0 { weight(class) / all } else { 0.0 }
+}
+
+/// Payload that a client of this load asks for on average, in bytes a second, at this utilisation.
+pub(super) fn demand(load: &LoadModel, utilisation: f64) -> f64 {
+    let (size, pause) = match load {
+        LoadModel::Bulk { size, pause, .. } => (size.mean_units(), pause.as_ref().map_or(0.0, |pause| pause.mean_units())),
+        LoadModel::Web { size, pause, .. } => (size.mean_units(), pause.mean_units()),
+        LoadModel::Sequence { transfers, .. } => {
+            let count: f64 = transfers.iter().map(|batch| f64::from(batch.count)).sum();
+            let mean = |of: &dyn Fn(&onionlab_load::Batch) -> f64| {
+                transfers.iter().map(|batch| f64::from(batch.count) * of(batch)).sum::<f64>() / count
+            };
+            (mean(&|batch| batch.size.mean_units()), mean(&|batch| batch.pause.as_ref().map_or(0.0, |pause| pause.mean_units())))
+        }
+    };
+    let stretch = if utilisation < 1.0 { (1.0 / (1.0 - utilisation)).min(MOST_STRETCH) } else { MOST_STRETCH };
+    size / (pause / 1e9 + stretch * (LATENCY + size / RATE))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onionlab_load::Distribution;
+    use onionlab_quantities::{Bytes, SimDuration};
+
+    fn bulk(size: u64) -> LoadModel {
+        LoadModel::Bulk { size: Distribution::Constant(Bytes::new(size)), pause: None, request: None }
+    }
+
+    /// By hand: 5 MB take 1 s + 10 s alone, so 454.5 kB/s; at half load twice as long.
+    #[test]
+    fn demand_by_hand() {
+        assert!((demand(&bulk(5_000_000), 0.0) - 454_545.0).abs() < 1.0);
+        assert!((demand(&bulk(5_000_000), 0.5) - 227_272.0).abs() < 1.0);
+        let web = LoadModel::Web {
+            size: Distribution::Constant(Bytes::new(500_000)),
+            pause: Distribution::Constant(SimDuration::from_secs(8)),
+            request: None,
+        };
+        assert!((demand(&web, 0.0) - 50_000.0).abs() < 1.0);
+        assert!(demand(&web, 4.0) > 0.0);
+    }
+}

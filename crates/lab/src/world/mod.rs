@@ -1,0 +1,161 @@
+//! The world of one run: hosts, links, clients and settings, from a resolved experiment.
+//!
+//! Hosts are numbered relays first (in the order of their source), then servers, then clients (group by group). What depends on
+//! the network's seed (sampling, capacities, places) is the same for all runs within a network; what depends on the run's seed
+//! (guards, paths, start times, load) is the same under all treatments.
+
+mod by_hand;
+mod load_target;
+mod routes;
+mod sampled;
+mod topology;
+mod tuning;
+
+use crate::scenario::ResolvedScenario;
+use crate::scenario::resolved::{ClientGroup, Network, Treatment};
+use onionlab_directory::{Class, DirectoryError};
+use onionlab_engine::HostId;
+use onionlab_load::LoadModel;
+use onionlab_net::latency::LatencyError;
+use onionlab_net::{HostConfig, Topology};
+use onionlab_paths::PathError;
+use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimTime};
+use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, World, WorldConfig};
+use routes::Routes;
+
+/// A world that cannot be built.
+#[derive(Debug, thiserror::Error)]
+pub enum WorldError {
+    /// The network's source is no consensus, or cannot be sampled as asked.
+    #[error(transparent)]
+    Directory(#[from] DirectoryError),
+    /// A table of latencies or countries is wrong.
+    #[error(transparent)]
+    Latency(#[from] LatencyError),
+    /// The network has no paths.
+    #[error(transparent)]
+    Paths(#[from] PathError),
+    /// The load target asks for more clients than a run may have.
+    #[error(
+        "a utilisation of {utilisation} needs {clients} clients, more than the {} that a run may have: lower it, or sample fewer relays",
+        crate::scenario::MAX_CLIENTS
+    )]
+    TooManyClients {
+        /// The utilisation asked for.
+        utilisation: f64,
+        /// The clients that it would need.
+        clients: u64,
+    },
+}
+
+/// What the records call the world's hosts.
+#[derive(Debug, Clone)]
+pub struct Names {
+    /// By host.
+    pub hosts: Vec<String>,
+    /// By host: class and capacity of relays.
+    pub relays: Vec<Option<(RelayClass, Bandwidth)>>,
+    /// By client: its host and the name of its group.
+    pub clients: Vec<(HostId, String)>,
+}
+
+/// A world that is ready to run, and what the records say about it.
+pub struct Built {
+    /// The world at time zero.
+    pub world: World,
+    /// Names for the records.
+    pub names: Names,
+    /// The treatment with nothing left open.
+    pub treatment: Treatment,
+    /// How a sampled network differs from its source, as JSON; "null" for a network by hand.
+    pub divergence: String,
+}
+
+/// One host before any treatment.
+struct Host {
+    name: String,
+    up: Bandwidth,
+    down: Bandwidth,
+    role: Role,
+}
+
+/// One client before it is known when it starts.
+struct Client<'a> {
+    host: HostId,
+    group: &'a ClientGroup,
+}
+
+/// A network with its clients, before any treatment.
+struct Layout<'a> {
+    hosts: Vec<Host>,
+    clients: Vec<Client<'a>>,
+    topology: Box<dyn Topology>,
+    routes: Routes,
+    params: onionlab_directory::Params,
+    divergence: String,
+}
+
+/// Builds the world of one run: `treatment` is an index into the experiment's, `seed` one of its seeds.
+///
+/// # Errors
+/// The network cannot be read or sampled, or has no paths.
+pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: u64) -> Result<Built, WorldError> {
+    let (network_seed, run_seed) = (scenario.network_seed(network), scenario.run_seed(network, seed));
+    let layout = match &scenario.network {
+        Network::Explicit(explicit) => by_hand::layout(scenario, explicit, run_seed)?,
+        Network::Consensus(_) | Network::Synthetic(_) => sampled::layout(scenario, network_seed, run_seed)?,
+    };
+    let treatment = tuning::effective(&scenario.treatments[treatment], &layout.params);
+    let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
+    let names = Names {
+        hosts: layout.hosts.iter().map(|host| host.name.clone()).collect(),
+        relays: layout.hosts.iter().map(relay).collect(),
+        clients: layout.clients.iter().map(|client| (client.host, client.group.group.clone())).collect(),
+    };
+    let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
+    let hosts = layout.hosts.into_iter().map(|host| {
+        let link = HostConfig { name: host.name, up: host.up, down: host.down, shaping, queue };
+        (link, host.role)
+    });
+    let world = World::new(WorldConfig {
+        seed: run_seed,
+        hosts: hosts.collect(),
+        topology: layout.topology,
+        tcp: tuning::tcp(&treatment),
+        settings: tuning::settings(&treatment, &layout.params),
+        clients,
+        paths: Box::new(layout.routes),
+    });
+    Ok(Built { world, names, treatment, divergence: layout.divergence })
+}
+
+fn relay(host: &Host) -> Option<(RelayClass, Bandwidth)> {
+    let Role::Relay { class, limit } = host.role else { return None };
+    Some((class, limit.map_or(host.up, |limit: RateLimit| limit.rate.min(host.up))))
+}
+
+fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
+    let group = client.group;
+    let span = group.start.to.as_nanos() - group.start.from.as_nanos();
+    let start = group.start.from.as_nanos() + RandomStream::new(seed, name, "start").at(0).below(span + 1);
+    ClientConfig {
+        host: client.host,
+        load: LoadModel::clone(&group.load),
+        stream: RandomStream::new(seed, name, "load"),
+        boot: SimTime::from_nanos(start.saturating_sub(group.boot_before.as_nanos())),
+        start: SimTime::from_nanos(start),
+        stop: SimTime::ZERO + group.stop,
+        timeout: group.timeout,
+        stall: group.stall,
+        circuit_per_transfer: group.circuit_per_transfer,
+    }
+}
+
+const fn relay_class(class: Class) -> RelayClass {
+    match class {
+        Class::Guard => RelayClass::Guard,
+        Class::Middle => RelayClass::Middle,
+        Class::Exit => RelayClass::Exit,
+        Class::GuardExit => RelayClass::GuardExit,
+    }
+}

@@ -1,0 +1,179 @@
+//! A network sampled from a consensus or from the built-in model: capacities, places, servers, clients.
+
+use super::routes::{Circuits, Route, Routes, Servers};
+use super::topology::ByPlace;
+use super::{Client, Host, Layout, WorldError, load_target, relay_class};
+use crate::scenario::clients;
+use crate::scenario::resolved::{ClientGroup, LoadTarget, Members, Network, SampledNetwork, Size};
+use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
+use onionlab_directory::synth::{self, Model, synth};
+use onionlab_directory::{CapacityModel, Class, Consensus, Flag, Position, Relay, Sample, params, sample};
+use onionlab_engine::HostId;
+use onionlab_net::latency::{AccessDelay, GeoIp, LatencyTable, Location, PlaceDistribution};
+use onionlab_paths::{GuardSet, PathOptions, PathSelector};
+use onionlab_quantities::{Bandwidth, RandomStream, Seed};
+use onionlab_tor::Role;
+use std::collections::BTreeSet;
+
+pub(super) fn layout(scenario: &ResolvedScenario, network_seed: Seed, run_seed: Seed) -> Result<Layout<'_>, WorldError> {
+    let (source, common, geoip) = match &scenario.network {
+        Network::Consensus(network) => {
+            let geoip = network.geoip.as_ref().map(|file| GeoIp::read(&file.location)).transpose()?;
+            (Consensus::read(&network.document.location)?, &network.common, geoip)
+        }
+        Network::Synthetic(network) => (synthetic(network.year)?, &network.common, None),
+        Network::Explicit(_) => unreachable!("a network by hand is laid out elsewhere"),
+    };
+    let size = match common.size {
+        Size::Relays(relays) => onionlab_directory::Size::Relays(relays as usize),
+        Size::Scale(scale) => onionlab_directory::Size::Scale(scale),
+    };
+    let Sample { network, report } = sample(&source, size, network_seed)?;
+    drop(source);
+    let capacities = capacities(&network, common, network_seed)?;
+    let table = match &common.latency {
+        Some(file) => LatencyTable::read_country_rtt(&file.location)?,
+        None => LatencyTable::builtin(),
+    };
+
+    let mut land = Land { table, seed: network_seed, hosts: Vec::new(), locations: Vec::new(), taken: BTreeSet::new() };
+    for (relay, capacity) in network.relays.iter().zip(&capacities) {
+        land.relay(relay, *capacity, geoip.as_ref());
+    }
+    let servers: Vec<HostId> = (0..common.servers).map(|index| land.server(index, common.server_rate)).collect();
+    let selector = PathSelector::new(&network.relays, &network.weights, &PathOptions::default())?;
+    let counts = client_counts(&scenario.clients, scenario.load_target, &network, &capacities)?;
+    let guards = [params::PRIMARY_GUARDS, params::PRIMARY_GUARDS_TO_USE].map(|param| network.params.value(&param) as usize);
+    let mut clients = Vec::new();
+    let mut routes = Vec::new();
+    for (group, count) in scenario.clients.iter().zip(counts) {
+        for index in 0..count {
+            let host = land.client(group, index);
+            let name = &land.hosts[host.index()].name;
+            let guards = GuardSet::of_client(&selector, run_seed, name, guards[0], guards[1])?;
+            let servers = Servers::Drawn(RandomStream::new(run_seed, name, "server"));
+            clients.push(Client { host, group });
+            routes.push(Route { circuits: Circuits::Drawn(guards), servers });
+        }
+    }
+    let relay_hosts = (0..network.relays.len() as u32).map(HostId).collect();
+    let topology = ByPlace { table: land.table, locations: land.locations, jitter: common.jitter, loss: common.loss };
+    Ok(Layout {
+        hosts: land.hosts,
+        clients,
+        topology: Box::new(topology),
+        routes: Routes { clients: routes, selector: Some((selector, relay_hosts)), servers },
+        params: network.params,
+        divergence: serde_json::to_string(&report).expect("a report has no map with keys other than strings"),
+    })
+}
+
+/// The whole network of that year, one for all: networks differ by what is sampled of it.
+fn synthetic(year: f64) -> Result<Consensus, WorldError> {
+    Ok(synth(&Model::built_in(), &synth::Options { year, ..synth::Options::default() })?)
+}
+
+/// Link rates of the relays, by the model and what the experiment file changes of it.
+fn capacities(network: &Consensus, common: &SampledNetwork, seed: Seed) -> Result<Vec<Bandwidth>, WorldError> {
+    let given = &common.capacity;
+    let mut model = CapacityModel::for_network(network).scaled(given.factor)?;
+    let classes = [given.guard, given.middle, given.exit, given.guard_exit];
+    for (class, power) in [Class::Guard, Class::Middle, Class::Exit, Class::GuardExit].into_iter().zip(classes) {
+        if let Some(power) = power {
+            model = model.with_class(class, power.factor, power.exponent)?;
+        }
+    }
+    if given.spread {
+        model = model.with_spread(seed);
+    }
+    Ok(network.relays.iter().map(|relay| model.rate(relay)).collect())
+}
+
+/// Clients of each group: as given, or as the load target needs.
+fn client_counts(
+    groups: &[ClientGroup],
+    target: Option<LoadTarget>,
+    network: &Consensus,
+    capacities: &[Bandwidth],
+) -> Result<Vec<u32>, WorldError> {
+    let Some(target) = target else {
+        return Ok(groups.iter().map(|group| if let Members::Count { count, .. } = group.members { count } else { 0 }).collect());
+    };
+    let position = match target.position {
+        clients::Position::Guard => Position::Guard,
+        clients::Position::Middle => Position::Middle,
+        clients::Position::Exit => Position::Exit,
+    };
+    let share = |group: &ClientGroup| if let Members::Share { share, .. } = group.members { share } else { 0.0 };
+    let rate = load_target::payload_rate(network, capacities, position, target.utilisation);
+    let each: f64 = groups.iter().map(|group| share(group) * load_target::demand(&group.load, target.utilisation)).sum();
+    let all = libm::ceil(rate / each);
+    let counts: Vec<u64> = groups.iter().map(|group| (libm::round(all * share(group)) as u64).max(1)).collect();
+    let clients: u64 = counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
+    if clients > MAX_CLIENTS {
+        return Err(WorldError::TooManyClients { utilisation: target.utilisation, clients });
+    }
+    Ok(counts.into_iter().map(|count| count as u32).collect())
+}
+
+/// Hosts with their places, as they are added one after the other.
+struct Land {
+    table: LatencyTable,
+    seed: Seed,
+    hosts: Vec<Host>,
+    locations: Vec<Location>,
+    taken: BTreeSet<String>,
+}
+
+impl Land {
+    fn relay(&mut self, relay: &Relay, capacity: Bandwidth, geoip: Option<&GeoIp>) {
+        let identity = relay.fingerprint.to_string();
+        let known = geoip.and_then(|geoip| geoip.country(relay.address)).and_then(|country| self.table.place_of(country));
+        let place = known.unwrap_or_else(|| {
+            let exit = matches!(relay.class(), Class::Exit | Class::GuardExit);
+            let places = PlaceDistribution::relays(&self.table, relay.flags.contains(Flag::Guard), exit);
+            places.draw(RandomStream::new(self.seed, &identity, "place").at(0))
+        });
+        let access = AccessDelay::data_centre().draw(RandomStream::new(self.seed, &identity, "access delay").at(0));
+        let role = Role::Relay { class: relay_class(relay.class()), limit: None };
+        self.add(relay.name.clone(), capacity, capacity, role, Location { place, access });
+    }
+
+    fn server(&mut self, index: u32, rate: Bandwidth) -> HostId {
+        let name = self.free_name(format!("server{index}"));
+        let location = self.draw_location(&name, &PlaceDistribution::servers(&self.table), AccessDelay::data_centre());
+        self.add(name, rate, rate, Role::Server, location)
+    }
+
+    fn client(&mut self, group: &ClientGroup, index: u32) -> HostId {
+        let name = self.free_name(format!("{}{index}", group.group));
+        let location = self.draw_location(&name, &PlaceDistribution::users(&self.table), AccessDelay::client());
+        let usual = self.table.access_bandwidth(location.place);
+        let (up, down) = match group.members {
+            Members::Count { up, down, .. } | Members::Share { up, down, .. } => (up, down),
+            Members::Hosts { .. } => (None, None),
+        };
+        self.add(name, up.unwrap_or(usual.up), down.unwrap_or(usual.down), Role::Client, location)
+    }
+
+    fn draw_location(&self, name: &str, places: &PlaceDistribution, access: AccessDelay) -> Location {
+        let place = places.draw(RandomStream::new(self.seed, name, "place").at(0));
+        Location { place, access: access.draw(RandomStream::new(self.seed, name, "access delay").at(0)) }
+    }
+
+    /// `wanted`, or with underscores behind it where a relay is called so: names select random values and must be unique.
+    fn free_name(&self, wanted: String) -> String {
+        let mut name = wanted;
+        while self.taken.contains(&name) {
+            name.push('_');
+        }
+        name
+    }
+
+    fn add(&mut self, name: String, up: Bandwidth, down: Bandwidth, role: Role, location: Location) -> HostId {
+        self.taken.insert(name.clone());
+        self.hosts.push(Host { name, up, down, role });
+        self.locations.push(location);
+        HostId(self.hosts.len() as u32 - 1)
+    }
+}

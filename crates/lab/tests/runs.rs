@@ -1,0 +1,235 @@
+//! Whole runs of small worlds: their records, their determinism, their end by cancellation.
+
+use onionlab_lab::{Continue, Progress, RunError, Scenario, run};
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::record::Field;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+/// Two clients, one bulk and one web, share a middle; loss on one link, so that the seed matters.
+const BY_HAND: &str = r#"
+title = "Two clients share a middle"
+duration = "20 s"
+seeds = [1, 2]
+[network]
+kind = "explicit"
+default-latency = "10 ms"
+hosts = [
+  { name = "guard1", role = "guard", up = "20 Mbit/s", down = "20 Mbit/s" },
+  { name = "guard2", role = "guard", up = "20 Mbit/s", down = "20 Mbit/s" },
+  { name = "middle1", role = "middle", up = "5 Mbit/s", down = "20 Mbit/s" },
+  { name = "exit1", role = "exit", up = "20 Mbit/s", down = "20 Mbit/s" },
+  { name = "server1", role = "server", up = "1 Gbit/s", down = "1 Gbit/s" },
+  { name = "client1", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+  { name = "client2", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+]
+links = [{ between = ["guard1", "middle1"], latency = "5 ms", loss = 0.001 }]
+[[clients]]
+group = "bulk"
+hosts = ["client1"]
+path = ["guard1", "middle1", "exit1"]
+server = "server1"
+start = "1 s"
+load = { kind = "bulk", size = "1 MB" }
+[[clients]]
+group = "web"
+hosts = ["client2"]
+path = ["guard2", "middle1", "exit1"]
+start = { from = "1 s", to = "3 s" }
+load = { kind = "web", size = "50 kB", pause = { uniform = ["500 ms", "2 s"] } }
+[[treatments]]
+name = "EWMA"
+circuitmux = "ewma"
+[[treatments]]
+name = "round robin"
+circuitmux = "round-robin"
+channel-scheduler = "vanilla"
+"#;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("onionlab-runs-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn go(text: &str, run_of: (usize, u32, u64), out: &Path) -> PathBuf {
+    let scenario = Scenario::parse(Path::new("test.toml"), text.to_owned()).unwrap().resolve().unwrap();
+    let mut last = None;
+    let mut listen = |progress: Progress| {
+        assert!(last.is_none_or(|last| progress.sim_time > last), "time goes on");
+        last = Some(progress.sim_time);
+        Continue::Yes
+    };
+    run(&scenario, run_of.0, run_of.1, run_of.2, out, &mut listen).unwrap().directory
+}
+
+type Rows = Vec<BTreeMap<String, Field>>;
+
+fn rows(directory: &Path, table: &str) -> Rows {
+    let reader = SerializedFileReader::new(File::open(directory.join(format!("{table}.parquet"))).unwrap()).unwrap();
+    let row = |row: parquet::record::Row| row.get_column_iter().map(|(name, field)| (name.clone(), field.clone())).collect();
+    reader.get_row_iter(None).unwrap().map(|read| row(read.unwrap())).collect()
+}
+
+fn number(field: &Field) -> u64 {
+    match field {
+        Field::UInt(number) => u64::from(*number),
+        Field::ULong(number) => *number,
+        Field::Long(number) => *number as u64,
+        other => panic!("no number: {other:?}"),
+    }
+}
+
+#[test]
+fn the_records_of_a_run_agree_with_each_other() {
+    let out = Folder::new("agree");
+    let directory = go(BY_HAND, (0, 0, 1), &out.0);
+    assert_eq!(directory.file_name().unwrap(), "ewma--net0--seed1");
+    let transfers = rows(&directory, "transfers");
+    let ok = |group: &str| {
+        let ended = |row: &&BTreeMap<String, Field>| {
+            row["outcome"] == Field::Str("ok".into()) && row["group"] == Field::Str(group.into())
+        };
+        transfers.iter().filter(ended).collect::<Vec<_>>()
+    };
+    let (bulk, web) = (ok("bulk"), ok("web"));
+    assert!(bulk.len() >= 3 && web.len() >= 3, "{} bulk and {} web transfers", bulk.len(), web.len());
+    for row in bulk.iter().chain(&web) {
+        assert_eq!(row["size_bytes"], row["received_bytes"]);
+        let times = ["start_ns", "connected_ns", "first_byte_ns", "last_byte_ns"].map(|name| number(&row[name]));
+        assert!(times.is_sorted(), "{times:?}");
+        // Four hops of 10, 5 or 10, 10 and 10 ms: no answer sooner than a round trip.
+        assert!(times[2] - times[0] >= 70_000_000, "{times:?}");
+    }
+    let received: u64 = transfers.iter().map(|row| number(&row["received_bytes"])).sum();
+    let network = rows(&directory, "network");
+    assert_eq!(network.len(), 20);
+    assert_eq!(received, network.iter().map(|row| number(&row["goodput_bytes"])).sum::<u64>());
+    assert_eq!(number(&network[19]["transfers_ok"]), (bulk.len() + web.len()) as u64);
+    assert_eq!(network[19]["utilisation_guard_exit"], Field::Null, "there is no such relay");
+    let relays = rows(&directory, "relays");
+    assert_eq!(relays.len(), 20 * 4);
+    let sent: u64 = relays.iter().map(|row| number(&row["bytes_sent"])).sum();
+    assert_eq!(sent, network.iter().map(|row| number(&row["relay_bytes_sent"])).sum::<u64>());
+    assert!(relays.iter().all(|row| matches!(row["utilisation"], Field::Double(share) if (0.0..=1.01).contains(&share))));
+    let circuits = rows(&directory, "circuits");
+    assert!(
+        circuits.iter().any(|row| row["middle"] == Field::Str("middle1".into()) && row["client"] == Field::Str("client2".into()))
+    );
+    let run = &rows(&directory, "run")[0];
+    assert_eq!((number(&run["relays"]), number(&run["clients"])), (4, 2));
+    let treatment = run["treatment_json"].to_string();
+    assert!(treatment.contains("kist-interval") && treatment.contains("2 ms"), "what was left open is filled in: {treatment}");
+}
+
+#[test]
+fn the_same_run_gives_the_same_bytes_and_another_seed_or_treatment_others() {
+    let out = Folder::new("bytes");
+    let read = |run: (usize, u32, u64), name: &str| {
+        let directory = go(BY_HAND, run, &out.0.join(name));
+        ["transfers", "circuits", "relays", "network"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap())
+    };
+    let first = read((0, 0, 1), "a");
+    // Another thread, and two at a time.
+    let again = std::thread::scope(|scope| {
+        let threads = ["b", "c"].map(|name| {
+            scope.spawn(move || {
+                let out = Folder::new(name);
+                let directory = go(BY_HAND, (0, 0, 1), &out.0);
+                ["transfers", "circuits", "relays", "network"]
+                    .map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap())
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    assert!(again.iter().all(|again| *again == first));
+    assert!(read((0, 0, 2), "d")[0] != first[0]);
+    assert!(read((1, 0, 1), "e")[0] != first[0]);
+}
+
+#[test]
+fn a_cancelled_run_leaves_nothing() {
+    let out = Folder::new("cancel");
+    let scenario = Scenario::parse(Path::new("test.toml"), BY_HAND.to_owned()).unwrap().resolve().unwrap();
+    let mut reports = 0;
+    let outcome = run(&scenario, 0, 0, 1, &out.0, |_| {
+        reports += 1;
+        if reports == 30 { Continue::No } else { Continue::Yes }
+    });
+    assert!(matches!(outcome, Err(RunError::Cancelled)));
+    assert_eq!(fs::read_dir(&out.0).unwrap().count(), 0);
+    let outcome = run(&scenario, 0, 1, 1, &out.0, |_| Continue::Yes);
+    assert!(matches!(outcome, Err(RunError::NoSuchRun { .. })));
+}
+
+const SAMPLED: &str = r#"
+title = "A small synthetic network"
+duration = "20 s"
+networks = 2
+[network]
+NETWORK
+relays = 30
+[load-target]
+utilisation = 0.5
+position = "middle"
+[[clients]]
+group = "web"
+share = 3
+load = { kind = "web", size = "320 KiB", pause = { uniform = ["1 s", "20 s"] } }
+[[clients]]
+group = "bulk"
+load = { kind = "bulk", size = "5 MiB" }
+[network.capacity]
+factor = 0.02
+"#;
+
+/// Names of relays and of the clients' guards in a run's records.
+fn relays_and_guards(directory: &Path) -> (Vec<String>, BTreeMap<String, String>) {
+    let relays = rows(directory, "relays").iter().take(30).map(|row| row["relay"].to_string()).collect();
+    let guards = rows(directory, "circuits").iter().map(|row| (row["client"].to_string(), row["guard"].to_string())).collect();
+    (relays, guards)
+}
+
+#[test]
+fn a_synthetic_network_runs_and_treatments_meet_the_same_one() {
+    let text = SAMPLED.replace("NETWORK", "kind = \"synthetic\"")
+        + "[[treatments]]\nname = \"a\"\ncircuitmux = \"ewma\"\n[[treatments]]\nname = \"b\"\ncircuitmux = \"swrr-linear\"\n";
+    let out = Folder::new("synthetic");
+    let [first, other_treatment, other_network] = [(0, 0, 1), (1, 0, 1), (0, 1, 1)].map(|run| go(&text, run, &out.0));
+    assert!(rows(&first, "transfers").iter().filter(|row| row["outcome"] == Field::Str("ok".into())).count() > 5);
+    let run = &rows(&first, "run")[0];
+    assert!(number(&run["clients"]) > 10, "{run:?}");
+    assert!(run["divergence_json"].to_string().contains("ks_distance"));
+    let (relays, guards) = relays_and_guards(&first);
+    assert_eq!(relays, relays_and_guards(&other_treatment).0);
+    assert_eq!(guards, relays_and_guards(&other_treatment).1);
+    assert_ne!(relays, relays_and_guards(&other_network).0);
+}
+
+#[test]
+fn a_real_consensus_runs() {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
+    if !data.exists() {
+        println!("skipped: {} is not there", data.display());
+        return;
+    }
+    let consensus = data.join("consensus/md-2021-07-20.xz");
+    let rtt = data.join("network/country-rtt-2025.csv.gz");
+    let source = format!("kind = \"consensus\"\npath = {consensus:?}\nlatency = {rtt:?}\nloss = 0.001");
+    let out = Folder::new("real");
+    let directory = go(&SAMPLED.replace("NETWORK", &source), (0, 0, 1), &out.0);
+    let network = rows(&directory, "network");
+    let Field::Double(utilisation) = network[19]["utilisation_middle"] else { panic!("{network:?}") };
+    assert!(utilisation > 0.1, "{utilisation}");
+}
