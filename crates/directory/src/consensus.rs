@@ -114,6 +114,7 @@ fn parse(bytes: &[u8], document: &str, missing: MissingWeights) -> Result<Consen
     let malformed = |error: tor_netdoc::parse2::ParseError| DirectoryError::Malformed {
         document: document.to_owned(),
         line: error.lno,
+        found: text.lines().nth(error.lno.saturating_sub(1)).unwrap_or_default().chars().take(60).collect(),
         problem: error.problem.to_string(),
     };
     let mut summaries = Summaries::default();

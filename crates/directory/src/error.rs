@@ -56,12 +56,14 @@ pub enum DirectoryError {
         missing: &'static str,
     },
     /// The document breaks the format.
-    #[error("{document}, line {line}: {problem} (the format is that of Tor's directory specification, version 3)")]
+    #[error("{document}, line {line} ({found:?}): {problem}; the format is that of Tor's directory specification, version 3")]
     Malformed {
         /// The document's name.
         document: String,
         /// Line, from 1 on.
         line: usize,
+        /// The beginning of that line.
+        found: String,
         /// What is wrong there.
         problem: String,
     },
@@ -135,6 +137,12 @@ pub enum DirectoryError {
         "{text:?} is no exit-policy summary: write \"accept\" or \"reject\" and ports from 1 to 65535, for example \"accept 80,443,6660-6669\""
     )]
     PortSummary {
+        /// The text, shortened.
+        text: String,
+    },
+    /// A text that is no version of tor.
+    #[error("{text:?} is no version of tor: write it as tor does, for example 0.4.8.12 or 0.4.9.1-alpha")]
+    Version {
         /// The text, shortened.
         text: String,
     },

@@ -1,3 +1,5 @@
+#![doc = include_str!("../README.md")]
+//!
 //! Tor networks as their directory describes them.
 //!
 //! [`Consensus`] reads the documents of the directory authorities; [`sample()`](sample::sample) scales a network down;
@@ -6,12 +8,14 @@
 
 pub mod capacity;
 mod consensus;
+mod document;
 mod error;
 pub mod params;
 mod policy;
 mod read;
 mod relay;
 pub mod sample;
+pub mod synth;
 mod time;
 mod weights;
 

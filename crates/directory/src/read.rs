@@ -39,7 +39,9 @@ pub(crate) fn text(bytes: &[u8], document: &str) -> Result<String, DirectoryErro
         let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
         if valid.starts_with("network-status-version") {
             let line = valid.matches('\n').count() + 1;
-            DirectoryError::Malformed { document: document.to_owned(), line, problem: "not UTF-8 text".to_owned() }
+            let found = valid.lines().last().unwrap_or_default().chars().take(60).collect();
+            let (document, problem) = (document.to_owned(), "not UTF-8 text".to_owned());
+            DirectoryError::Malformed { document, line, found, problem }
         } else {
             not_a_consensus(&String::from_utf8_lossy(error.as_bytes()), document)
         }

@@ -105,11 +105,8 @@ impl fmt::Display for TorVersion {
 impl FromStr for TorVersion {
     type Err = crate::DirectoryError;
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.parse().map(Self).map_err(|_| crate::DirectoryError::Malformed {
-            document: "tor version".into(),
-            line: 1,
-            problem: format!("{:?} is no version like 0.4.8.12", text.chars().take(40).collect::<String>()),
-        })
+        let error = |_| crate::DirectoryError::Version { text: text.chars().take(40).collect() };
+        text.parse().map(Self).map_err(error)
     }
 }
 
@@ -309,7 +306,7 @@ mod tests {
             (&[Exit, BadExit], Class::Middle),
             (&[Exit, Guard, BadExit], Class::Guard),
         ] {
-            assert_eq!(Flags::from_iter(flags.iter().copied()).class(), class, "{flags:?}");
+            assert_eq!(flags.iter().copied().collect::<Flags>().class(), class, "{flags:?}");
         }
     }
 

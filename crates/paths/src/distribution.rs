@@ -14,6 +14,9 @@ pub struct Distribution {
     chances: Vec<(RelayIndex, f64)>,
 }
 
+/// A fraction of 64 bits that is 1.
+const WHOLE: f64 = 18_446_744_073_709_551_616.0;
+
 /// A slot is hit with chance 1/n; it gives `own` below the threshold and `other` from there on.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
@@ -78,7 +81,7 @@ fn alias_table(chances: &[(RelayIndex, f64)]) -> Vec<Slot> {
     let (mut small, mut large): (Vec<usize>, Vec<usize>) = (0..scaled.len()).partition(|&i| scaled[i] < 1.0);
     while let (Some(&poor), Some(&rich)) = (small.last(), large.last()) {
         small.pop();
-        slots[poor].threshold = (scaled[poor] * 2.0_f64.powi(64)) as u64;
+        slots[poor].threshold = (scaled[poor] * WHOLE) as u64;
         slots[poor].other = chances[rich].0;
         scaled[rich] -= 1.0 - scaled[poor];
         if scaled[rich] < 1.0 {
@@ -114,7 +117,7 @@ mod tests {
             let distribution = Distribution::new(relays(&weights)).unwrap();
             let mut chance = vec![0.0; weights.len()];
             for slot in &distribution.slots {
-                let own = slot.threshold as f64 / 2.0_f64.powi(64);
+                let own = slot.threshold as f64 / WHOLE;
                 chance[slot.own.get()] += own / distribution.slots.len() as f64;
                 chance[slot.other.get()] += (1.0 - own) / distribution.slots.len() as f64;
             }
