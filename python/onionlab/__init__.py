@@ -1,0 +1,29 @@
+"""onionlab: a laboratory for the performance of the Tor network.
+
+In a notebook, the same as on the command line, with frames in and out:
+
+>>> import onionlab
+>>> exp = onionlab.run("experiments/swrr/demo.toml")   # doctest: +SKIP
+>>> exp.summary                                        # doctest: +SKIP
+>>> exp.transfers                                      # doctest: +SKIP
+"""
+
+from onionlab._core import version as _version
+from onionlab.errors import Cancelled, DocumentError, OnionlabError, ResultsError, RunError, ScenarioError
+from onionlab.results import Experiment, load
+from onionlab.runner import run
+
+__version__ = _version()
+
+__all__ = [
+    "Cancelled",
+    "DocumentError",
+    "Experiment",
+    "OnionlabError",
+    "ResultsError",
+    "RunError",
+    "ScenarioError",
+    "__version__",
+    "load",
+    "run",
+]

@@ -1,0 +1,5 @@
+"""``python -m onionlab`` is the command line."""
+
+from onionlab.cli import main
+
+main()

@@ -1,0 +1,67 @@
+"""The compiled half of onionlab: thin functions over the Rust crate ``lab``.
+
+Paths are strings. Everything that comes back as JSON is UTF-8 text in canonical form (sorted keys), so that equal texts mean
+equal content.
+"""
+
+from collections.abc import Callable
+from typing import TypedDict
+
+class Progress(TypedDict):
+    """What a running simulation says about itself, several times a second."""
+
+    sim_seconds: float
+    duration_seconds: float
+    events: int
+
+class OnionlabError(Exception):
+    """Any refusal or failure; ``code`` is a stable word for scripts."""
+
+    code: str
+
+class ScenarioError(OnionlabError):
+    """The experiment file cannot be read or asks for something impossible."""
+
+class DocumentError(OnionlabError):
+    """A consensus or another input document cannot be used."""
+
+class RunError(OnionlabError):
+    """A simulation failed although its input was accepted."""
+
+class Cancelled(OnionlabError):
+    """The callback of `run_one` asked to stop; nothing was written."""
+
+def version() -> str:
+    """Version of the simulator, as written into the ``run`` table."""
+
+def schema() -> str:
+    """JSON Schema of the experiment file."""
+
+def resolve(path: str) -> str:
+    """Check an experiment file; canonical JSON of the scenario with every default filled in."""
+
+def plan(path: str) -> str:
+    """JSON list of all runs.
+
+    ``treatment``, ``treatment_index``, ``network``, ``seed``, ``directory`` (relative to the results directory).
+    """
+
+def run_one(
+    path: str,
+    treatment_index: int,
+    network_index: int,
+    seed: int,
+    out_dir: str,
+    callback: Callable[[Progress], bool],
+) -> str:
+    """Simulate one run without holding the interpreter lock.
+
+    Write its record tables below the results directory ``out_dir`` and return the row of its ``run`` table as JSON. ``callback``
+    returns False to stop.
+    """
+
+def synth(options_json: str) -> str:
+    """Text of a synthetic consensus; options ``relays``, ``year``, ``seed``, each optional."""
+
+def consensus_summary(path: str) -> str:
+    """Flags, weights and class shares of a consensus document, as JSON."""

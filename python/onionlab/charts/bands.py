@@ -1,0 +1,108 @@
+"""Lines with bands: the one form that all charts of an experiment have."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import altair as alt
+import polars as pl
+
+from onionlab.charts import theme
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a chart."""
+
+    column: str
+    title: str
+    scale: dict[str, Any] = field(default_factory=dict)
+    look: dict[str, Any] = field(default_factory=dict)
+
+    def channel(self, of: Literal["x", "y"], instead: str | None = None) -> alt.X | alt.Y:
+        """The encoding of this axis, of its own field or of another one that shares the axis."""
+        shorthand = f"{instead or self.column}:Q"
+        scale, axis = alt.Scale(**self.scale), alt.Axis(**self.look)
+        if of == "x":
+            return alt.X(shorthand, title=self.title, scale=scale, axis=axis)
+        return alt.Y(shorthand, title=self.title, scale=scale, axis=axis)
+
+
+def values(curves: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows for a specification, rounded to what a picture can show."""
+    return curves.with_columns(pl.selectors.float().round_sig_figs(6)).to_dicts()
+
+
+def _style(treatments: Sequence[str], dashed: bool) -> dict[str, Any]:
+    """Colour and dash of lines, one legend for both; a single treatment needs none, for the title names it."""
+    colour = alt.Scale(domain=list(treatments), range=list(theme.colours(treatments).values()))
+    legend = (
+        None
+        if len(treatments) == 1
+        else alt.Legend(
+            columns=theme.legend_columns(treatments),
+            symbolType="stroke",
+            symbolFillColor="transparent",
+            symbolOpacity=1,
+        )
+    )
+    style: dict[str, Any] = {"color": alt.Color("treatment:N", scale=colour, legend=legend, sort=list(treatments))}
+    if dashed:
+        dash = alt.Scale(domain=list(treatments), range=theme.dashes(treatments))
+        style["strokeDash"] = alt.StrokeDash("treatment:N", scale=dash, legend=legend, sort=list(treatments))
+    return style
+
+
+def band_chart(
+    data: str,
+    treatments: Sequence[str],
+    x: Axis,
+    y: Axis,
+    *,
+    spread: Literal["x", "y"],
+    banded: bool,
+    rule_at: float | None = None,
+    size: tuple[int, int] = (theme.WIDTH, theme.HEIGHT),
+) -> alt.LayerChart:
+    """Draw curves of `onionlab.stats.curves`.
+
+    Parameters
+    ----------
+    data : str
+        Name of a data set of the finished specification: ``treatment``, ``low``, ``high``, and the columns of the axes.
+    treatments : sequence of str
+        All treatments of the experiment, drawn or not: they fix the colours.
+    x, y : Axis
+        The axes.
+    spread : {"x", "y"}
+        Along which axis the band extends.
+    banded : bool
+        Whether there is a band.
+    rule_at : float, optional
+        Draw a vertical rule here, where the measurement begins.
+    size : tuple of int
+        Width and height of the plot, in pixels.
+    """
+    base = alt.Chart(alt.NamedData(data), width=size[0], height=size[1])
+    # Dashes tell smooth lines apart in print; of a jagged line they leave only crumbs.
+    style = _style(treatments, dashed=spread == "x")
+    along: Axis = y if spread == "x" else x
+    other: Literal["x", "y"] = "y" if spread == "x" else "x"
+    across: Axis = x if spread == "x" else y
+    layers: list[alt.Chart] = []
+    if banded:
+        encoding: dict[str, Any] = {
+            spread: across.channel(spread, "low"),
+            f"{spread}2": "high:Q",
+            other: along.channel(other),
+            "color": style["color"],
+        }
+        orient: Literal["horizontal", "vertical"] = "horizontal" if spread == "x" else "vertical"
+        layers.append(base.transform_filter("isValid(datum.low)").mark_area(clip=True, orient=orient).encode(**encoding))
+    line: dict[str, Any] = {"x": x.channel("x"), "y": y.channel("y"), "order": f"{along.column}:Q", **style}
+    layers.append(base.mark_line(clip=True).encode(**line))
+    if rule_at is not None:
+        layers.append(alt.Chart(alt.InlineData(values=[{}])).mark_rule().encode(x=alt.XDatum(rule_at)))
+    return alt.LayerChart(layer=layers)

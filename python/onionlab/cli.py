@@ -1,0 +1,154 @@
+"""The command line. Exit codes: 0 done, 1 a run failed, 2 the input was refused, 130 interrupted."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from onionlab import _core
+from onionlab.errors import DocumentError, OnionlabError, ResultsError, ScenarioError
+from onionlab.files import write_text
+
+EXIT_FAILED = 1
+EXIT_REFUSED = 2
+EXIT_INTERRUPTED = 130
+
+app = typer.Typer(
+    name="onionlab",
+    help="A laboratory for the performance of the Tor network.",
+    epilog="Example: onionlab run experiments/swrr/demo.toml",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        print(f"onionlab {_core.version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Simulate the Tor network cell by cell, compare treatments, and draw a report."""
+
+
+@app.command(epilog="Example: onionlab run experiments/swrr/demo.toml --jobs 2")
+def run(
+    experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment file.")],
+    out: Annotated[Path | None, typer.Option(help="Results directory.", show_default="out/<name of the file>")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores")] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh/--resume", help="Repeat finished runs, or keep them and add what is missing.")
+    ] = False,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Draw the report at the end.")] = True,
+) -> None:
+    """Run an experiment: all treatments, sampled networks and seeds, on all cores; then draw the report.
+
+    Each finished run is on disk at once. After Ctrl-C the same command goes on where it stopped; after networks, seeds or
+    treatments were added to the file it makes only what is missing.
+    """
+    from onionlab import runner
+    from onionlab.progress import ProgressDisplay
+
+    root = out if out is not None else runner.default_directory(experiment)
+    try:
+        with ProgressDisplay(Console(stderr=True)) as display:
+            results = runner.run(experiment, root, jobs=jobs, fresh=fresh, report=report, observer=display)
+    except KeyboardInterrupt:
+        print(f"onionlab: stopped; finished runs are kept in {root}, the same command goes on from there", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    from onionlab.terminal import print_summary
+
+    print_summary(results, Console())
+    if report:
+        print(f"report: {root / 'report.html'}")
+    else:
+        print(f"records: {root}; `onionlab report {root}` draws the report")
+    if results.failures:
+        print(f"onionlab: {len(results.failures)} of {len(results.plan.runs)} runs failed", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)
+
+
+@app.command(epilog="Example: onionlab report out/demo")
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of `onionlab run`.")],
+) -> None:
+    """Draw the report of a results directory anew, from whatever runs are finished."""
+    from onionlab.results import load
+    from onionlab.terminal import print_summary
+
+    results = load(directory)
+    path = results.report()
+    print_summary(results, Console())
+    print(f"report: {path}")
+
+
+@app.command(epilog="Example: onionlab schema > experiment.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of the experiment file, for editors that complete and check."""
+    print(json.dumps(json.loads(_core.schema()), indent=2, ensure_ascii=False))
+
+
+@app.command(epilog="Example: onionlab synth --relays 100 --year 2026 -o small-network.txt")
+def synth(
+    relays: Annotated[int | None, typer.Option(min=1, help="Number of relays.", show_default="as many as Tor had")] = None,
+    year: Annotated[int | None, typer.Option(help="Year whose network is imitated.", show_default="the latest fitted")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another network of the same kind.")] = 1,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
+) -> None:
+    """Write a synthetic consensus whose relays are distributed like those of a year's real network."""
+    options = {"relays": relays, "year": year, "seed": seed}
+    text = _core.synth(json.dumps({key: value for key, value in options.items() if value is not None}))
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        try:
+            write_text(output, text)
+        except OSError as error:
+            raise ResultsError(f"cannot write {output}: {error.strerror}") from error
+
+
+@app.command(epilog="Example: onionlab doctor")
+def doctor() -> None:
+    """Look whether this machine has what onionlab needs."""
+    from onionlab.doctor import examine
+
+    table = Table(box=None, show_header=False)
+    findings = examine()
+    for finding in findings:
+        mark = {True: "[green]ok[/green]", False: "[red]missing[/red]", None: "[yellow]optional[/yellow]"}[finding.fine]
+        table.add_row(mark, finding.what, escape(finding.found))
+    Console().print(table)
+    if any(finding.fine is False for finding in findings):
+        raise typer.Exit(EXIT_FAILED)
+
+
+def main() -> None:
+    """Run the command line; every refusal is one sentence on the error stream."""
+    try:
+        app()
+    except (ScenarioError, DocumentError, ResultsError) as error:
+        print(f"onionlab: {error}", file=sys.stderr)
+        sys.exit(EXIT_REFUSED)
+    except OnionlabError as error:
+        print(f"onionlab: {error}", file=sys.stderr)
+        sys.exit(EXIT_FAILED)
+    except BrokenPipeError:
+        # The reader of our output has seen enough (`onionlab schema | head`).
+        sys.stderr.close()
+        sys.exit(EXIT_FAILED)

@@ -1,0 +1,182 @@
+"""An experiment in words: what was run, and what to keep in mind when reading the figures."""
+
+from __future__ import annotations
+
+import json
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from onionlab.quantity import format_duration, format_number
+from onionlab.stats.metrics import FAILURES
+
+if TYPE_CHECKING:
+    from onionlab.results import Experiment
+
+#: Fewer networks than this give intervals too wide to carry far ("Once is Never Enough", figures 6 and 7).
+FEW_NETWORKS = 5
+#: Networks smaller than this share of the original are biased, and not only noisy.
+SMALL_SCALE = 0.10
+#: From this share of unfinished transfers on, times to last byte lean towards the quick ones.
+MANY_UNFINISHED = 0.05
+
+
+def plural(count: int, noun: str) -> str:
+    """``1 network``, ``3 networks``."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def scale(experiment: Experiment) -> float | None:
+    """Share of the original network's relays that was sampled; None for a network by hand or where it is not recorded."""
+    size = experiment.plan.scenario.get("network", {}).get("size")
+    if isinstance(size, dict) and isinstance(size.get("scale"), int | float):
+        return float(size["scale"])
+    for text in experiment.runs["divergence_json"]:
+        report = json.loads(text) if text else None
+        if isinstance(report, dict) and isinstance(report.get("scale"), int | float):
+            return float(report["scale"])
+    return None
+
+
+def network(experiment: Experiment) -> str:
+    """The network in words."""
+    described = experiment.plan.scenario.get("network", {})
+    counts = sorted({int(relays) for relays in experiment.runs["relays"]})
+    count = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
+    share = scale(experiment)
+    sampled = f"{count} relays" + (f" ({format_number(100 * share, 2)} % of the original)" if share is not None else "")
+    match described.get("kind"):
+        case "consensus":
+            document = described.get("document", {})
+            return f"consensus {PurePath(str(document.get('path', ''))).name}, {sampled}"
+        case "synthetic":
+            return f"synthetic network of {described.get('year', 'the built-in model')}, {sampled}"
+        case _:
+            return f"network by hand, {count} relays"
+
+
+def _pause(pause: Any) -> str:
+    """A pause between transfers in words."""
+    if isinstance(pause, str):
+        pause = {"fixed": pause}
+    match pause:
+        case {"fixed": str(length)}:
+            return "" if length.split()[0] == "0" else f", pause {length}"
+        case {"uniform": [low, high]}:
+            return f", pauses of {low} to {high}"
+        case {"exponential": mean}:
+            return f", pauses of {mean} on average"
+        case _:
+            return ""
+
+
+def load(experiment: Experiment) -> str:
+    """The load in words, one part per group of clients."""
+    counts = (
+        experiment.transfers.group_by("group", *("treatment", "network", "seed"))
+        .agg(pl.col("client").n_unique())
+        .group_by("group")
+        .agg(low=pl.col("client").min(), high=pl.col("client").max())
+    )
+    seen = {group: (low, high) for group, low, high in counts.iter_rows()}
+    parts = []
+    for group in experiment.plan.scenario.get("clients", []):
+        members = group.get("members", {})
+        if "count" in members and "count" in members["count"]:
+            number = f"{members['count']['count']:,} clients"
+        elif "hosts" in members:
+            number = plural(len(members["hosts"]["hosts"]), "client")
+        elif group["group"] in seen:
+            low, high = seen[group["group"]]
+            number = f"{low:,} clients" if low == high else f"{low:,} to {high:,} clients"
+        else:
+            number = "clients"
+        pattern = group.get("load", {})
+        if pattern.get("kind") == "sequence":
+            what = " + ".join(f"{step['count']} × {step['size']}" for step in pattern.get("transfers", []))
+        else:
+            what = f"{pattern.get('size', '?')}{_pause(pattern.get('pause'))}"
+        parts.append(f"{number} “{group['group']}” ({what})")
+    target = experiment.plan.scenario.get("load-target")
+    if target:
+        parts.append(f"load aimed at {format_number(100 * target['utilisation'])} % of {target['position']} capacity")
+    return "; ".join(parts)
+
+
+def extent(experiment: Experiment) -> str:
+    """Duration, networks and seeds in words."""
+    start = f", measured from {format_duration(experiment.measure_from)}" if experiment.measure_from else ""
+    return (
+        f"{format_duration(experiment.duration)} simulated{start}; {plural(experiment.plan.networks, 'sampled network')} "
+        f"× {plural(len(experiment.plan.seeds), 'seed')}"
+    )
+
+
+def headline(experiment: Experiment) -> str:
+    """All of it on one line."""
+    return f"{network(experiment)}; {load(experiment)}; {extent(experiment)}; onionlab {experiment.plan.version}"
+
+
+def chart_lines(experiment: Experiment) -> list[str]:
+    """The subtitle of every chart, in lines short enough for it."""
+    return [
+        network(experiment),
+        load(experiment),
+        f"{extent(experiment)}; onionlab {experiment.plan.version}",
+    ]
+
+
+def left_out(experiment: Experiment, kind: str, treatment: str) -> str:
+    """Share of a kind's transfers that a chart of completed ones does not show, in words; empty where it shows all."""
+    rows = experiment.measured.filter(pl.col("kind") == kind, pl.col("treatment") == treatment)
+    counts = dict(rows.group_by("outcome").len().iter_rows())
+    failed = sum(counts.get(outcome, 0) for outcome in FAILURES)
+    unfinished = counts.get("unfinished", 0)
+    parts = []
+    for count, word in ((failed, "failed"), (unfinished, "unfinished at the end")):
+        if count:
+            parts.append(f"{format_number(100 * count / rows.height, 2)} % {word}")
+    return ", ".join(parts)
+
+
+def warnings(experiment: Experiment) -> list[str]:
+    """What to keep in mind when reading the figures."""
+    found = []
+    missing = len(experiment.missing)
+    if missing:
+        found.append(f"{missing} of {len(experiment.plan.runs)} runs are missing; everything here rests on the others.")
+    found += [f"{failure.run.label} failed: {failure.reason}" for failure in experiment.failures]
+    counts = {run.network for run in experiment.finished}
+    by_hand = experiment.plan.scenario.get("network", {}).get("kind") == "explicit"
+    if len(counts) == 1 and not by_hand:
+        found.append(
+            "One sampled network: there is no interval, and a difference may be an accident of that network. Use five or more."
+        )
+    elif len(counts) < FEW_NETWORKS and not by_hand:
+        found.append(f"Only {len(counts)} sampled networks: the intervals are wide and rest on few values. Use five or more.")
+    share = scale(experiment)
+    if share is not None and share < SMALL_SCALE:
+        found.append(
+            f"The network has {format_number(100 * share, 2)} % of the original's relays. Below 10 % results are not only noisy "
+            "but biased: compare treatments with each other, not the times with those of public Tor."
+        )
+    found += _unfinished(experiment)
+    return found
+
+
+def _unfinished(experiment: Experiment) -> list[str]:
+    """Warnings about transfers that the end of the simulation cut off."""
+    shares = (
+        experiment.measured.group_by("kind", "treatment")
+        .agg(share=(pl.col("outcome") == "unfinished").mean())
+        .filter(pl.col("share") > MANY_UNFINISHED)
+        .group_by("kind")
+        .agg(pl.col("share").max())
+        .sort("kind")
+    )
+    return [
+        f"{kind}: up to {format_number(100 * share, 2)} % of the transfers were unfinished when the simulation ended; times to "
+        "last byte leave out the slow ones among them. A longer duration helps."
+        for kind, share in shares.iter_rows()
+    ]

@@ -1,0 +1,14 @@
+"""The exceptions that onionlab raises on purpose.
+
+Each carries ``code``, a stable word that scripts can compare; its text is one sentence for people.
+"""
+
+from onionlab._core import Cancelled, DocumentError, OnionlabError, RunError, ScenarioError
+
+__all__ = ["Cancelled", "DocumentError", "OnionlabError", "ResultsError", "RunError", "ScenarioError"]
+
+
+class ResultsError(OnionlabError):
+    """A results directory is missing, empty, locked by another process, or not what it should be."""
+
+    code = "results"

@@ -1,0 +1,173 @@
+"""The progress of an experiment on a terminal: runs done, simulated time, events a second, time left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+
+from onionlab.quantity import format_duration, format_number, seconds
+
+if TYPE_CHECKING:
+    from onionlab import _core
+    from onionlab.plan import Plan, PlannedRun
+
+#: The speed shown is that of the last so many seconds.
+WINDOW = 30.0
+
+
+class Pace:
+    """Simulated seconds and events of all runs of an experiment, and how fast they grow.
+
+    Parameters
+    ----------
+    duration : float
+        Simulated seconds per run.
+    runs : int
+        Runs that are still to be made.
+    """
+
+    def __init__(self, duration: float, runs: int) -> None:
+        self._duration = duration
+        self._todo = duration * runs
+        self._done = 0.0
+        self._events_of_finished = 0
+        self._running: dict[PlannedRun, tuple[float, int]] = {}
+        self._marks: deque[tuple[float, float, int]] = deque()
+
+    @property
+    def simulated(self) -> float:
+        """Simulated seconds so far, finished and running."""
+        return self._done + sum(there for there, _ in self._running.values())
+
+    @property
+    def events(self) -> int:
+        """Events so far."""
+        return self._events_of_finished + sum(events for _, events in self._running.values())
+
+    def moved(self, run: PlannedRun, simulated: float, events: int, now: float) -> None:
+        """Note where a running simulation is."""
+        self._running[run] = (min(simulated, self._duration), events)
+        self._mark(now)
+
+    def ended(self, run: PlannedRun, events: int, now: float) -> None:
+        """Note that a run is over, whether it finished or failed."""
+        self._running.pop(run, None)
+        self._done += self._duration
+        self._events_of_finished += events
+        self._mark(now)
+
+    def _mark(self, now: float) -> None:
+        if not self._marks or now - self._marks[-1][0] >= WINDOW / 60:
+            self._marks.append((now, self.simulated, self.events))
+        while len(self._marks) > 2 and now - self._marks[0][0] > WINDOW:
+            self._marks.popleft()
+
+    def events_per_second(self, now: float) -> float | None:
+        """Events a second over the last `WINDOW`; None before anything is known."""
+        if not self._marks or now - self._marks[0][0] <= 0:
+            return None
+        return max(0.0, (self.events - self._marks[0][2]) / (now - self._marks[0][0]))
+
+    def left(self, now: float) -> float | None:
+        """Seconds until everything is done at the present pace; None before it is known."""
+        if not self._marks or now - self._marks[0][0] <= 0:
+            return None
+        pace = (self.simulated - self._marks[0][1]) / (now - self._marks[0][0])
+        return max(0.0, self._todo - self.simulated) / pace if pace > 0 else None
+
+
+class ProgressDisplay:
+    """A progress bar on a terminal; one line per finished run where there is no terminal.
+
+    Use it as a context manager and hand it to `onionlab.run` as the observer.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._lock = threading.Lock()
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        self._pace = Pace(0.0, 0)
+        self._runs = 0
+        self._done = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def planned(self, plan: Plan, kept: int) -> None:
+        """Show what is ahead."""
+        self._runs, self._done = len(plan.runs), kept
+        duration = seconds(plan.scenario["duration"])
+        self._pace = Pace(duration, self._runs - kept)
+        if kept:
+            self._console.print(f"{kept} of {self._runs} runs are there already and are kept", highlight=False)
+        if kept == self._runs:
+            return
+        self._bar = Progress(
+            TextColumn("[bold]{task.fields[runs]}[/bold] runs"),
+            BarColumn(bar_width=None),
+            TextColumn("{task.percentage:>3.0f} %"),
+            TextColumn("{task.fields[state]}"),
+            console=self._console,
+            refresh_per_second=4,
+            expand=True,
+            disable=not self._console.is_terminal,
+        )
+        self._task = self._bar.add_task("", total=duration * self._runs, runs="", state="starting")
+        self._kept_seconds = duration * kept
+        self._show()
+        self._bar.start()
+
+    def advanced(self, run: PlannedRun, progress: _core.Progress) -> None:
+        """Move the bar."""
+        with self._lock:
+            self._pace.moved(run, progress["sim_seconds"], progress["events"], time.monotonic())
+            self._show()
+
+    def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:
+        """Count a finished run."""
+        with self._lock:
+            self._done += 1
+            self._pace.ended(run, int(row["events"]), time.monotonic())
+            if not self._console.is_terminal:
+                self._console.print(
+                    f"{self._done} of {self._runs} runs: {run.label} took {format_duration(float(row['wall_seconds']))}",
+                    soft_wrap=True,
+                    highlight=False,
+                )
+            self._show()
+
+    def failed(self, run: PlannedRun, reason: str) -> None:
+        """Tell of a failed run at once."""
+        with self._lock:
+            self._pace.ended(run, 0, time.monotonic())
+            self._console.print(f"[red]failed:[/red] {run.label}: {reason}", soft_wrap=True, highlight=False)
+            self._show()
+
+    def _show(self) -> None:
+        """Bring the bar up to date; call with the lock held."""
+        if self._bar is None or self._task is None:
+            return
+        now = time.monotonic()
+        speed, left = self._pace.events_per_second(now), self._pace.left(now)
+        state = [f"{format_duration(round(self._pace.simulated))} simulated"]
+        if speed is not None:
+            state.append(f"{format_number(speed / 1e6)} M events/s")
+        if left is not None:
+            state.append(f"{format_duration(round(left))} left")
+        self._bar.update(
+            self._task,
+            completed=self._kept_seconds + self._pace.simulated,
+            runs=f"{self._done}/{self._runs}",
+            state=" · ".join(state),
+        )

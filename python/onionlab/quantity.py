@@ -1,0 +1,136 @@
+"""Quantities with units as people write and read them: ``"10 min"``, ``"320 KiB"``, ``12.5 Mbit/s``.
+
+The simulator has its own strict parser; this one serves only to read values back from a resolved scenario and to print results.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+_SECONDS = {
+    "ns": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
+
+_QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
+
+
+def seconds(text: str | float) -> float:
+    """Read a duration.
+
+    Parameters
+    ----------
+    text : str or float
+        A number with a unit of time (ns, us, ms, s, min, h, d); a bare number counts as seconds.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Raises
+    ------
+    ValueError
+        If the text is not a duration.
+
+    Examples
+    --------
+    >>> seconds("10 min")
+    600.0
+    """
+    if isinstance(text, int | float):
+        return float(text)
+    match = _QUANTITY.fullmatch(text)
+    if match is None or match[2] not in _SECONDS:
+        raise ValueError(f"{text!r} is not a duration such as '10 min' or '1.5 s'")
+    return float(match[1].replace("_", "")) * _SECONDS[match[2]]
+
+
+def format_number(value: float, digits: int = 3) -> str:
+    """Print a number with about ``digits`` significant digits and never in scientific notation.
+
+    Examples
+    --------
+    >>> format_number(3.14159), format_number(1234.5), format_number(0.0)
+    ('3.14', '1,234', '0')
+    """
+    if not math.isfinite(value):
+        return "–"
+    return "0" if value == 0 else format_fixed(value, decimals(value, digits))
+
+
+def decimals(magnitude: float, digits: int = 3) -> int:
+    """Places after the point with which a number of this magnitude shows ``digits`` significant digits, at most six."""
+    return 0 if magnitude == 0 else min(6, max(0, digits - 1 - math.floor(math.log10(abs(magnitude)))))
+
+
+def format_fixed(value: float, places: int, *, signed: bool = False) -> str:
+    """Print a number with ``places`` digits after the point and a real minus sign.
+
+    Examples
+    --------
+    >>> format_fixed(-0.5, 2), format_fixed(3.0, 1, signed=True), format_fixed(-0.001, 2, signed=True)
+    ('−0.50', '+3.0', '0.00')
+    """
+    text = f"{abs(value):,.{places}f}"
+    if not any(digit in text for digit in "123456789"):
+        return text
+    return f"{'−' if value < 0 else '+' if signed else ''}{text}"
+
+
+def format_bytes(count: float) -> str:
+    """Print an amount of memory or data in binary units.
+
+    Examples
+    --------
+    >>> format_bytes(320 * 1024), format_bytes(5_000_000)
+    ('320 KiB', '4.77 MiB')
+    """
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{format_number(count)} {unit}"
+        count /= 1024
+    return f"{format_number(count)} TiB"
+
+
+def format_size(count: int) -> str:
+    """Print a transfer size in the unit in which it is round: ``50 kB`` for 50,000 and ``320 KiB`` for 327,680.
+
+    Examples
+    --------
+    >>> format_size(50_000), format_size(327_680), format_size(1_048_576)
+    ('50 kB', '320 KiB', '1 MiB')
+    """
+    for step, unit in ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if count >= step and count % step == 0:
+            return f"{count // step:,} {unit}"
+    return format_bytes(count) if count >= 10_000 else f"{count:,} B"
+
+
+def format_duration(length: float) -> str:
+    """Print a duration given in seconds.
+
+    Examples
+    --------
+    >>> format_duration(75), format_duration(600), format_duration(0.25)
+    ('1 min 15 s', '10 min', '0.25 s')
+    """
+    if length < 60:
+        text = format_number(length)
+        return f"{text.rstrip('0').rstrip('.') if '.' in text else text} s"
+    whole = round(length)
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    parts = [
+        f"{hours} h" if hours else "",
+        f"{minutes} min" if minutes else "",
+        f"{secs} s" if secs and not hours else "",
+    ]
+    return " ".join(part for part in parts if part)

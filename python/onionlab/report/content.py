@@ -1,0 +1,238 @@
+"""What a report says: every number as the text that the page shows."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from onionlab import describe
+from onionlab.charts import Chart, colours
+from onionlab.quantity import decimals, format_bytes, format_duration, format_fixed, format_number
+from onionlab.stats.intervals import CONFIDENCE
+from onionlab.stats.metrics import METRICS, WHOLE
+
+if TYPE_CHECKING:
+    from onionlab.results import Experiment
+
+Row = dict[str, Any]
+
+#: Columns of the summary table of one kind of client, with their headings.
+CLIENT_COLUMNS = {
+    "ttfb_median": ("Time to first byte", "median, s"),
+    "ttfb_p90": ("Time to first byte", "90th percentile, s"),
+    "ttlb_median": ("Time to last byte", "median, s"),
+    "ttlb_p90": ("Time to last byte", "90th percentile, s"),
+    "goodput": ("Goodput", "Mbit/s"),
+    "failed": ("Failed downloads", "% of those that ended"),
+}
+
+NETWORK_COLUMNS = {
+    "goodput": ("Goodput", "Mbit/s"),
+    "utilisation_guard": ("Guards used", "% of capacity"),
+    "utilisation_middle": ("Middles used", "% of capacity"),
+    "utilisation_exit": ("Exits used", "% of capacity"),
+    "utilisation_guard_exit": ("Guard-exits used", "% of capacity"),
+}
+
+COUNT_COLUMNS = {
+    "completed": "completed",
+    "failed_timeout": "time-out",
+    "failed_stall": "stall",
+    "failed_circuit_closed": "circuit closed",
+    "unfinished": "unfinished at the end",
+}
+
+#: What the sentences at the top compare.
+HEADLINE_METRICS = ("ttfb_median", "ttlb_median", "ttlb_p90", "failed")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One figure: the mean, its interval, and the difference to the first treatment with what it shows."""
+
+    mean: str
+    interval: str = ""
+    difference: str = ""
+    bounds: str = ""
+    words: str = ""
+    #: "better", "worse", "clear" (excludes zero, neither better nor worse), "unclear", or empty without a difference.
+    sense: str = ""
+
+
+def cell(row: Row | None) -> Cell:
+    """One figure of the summary as text."""
+    if row is None:
+        return Cell("–", interval="nothing to measure")
+    places = decimals(row["mean"])
+    mean = format_fixed(row["mean"], places)
+    interval = "no interval: one network"
+    if row["low"] is not None:
+        interval = f"{format_fixed(row['low'], places)} to {format_fixed(row['high'], places)}"
+    if row["verdict"] is None:
+        return Cell(mean, interval)
+    if row["difference"] is None:
+        return Cell(mean, interval, words=row["verdict"])
+    low, high = row["difference_low"], row["difference_high"]
+    places = decimals(max(abs(value) for value in (row["difference"], low or 0.0, high or 0.0)))
+    difference = format_fixed(row["difference"], places, signed=True)
+    percent = row["difference_percent"]
+    if percent is not None and row["unit"] != "%":
+        difference += f" ({format_fixed(percent, decimals(percent, 2), signed=True)} %)"
+    if low is None:
+        return Cell(mean, interval, difference, words="no interval", sense="unclear")
+    bounds = f"{format_fixed(low, places, signed=True)} to {format_fixed(high, places, signed=True)}"
+    if row["difference"] == 0 and low == high:
+        words, sense = "equal in every network", "unclear"
+    elif low > 0 or high < 0:
+        judged = METRICS[row["metric"]].better * (1 if row["difference"] > 0 else -1)
+        sense = {1: "better", -1: "worse", 0: "clear"}[judged]
+        words = f"{sense}: excludes zero" if judged else "excludes zero"
+    else:
+        words, sense = "includes zero", "unclear"
+    return Cell(mean, interval, difference, bounds, words, sense)
+
+
+def _table(rows: dict[tuple[str, str, str], Row], kind: str, columns: list[str], treatments: list[str]) -> list[Row]:
+    """One line per treatment."""
+    return [
+        {"treatment": treatment, "cells": [cell(rows.get((kind, treatment, metric))) for metric in columns]}
+        for treatment in treatments
+    ]
+
+
+def sentences(experiment: Experiment) -> list[Row]:
+    """The comparison in words: per treatment, first what differs from the first treatment, then what is not shown to differ."""
+    found = []
+    rows = {(row["kind"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
+    for treatment in experiment.treatments[1:]:
+        shown: list[Row] = []
+        for kind in experiment.kinds:
+            alike = []
+            for metric in HEADLINE_METRICS:
+                row = rows.get((kind, treatment, metric))
+                if row is None or row["verdict"] is None:
+                    continue
+                label, percent = METRICS[metric].label, row["difference_percent"]
+                if row["difference_low"] is None or cell(row).sense != "unclear":
+                    shown.append({"kind": kind, "sense": cell(row).sense, "text": f"{label}: {row['verdict']}."})
+                elif percent is None:
+                    alike.append(label)
+                else:
+                    alike.append(f"{label} ({format_fixed(percent, decimals(percent, 2), signed=True)} % on average)")
+            if alike:
+                text = f"no difference shown (the interval includes zero) in {'; '.join(alike)}."
+                shown.append({"kind": kind, "sense": "unclear", "text": text})
+        found.append({"treatment": treatment, "lines": shown})
+    return found
+
+
+def _counts(rows: dict[tuple[str, str, str], Row], experiment: Experiment) -> list[Row]:
+    """Downloads by outcome, mean per run."""
+    lines = []
+    for kind in experiment.kinds:
+        for treatment in experiment.treatments:
+            cells = []
+            for metric in COUNT_COLUMNS:
+                row = rows.get((kind, treatment, metric))
+                cells.append(f"{row['mean']:,.1f}".removesuffix(".0") if row is not None else "–")
+            share = rows.get((kind, treatment, "failed"))
+            lines.append(
+                {
+                    "kind": kind,
+                    "treatment": treatment,
+                    "cells": cells,
+                    "share": f"{format_number(share['mean'])} %" if share is not None else "–",
+                }
+            )
+    return lines
+
+
+def _runs(experiment: Experiment) -> list[Row]:
+    """Provenance, one line per run."""
+    lines = []
+    for row in experiment.runs.iter_rows(named=True):
+        lines.append(
+            {
+                "treatment": row["treatment"],
+                "network": row["network"],
+                "network_seed": f"{row['network_seed']:016x}",
+                "seed": row["seed"],
+                "relays": f"{row['relays']:,}",
+                "clients": f"{row['clients']:,}",
+                "events": f"{row['events'] / 1e6:,.1f} M",
+                "cell_hops": f"{row['cell_hops'] / 1e6:,.1f} M",
+                "wall": format_duration(row["wall_seconds"]),
+                "memory": format_bytes(row["peak_memory_bytes"]),
+            }
+        )
+    return lines
+
+
+def _totals(experiment: Experiment) -> str:
+    """What the runs cost together."""
+    runs = experiment.runs
+    wall = float(runs["wall_seconds"].sum())
+    hops = int(runs["cell_hops"].sum())
+    speed = f", {format_number(hops / wall / 1e6)} M cell-hops a second and core" if wall > 0 else ""
+    memory = runs["peak_memory_bytes"].max()
+    most = format_bytes(memory) if isinstance(memory, int) else "unknown"
+    return (
+        f"{describe.plural(runs.height, 'run')}, {format_duration(wall)} of simulation together, "
+        f"{hops / 1e6:,.1f} M cell-hops{speed}; at most {most} of memory."
+    )
+
+
+def _software(experiment: Experiment) -> str:
+    """Versions that the records and the figures rest on."""
+    versions = sorted({str(version) for version in experiment.runs["version"].unique()})
+    packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("polars", "scipy", "altair"))
+    return f"Records: onionlab {', '.join(versions)}. Statistics and charts: Python {platform.python_version()}, {packages}."
+
+
+def _divergence(experiment: Experiment) -> str:
+    """Sampling reports of the networks, as JSON; empty where there are none."""
+    per_network = experiment.runs.group_by("network").agg(pl.col("divergence_json").first()).sort("network")
+    reports = {network: json.loads(text) for network, text in per_network.iter_rows() if text and text != "null"}
+    return json.dumps(reports, indent=2, ensure_ascii=False) if reports else ""
+
+
+def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
+    """Everything that the template shows."""
+    rows = {(row["kind"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
+    treatments = experiment.treatments
+    source = experiment.directory / "experiment.toml"
+    return {
+        "title": experiment.title,
+        "facts": [
+            ("Network", describe.network(experiment)),
+            ("Load", describe.load(experiment)),
+            ("Extent", describe.extent(experiment)),
+            ("Simulator", f"onionlab {experiment.plan.version}"),
+        ],
+        "treatments": treatments,
+        "base": treatments[0],
+        "colours": colours(treatments),
+        "confidence": round(100 * CONFIDENCE),
+        "several_networks": len({run.network for run in experiment.finished}) > 1,
+        "warnings": describe.warnings(experiment),
+        "sentences": sentences(experiment),
+        "client_columns": list(CLIENT_COLUMNS.values()),
+        "clients": [(kind, _table(rows, kind, list(CLIENT_COLUMNS), treatments)) for kind in experiment.kinds],
+        "network_columns": list(NETWORK_COLUMNS.values()),
+        "network": _table(rows, WHOLE, list(NETWORK_COLUMNS), treatments),
+        "count_columns": list(COUNT_COLUMNS.values()),
+        "counts": _counts(rows, experiment),
+        "charts": charts,
+        "runs": _runs(experiment),
+        "totals": _totals(experiment),
+        "software": _software(experiment),
+        "divergence": _divergence(experiment),
+        "experiment_file": source.read_text(encoding="utf-8", errors="replace") if source.is_file() else "",
+        "scenario": json.dumps(experiment.plan.scenario, indent=2, ensure_ascii=False),
+        "measure_from": format_duration(experiment.measure_from),
+    }

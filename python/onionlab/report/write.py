@@ -1,0 +1,97 @@
+"""Writing a report: ``report.html``, ``charts/*.svg|png|vl.json`` and ``tables/*.csv``, each in one step."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import jinja2
+from markupsafe import Markup
+
+from onionlab.charts import Chart, all_charts
+from onionlab.charts.export import inline, to_png, to_svg
+from onionlab.files import write_text
+from onionlab.report.content import page
+
+if TYPE_CHECKING:
+    from onionlab.results import Experiment
+
+
+def write_report(experiment: Experiment) -> Path:
+    """Draw everything that is derived from an experiment's records.
+
+    Returns
+    -------
+    Path
+        The page, ``report.html`` in the results directory.
+    """
+    root = experiment.directory
+    charts = all_charts(experiment)
+    drawings = {chart.name: to_svg(chart.specification) for chart in charts if chart.specification is not None}
+    replace_folder(root / "charts", lambda folder: _charts(folder, charts, drawings))
+    replace_folder(root / "tables", lambda folder: _tables(folder, experiment, charts))
+    pictures = {
+        chart.name: Markup(inline(drawings[chart.name], f"chart-{chart.name}", chart.title))
+        for chart in charts
+        if chart.name in drawings
+    }
+    path = root / "report.html"
+    write_text(path, render(experiment, charts, pictures))
+    return path
+
+
+def render(experiment: Experiment, charts: list[Chart], pictures: dict[str, Markup]) -> str:
+    """Text of the page."""
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("onionlab.report", "templates"),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("report.html.j2").render(page(experiment, charts), pictures=pictures)
+
+
+def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
+    """Fill a folder anew, so that it holds either all of its old or all of its new files.
+
+    What an earlier report left there goes; a folder that holds anything else but files of a report is not touched but for these.
+    """
+    draft = folder.with_name(f".{folder.name}.new")
+    shutil.rmtree(draft, ignore_errors=True)
+    draft.mkdir(parents=True)
+    try:
+        fill(draft)
+        folder.mkdir(exist_ok=True)
+        new = {path.name for path in draft.iterdir()}
+        for path in draft.iterdir():
+            path.replace(folder / path.name)
+        for old in folder.iterdir():
+            if old.is_file() and old.name not in new and old.suffix in {".svg", ".png", ".csv", ".json"}:
+                old.unlink()
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _charts(folder: Path, charts: list[Chart], drawings: dict[str, str]) -> None:
+    """Each chart as pictures and as a specification that Vega's editor opens."""
+    for chart in charts:
+        if chart.specification is None:
+            continue
+        (folder / f"{chart.name}.svg").write_text(drawings[chart.name], encoding="utf-8")
+        (folder / f"{chart.name}.png").write_bytes(to_png(drawings[chart.name]))
+        specification = json.dumps(chart.specification, indent=1, sort_keys=True, ensure_ascii=False)
+        (folder / f"{chart.name}.vl.json").write_text(specification + "\n", encoding="utf-8")
+
+
+def _tables(folder: Path, experiment: Experiment, charts: list[Chart]) -> None:
+    """The numbers of the page, and those behind each chart."""
+    experiment.summary.write_csv(folder / "summary.csv")
+    experiment.figures.write_csv(folder / "figures-per-run.csv")
+    runs = experiment.runs.drop("scenario", "treatment_json", "divergence_json", strict=False)
+    runs.write_csv(folder / "runs.csv")
+    for chart in charts:
+        chart.data.write_csv(folder / f"{chart.name}.csv")

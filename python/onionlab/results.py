@@ -1,0 +1,195 @@
+"""A results directory as an object: the record tables of all its runs, their statistics, and the report.
+
+Layout of the directory: ``experiment.toml`` (a copy of the file that was run), ``plan.json`` (the runs it asks for and the
+scenario with all defaults), ``runs/<treatment>--net<k>--seed<s>/*.parquet`` (one directory per finished run), and what is derived
+from them: ``report.html``, ``charts/``, ``tables/``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from onionlab.errors import ResultsError
+from onionlab.plan import TABLES, Plan, PlannedRun, is_finished
+from onionlab.quantity import seconds
+from onionlab.stats import metrics, per_run, summarise
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A run that was tried and did not finish."""
+
+    run: PlannedRun
+    reason: str
+
+
+@dataclass
+class Experiment:
+    """An experiment on disk.
+
+    Every frame carries the columns ``treatment``, ``network`` and ``seed`` in front of those of the record table; times are
+    nanoseconds since the start of the simulation.
+
+    Examples
+    --------
+    >>> exp = onionlab.load("out/demo")                                       # doctest: +SKIP
+    >>> exp.transfers.group_by("treatment").agg(pl.col("last_byte_ns").count())  # doctest: +SKIP
+    """
+
+    directory: Path
+    plan: Plan
+    finished: tuple[PlannedRun, ...]
+    #: Runs that failed in the call that made this object; a loaded experiment knows of none.
+    failures: tuple[Failure, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        """Title of the experiment."""
+        return str(self.plan.scenario.get("title") or self.directory.name)
+
+    @property
+    def treatments(self) -> list[str]:
+        """Treatments in the order of the experiment file; the first is the base of comparison."""
+        return self.plan.treatments
+
+    @property
+    def missing(self) -> tuple[PlannedRun, ...]:
+        """Runs that the experiment asks for and the directory does not hold."""
+        done = set(self.finished)
+        return tuple(run for run in self.plan.runs if run not in done)
+
+    @property
+    def duration(self) -> float:
+        """Simulated time per run, in seconds."""
+        return seconds(self.plan.scenario["duration"])
+
+    @property
+    def measure_from(self) -> float:
+        """Begin of the measurement, in seconds of simulated time."""
+        return seconds(self.plan.scenario.get("measure-from") or 0)
+
+    def table(self, name: str) -> pl.LazyFrame:
+        """One record table of all finished runs, lazily.
+
+        Parameters
+        ----------
+        name : {"transfers", "circuits", "relays", "network", "run"}
+            Which table.
+        """
+        if name not in TABLES:
+            raise ValueError(f"no record table {name!r}; there are {', '.join(TABLES)}")
+        parts = []
+        for run in self.finished:
+            frame = pl.scan_parquet(self.directory / run.directory / f"{name}.parquet", hive_partitioning=False)
+            keys = (
+                pl.lit(run.treatment).alias("treatment"),
+                pl.lit(run.network, dtype=pl.UInt32).alias("network"),
+                pl.lit(run.seed, dtype=pl.UInt64).alias("seed"),
+            )
+            parts.append(frame.select(*keys, pl.exclude("treatment", "network", "seed")))
+        return pl.concat(parts)
+
+    @cached_property
+    def transfers(self) -> pl.DataFrame:
+        """All transfers."""
+        return self.table("transfers").collect()
+
+    @cached_property
+    def circuits(self) -> pl.DataFrame:
+        """All circuits."""
+        return self.table("circuits").collect()
+
+    @cached_property
+    def relays(self) -> pl.DataFrame:
+        """Time series of every relay."""
+        return self.table("relays").collect()
+
+    @cached_property
+    def network(self) -> pl.DataFrame:
+        """Time series of the network as a whole."""
+        return self.table("network").collect()
+
+    @cached_property
+    def runs(self) -> pl.DataFrame:
+        """One row per run: scenario, seeds, version, events, wall time, memory."""
+        return self.table("run").collect()
+
+    @cached_property
+    def measured(self) -> pl.DataFrame:
+        """Transfers within the measurement, with the columns ``kind``, ``ttfb`` and ``ttlb`` (seconds)."""
+        return metrics.measured(metrics.with_kind(self.transfers), self.measure_from)
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """Kinds of client: the groups, split by size where a group fetches a few different sizes."""
+        groups = [str(group["group"]) for group in self.plan.scenario["clients"]]
+        return metrics.kinds(metrics.with_kind(self.transfers), groups)
+
+    @cached_property
+    def figures(self) -> pl.DataFrame:
+        """Every figure per run: ``treatment, network, seed, kind, metric, value``."""
+        return per_run(self.transfers, self.network, self.measure_from, self.duration)
+
+    @cached_property
+    def summary(self) -> pl.DataFrame:
+        """Means over networks with intervals and paired differences to the first treatment; see `onionlab.stats.summarise`."""
+        return summarise(self.figures, self.treatments, [*self.kinds, metrics.WHOLE])
+
+    def report(self) -> Path:
+        """Draw charts, tables and ``report.html`` into the directory; return the path of the report."""
+        from onionlab.report import write_report
+
+        return write_report(self)
+
+    def __repr__(self) -> str:
+        return f"<onionlab.Experiment {self.title!r}: {len(self.finished)} of {len(self.plan.runs)} runs in {self.directory}>"
+
+
+def load(directory: str | Path) -> Experiment:
+    """Open a results directory.
+
+    Parameters
+    ----------
+    directory : path
+        What ``onionlab run`` wrote.
+
+    Returns
+    -------
+    Experiment
+        With at least one finished run. Runs that the directory's plan does not ask for, or that another version or scenario
+        made, are left out.
+
+    Raises
+    ------
+    ResultsError
+        If the directory holds no finished run.
+
+    Examples
+    --------
+    >>> exp = onionlab.load("out/demo")  # doctest: +SKIP
+    """
+    root = Path(directory)
+    try:
+        text = (root / "plan.json").read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"{root} is not a results directory: it has no readable plan.json") from error
+    experiment = opened(root, Plan.from_json(text))
+    if not experiment.finished:
+        raise ResultsError(
+            f"{root} holds no finished run of its experiment; `onionlab run {root / 'experiment.toml'}` would make them"
+        )
+    return experiment
+
+
+def opened(root: Path, plan: Plan, failures: Sequence[Failure] = ()) -> Experiment:
+    """The experiment ``plan`` with the runs of it that ``root`` holds."""
+    finished = tuple(run for run in plan.runs if is_finished(root, plan, run))
+    return Experiment(directory=root, plan=plan, finished=finished, failures=tuple(failures))

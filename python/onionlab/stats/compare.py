@@ -1,0 +1,167 @@
+"""From figures per run to means over networks and paired differences between treatments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from onionlab.quantity import format_number
+from onionlab.stats.intervals import Interval, t_interval
+from onionlab.stats.metrics import METRICS
+
+
+def per_network(figures: pl.DataFrame) -> pl.DataFrame:
+    """Average the figures of `per_run` over the seeds within each network.
+
+    A figure that some seeds lack is averaged over the others.
+    """
+    return (
+        figures.group_by("treatment", "network", "kind", "metric", maintain_order=True)
+        .agg(pl.col("value").mean(), seeds=pl.col("value").count())
+        .filter(pl.col("seeds") > 0)
+    )
+
+
+def paired_differences(figures: pl.DataFrame, treatment: str, base: str) -> pl.DataFrame:
+    """Difference of ``treatment`` to ``base`` in each network where both exist.
+
+    Runs are paired by network and seed, differences averaged over the seeds of a network: common random numbers make the two runs
+    of a pair alike in everything but the treatment.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``network, kind, metric, difference, base`` (the mean of ``base`` over the same pairs).
+    """
+    keys = ["network", "seed", "kind", "metric"]
+    there = figures.filter(pl.col("treatment") == treatment, pl.col("value").is_not_null()).select(*keys, "value")
+    here = figures.filter(pl.col("treatment") == base, pl.col("value").is_not_null()).select(*keys, base="value")
+    return (
+        there.join(here, on=keys, how="inner", maintain_order="left")
+        .group_by("network", "kind", "metric", maintain_order=True)
+        .agg(difference=(pl.col("value") - pl.col("base")).mean(), base=pl.col("base").mean())
+    )
+
+
+def verdict(metric: str, difference: Interval | None, base_mean: float | None) -> str:
+    """Say in words what a paired difference shows.
+
+    Parameters
+    ----------
+    metric : str
+        Key into `METRICS`.
+    difference : Interval or None
+        Mean paired difference over networks, or None where no network has both.
+    base_mean : float or None
+        Mean of the first treatment over the same networks, for the relative size.
+    """
+    if difference is None:
+        return "no network has both treatments"
+    if difference.mean == 0 and difference.low in (None, 0.0) and difference.high in (None, 0.0):
+        return "equal" if difference.count == 1 else "equal in every network"
+    size = ""
+    if base_mean and abs(base_mean) > 0:
+        size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % "
+    direction = f"{size}{'higher' if difference.mean > 0 else 'lower'}"
+    if difference.low is None:
+        return f"{direction} in the only network, hence no interval"
+    if not difference.excludes_zero:
+        return f"no difference shown ({direction} on average, the interval includes zero)"
+    sense = METRICS[metric].better * (1 if difference.mean > 0 else -1)
+    judged = {1: "better: ", -1: "worse: ", 0: ""}[sense]
+    return f"{judged}{direction}, the interval excludes zero"
+
+
+def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[str] | None = None) -> pl.DataFrame:
+    """Summarise over networks, with the paired difference of every treatment to the first one.
+
+    Parameters
+    ----------
+    figures : polars.DataFrame
+        The result of `per_run`.
+    treatments : sequence of str
+        Treatments in the order of the experiment; the first is the base of comparison.
+    kinds : sequence of str, optional
+        Kinds of client in the order wanted; that of ``figures`` by default.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``kind, metric, unit, treatment, networks, mean, low, high, difference, difference_low, difference_high,
+        difference_networks,
+        difference_percent, verdict``. Bounds are null with fewer than two networks; the columns of differences are null for the
+        first treatment.
+    """
+    networks = per_network(figures)
+    order = list(kinds) if kinds is not None else figures["kind"].unique(maintain_order=True).to_list()
+    rows: list[dict[str, object]] = []
+    for treatment in treatments:
+        own = networks.filter(pl.col("treatment") == treatment)
+        pairs = None if treatment == treatments[0] else paired_differences(figures, treatment, treatments[0])
+        for kind in order:
+            of_kind = own.filter(pl.col("kind") == kind)
+            for metric, about in METRICS.items():
+                interval = t_interval(of_kind.filter(pl.col("metric") == metric)["value"].to_list())
+                if interval is None:
+                    continue
+                row: dict[str, object] = {
+                    "kind": kind,
+                    "metric": metric,
+                    "unit": about.unit,
+                    "treatment": treatment,
+                    "networks": interval.count,
+                    "mean": interval.mean,
+                    # No figure can be negative, though Student's interval does not know.
+                    "low": None if interval.low is None else max(0.0, interval.low),
+                    "high": interval.high,
+                }
+                if pairs is not None:
+                    both = pairs.filter(pl.col("kind") == kind, pl.col("metric") == metric)
+                    row |= _difference(metric, both)
+                rows.append(row)
+    frame = pl.DataFrame(
+        rows,
+        schema={
+            "kind": pl.String,
+            "metric": pl.String,
+            "unit": pl.String,
+            "treatment": pl.String,
+            "networks": pl.UInt32,
+            "mean": pl.Float64,
+            "low": pl.Float64,
+            "high": pl.Float64,
+            "difference": pl.Float64,
+            "difference_low": pl.Float64,
+            "difference_high": pl.Float64,
+            "difference_networks": pl.UInt32,
+            "difference_percent": pl.Float64,
+            "verdict": pl.String,
+        },
+    )
+    ranks = {
+        "kind": {name: number for number, name in enumerate(order)},
+        "metric": {name: number for number, name in enumerate(METRICS)},
+        "treatment": {name: number for number, name in enumerate(treatments)},
+    }
+    return frame.sort(
+        *(pl.col(column).replace_strict(rank, return_dtype=pl.UInt32, default=None) for column, rank in ranks.items()),
+        maintain_order=True,
+    )
+
+
+def _difference(metric: str, both: pl.DataFrame) -> dict[str, object]:
+    """Columns of the paired difference for one metric, kind and treatment."""
+    difference = t_interval(both["difference"].to_list())
+    mean = both["base"].mean()
+    base_mean = float(mean) if isinstance(mean, int | float) else None
+    columns: dict[str, object] = {"verdict": verdict(metric, difference, base_mean)}
+    if difference is not None:
+        columns |= {
+            "difference": difference.mean,
+            "difference_low": difference.low,
+            "difference_high": difference.high,
+            "difference_networks": difference.count,
+            "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
+        }
+    return columns

@@ -1,0 +1,142 @@
+"""Curves with bands over networks: distribution functions and time series."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+import polars as pl
+
+from onionlab.stats.intervals import Floats, pointwise_band
+from onionlab.stats.metrics import RUN, ordered
+
+#: Quantiles of a distribution chart. The last one is 0.99: beyond it, a run of a few hundred transfers has hardly any to show.
+QUANTILES: Floats = np.linspace(0.0, 0.99, 199)
+
+
+def _mean_over_seeds(runs: Iterable[tuple[int, Floats]]) -> Floats | None:
+    """Average the curves of one network's seeds, then stack networks into rows; None without any."""
+    networks: dict[int, list[Floats]] = {}
+    for network, curve in runs:
+        networks.setdefault(network, []).append(curve)
+    if not networks:
+        return None
+    return np.stack([np.mean(curves, axis=0) for _, curves in sorted(networks.items())])
+
+
+def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None) -> pl.DataFrame:
+    """One treatment's band as rows; empty without curves."""
+    schema = {
+        "treatment": pl.String,
+        axis: pl.Float64,
+        "mean": pl.Float64,
+        "low": pl.Float64,
+        "high": pl.Float64,
+        "networks": pl.UInt32,
+    }
+    if curves is None:
+        return pl.DataFrame(schema=schema)
+    mean, low, high = pointwise_band(curves)
+    size = len(at)
+    return pl.DataFrame(
+        {
+            "treatment": [treatment] * size,
+            axis: at,
+            "mean": mean,
+            "low": low if low is not None else [None] * size,
+            "high": high if high is not None else [None] * size,
+            "networks": [curves.shape[0]] * size,
+        },
+        schema=schema,
+    )
+
+
+def cdf_bands(cut: pl.DataFrame, column: str, treatments: Sequence[str]) -> pl.DataFrame:
+    """Mean quantile function over networks with its pointwise t band, per treatment.
+
+    Each run gives the lower order statistic at every quantile; runs without a value are skipped. The band lies horizontally, in
+    the direction of the times.
+
+    Parameters
+    ----------
+    cut : polars.DataFrame
+        Transfers of one kind of client, from `metrics.measured`.
+    column : str
+        ``ttfb`` or ``ttlb``.
+    treatments : sequence of str
+        Treatments in the order of the experiment.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``treatment, quantile, mean, low, high, networks``; times in seconds, bounds null for a single network.
+
+    References
+    ----------
+    Jansen et al., "Once is Never Enough", USENIX Security 2021, section 5; tornettools ``plot_common.py``, ``draw_cdf_ci``.
+    """
+    parts = []
+    for treatment in treatments:
+        runs = []
+        for key, rows in cut.filter(pl.col("treatment") == treatment).group_by(*RUN, maintain_order=True):
+            values = ordered(rows[column])
+            if values.size:
+                ranks = ((values.size - 1) * QUANTILES).astype(np.int64)
+                runs.append((int(key[1]), values[ranks]))
+        parts.append(_rows(treatment, QUANTILES, "quantile", _mean_over_seeds(runs)))
+    return pl.concat(parts)
+
+
+def series_bands(
+    network: pl.DataFrame, value: pl.Expr, treatments: Sequence[str], *, cumulated: bool = False, points: int = 100
+) -> tuple[pl.DataFrame, float]:
+    """Mean over networks of a time series, with its pointwise t band, per treatment.
+
+    Parameters
+    ----------
+    network : polars.DataFrame
+        The ``network`` table of all runs.
+    value : polars.Expr
+        What is drawn, per sample.
+    treatments : sequence of str
+        Treatments in the order of the experiment.
+    cumulated : bool
+        The series is a running total: of several samples drawn as one point, the last counts instead of their mean.
+    points : int
+        Most points per line; longer series are averaged over bins of equal length.
+
+    Returns
+    -------
+    bands : polars.DataFrame
+        ``treatment, time, mean, low, high, networks``; ``time`` in seconds, the end of a bin.
+    bin : float
+        Length of a bin, in seconds.
+    """
+    series = network.select(*RUN, "time_ns", value=value)
+    times = series["time_ns"].unique().sort()
+    if times.len() == 0:
+        return _rows("", np.empty(0), "time", None), 0.0
+    step = int(times[0]) if times.len() == 1 else int(times[1]) - int(times[0])
+    last = int(times[-1])
+    width = step * max(1, -(-last // (step * points)))
+    # The sample at `time_ns` stands for the interval that ends there.
+    binned = (
+        series.drop_nulls("value")
+        .sort("time_ns", maintain_order=True)
+        .with_columns(bin=(pl.col("time_ns") - 1) // width)
+        .group_by(*RUN, "bin")
+        .agg(pl.col("value").last() if cumulated else pl.col("value").mean())
+        .sort(*RUN, "bin")
+    )
+    count = (last - 1) // width + 1
+    at = np.minimum((np.arange(count) + 1) * width, last) / 1e9
+    parts = []
+    for treatment in treatments:
+        runs = []
+        for key, rows in binned.filter(pl.col("treatment") == treatment).group_by(*RUN, maintain_order=True):
+            curve = np.full(count, np.nan)
+            curve[rows["bin"].to_numpy()] = rows["value"].to_numpy()
+            if not np.isnan(curve).any():
+                runs.append((int(key[1]), curve))
+        parts.append(_rows(treatment, at, "time", _mean_over_seeds(runs)))
+    return pl.concat(parts), width / 1e9

@@ -1,0 +1,212 @@
+"""The figures of one run: what is measured, in which unit, and which direction is better.
+
+Transfers that start before the measurement begins (``measure-from``) are left out. Times to first byte are taken over every
+transfer that received one, times to last byte over every transfer that completed; what failed is counted by kind beside them, and
+what was still under way when the simulation ended ("unfinished") is counted apart, because it neither completed nor failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from onionlab.quantity import format_size
+from onionlab.stats.intervals import Floats, lower_quantile
+
+#: Columns that name a run.
+RUN = ("treatment", "network", "seed")
+
+#: Outcomes of a transfer that count as a failed download.
+FAILURES = ("timeout", "stall", "circuit-closed")
+
+#: Classes of relays by their flags, as the columns of utilisation name them.
+RELAY_CLASSES = ("guard", "middle", "exit", "guard_exit")
+
+#: The row of figures that belong to the whole network and no single kind of client.
+WHOLE = "whole network"
+
+#: Up to this many distinct sizes, a group that fetches several is split by size, because a median over 50 kB and 5 MB together
+#: says nothing.
+SPLIT_SIZES = 6
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure per run and kind of client."""
+
+    key: str
+    label: str
+    unit: str
+    #: -1 where smaller is better, 1 where larger is better, 0 where neither.
+    better: int
+    meaning: str
+
+
+METRICS: dict[str, Metric] = {
+    metric.key: metric
+    for metric in (
+        Metric(
+            "ttfb_median",
+            "time to first byte, median",
+            "s",
+            -1,
+            "From the application's request to the first byte of the answer.",
+        ),
+        Metric(
+            "ttfb_p90",
+            "time to first byte, 90th percentile",
+            "s",
+            -1,
+            "Nine of ten transfers got their first byte within it.",
+        ),
+        Metric(
+            "ttlb_median",
+            "time to last byte, median",
+            "s",
+            -1,
+            "From the application's request to the last byte; completed transfers only.",
+        ),
+        Metric(
+            "ttlb_p90",
+            "time to last byte, 90th percentile",
+            "s",
+            -1,
+            "Nine of ten completed transfers were done within it.",
+        ),
+        Metric("goodput", "goodput", "Mbit/s", 1, "Payload delivered to clients over the measured time."),
+        Metric("failed", "failed downloads", "%", -1, "Failed among all that ended: time-out, stall, or circuit closed."),
+        Metric("failed_timeout", "failed: time-out", "downloads", -1, "Downloads given up for taking too long."),
+        Metric("failed_stall", "failed: stall", "downloads", -1, "Downloads given up because no byte came for too long."),
+        Metric("failed_circuit_closed", "failed: circuit closed", "downloads", -1, "Downloads whose circuit went away."),
+        Metric("completed", "completed downloads", "downloads", 1, "Downloads that received every byte."),
+        Metric(
+            "unfinished",
+            "unfinished at the end",
+            "downloads",
+            0,
+            "Still under way when the simulation ended; neither completed nor failed.",
+        ),
+        Metric("utilisation_guard", "utilisation of guards", "%", 0, "Capacity used of relays with the Guard flag only."),
+        Metric("utilisation_middle", "utilisation of middles", "%", 0, "Capacity used of relays with neither flag."),
+        Metric("utilisation_exit", "utilisation of exits", "%", 0, "Capacity used of relays with the Exit flag only."),
+        Metric("utilisation_guard_exit", "utilisation of guard-exits", "%", 0, "Capacity used of relays with both flags."),
+    )
+}
+
+
+def with_kind(transfers: pl.DataFrame) -> pl.DataFrame:
+    """Add the column ``kind``: the client group, with the size where a group fetches a few different ones."""
+    sizes = transfers.group_by("group").agg(pl.col("size_bytes").unique().sort())
+    split = {group: 1 < len(found) <= SPLIT_SIZES for group, found in sizes.iter_rows()}
+    names = {
+        (group, size): f"{group}, {format_size(size)}" if split[group] else group
+        for group, found in sizes.iter_rows()
+        for size in found
+    }
+    lookup = pl.DataFrame(
+        [(group, size, name) for (group, size), name in sorted(names.items())],
+        schema={"group": pl.String, "size_bytes": transfers.schema["size_bytes"], "kind": pl.String},
+        orient="row",
+    )
+    return transfers.join(lookup, on=["group", "size_bytes"], how="left", maintain_order="left")
+
+
+def kinds(transfers: pl.DataFrame, groups: Sequence[str]) -> list[str]:
+    """Kinds of client in the order of ``groups``, within them by size; a group without transfers keeps its place."""
+    found: list[str] = []
+    for group in groups:
+        own = transfers.filter(pl.col("group") == group).select("size_bytes", "kind").unique().sort("size_bytes")
+        found += own["kind"].unique(maintain_order=True).to_list() or [group]
+    return found
+
+
+def measured(transfers: pl.DataFrame, measure_from: float) -> pl.DataFrame:
+    """Cut to the transfers that start at or after ``measure_from`` (seconds), with times to first and last byte in seconds.
+
+    ``ttfb`` is null where no byte came, ``ttlb`` where the transfer did not complete.
+    """
+    start = pl.col("start_ns")
+    return transfers.filter(start >= round(measure_from * 1e9)).with_columns(
+        ttfb=(pl.col("first_byte_ns") - start) / 1e9,
+        ttlb=pl.when(pl.col("outcome") == "ok").then((pl.col("last_byte_ns") - start) / 1e9),
+    )
+
+
+def ordered(values: pl.Series) -> Floats:
+    """Values that happened, ascending."""
+    return np.sort(values.drop_nulls().to_numpy().astype(np.float64))
+
+
+def _of_kind(rows: pl.DataFrame, length: float) -> dict[str, float | None]:
+    """All figures of one kind of client in one run; ``length`` is the measured time in seconds."""
+    figures: dict[str, float | None] = {}
+    for name in ("ttfb", "ttlb"):
+        values = ordered(rows[name])
+        for suffix, q in (("median", 0.5), ("p90", 0.9)):
+            figures[f"{name}_{suffix}"] = lower_quantile(values, q) if values.size else None
+    counts = dict(rows.group_by("outcome").len().iter_rows())
+    failed = sum(counts.get(outcome, 0) for outcome in FAILURES)
+    completed = counts.get("ok", 0)
+    figures["goodput"] = int(rows["received_bytes"].sum()) * 8e-6 / length if length > 0 else None
+    figures["failed"] = 100 * failed / (failed + completed) if failed + completed else None
+    for outcome in FAILURES:
+        figures[f"failed_{outcome.replace('-', '_')}"] = counts.get(outcome, 0)
+    figures["completed"] = completed
+    figures["unfinished"] = counts.get("unfinished", 0)
+    return figures
+
+
+def _of_network(rows: pl.DataFrame, length: float) -> dict[str, float | None]:
+    """Figures of the whole network in one run, from its time series cut to the measured time."""
+    figures: dict[str, float | None] = {"goodput": int(rows["goodput_bytes"].sum()) * 8e-6 / length if length > 0 else None}
+    for position in RELAY_CLASSES:
+        # No relay in a position leaves nothing to use, which is neither 0 nor 100 %.
+        mean = rows[f"utilisation_{position}"].fill_nan(None).mean()
+        figures[f"utilisation_{position}"] = 100 * float(mean) if isinstance(mean, int | float) else None
+    return figures
+
+
+def per_run(transfers: pl.DataFrame, network: pl.DataFrame, measure_from: float, duration: float) -> pl.DataFrame:
+    """Compute every figure for each run and kind of client.
+
+    Parameters
+    ----------
+    transfers, network : polars.DataFrame
+        Record tables of all runs, with the columns ``treatment``, ``network``, ``seed`` in front.
+    measure_from, duration : float
+        Begin of the measurement and end of the simulation, in seconds.
+
+    Returns
+    -------
+    polars.DataFrame
+        ``treatment, network, seed, kind, metric, value``; a figure that does not exist (no transfer completed) is null, not
+        absent.
+    """
+    length = duration - measure_from
+    rows: list[tuple[str, int, int, str, str, float | None]] = []
+    cut = measured(with_kind(transfers), measure_from)
+    for key, part in cut.group_by(*RUN, "kind", maintain_order=True):
+        treatment, number, seed, kind = key
+        for metric, value in _of_kind(part, length).items():
+            rows.append((str(treatment), int(number), int(seed), str(kind), metric, value))
+    # A sample stands for the interval that ends with it, so the first one counted ends after the measurement has begun.
+    series = network.filter(pl.col("time_ns") > round(measure_from * 1e9))
+    for key, part in series.group_by(*RUN, maintain_order=True):
+        treatment, number, seed = key
+        for metric, value in _of_network(part, length).items():
+            rows.append((str(treatment), int(number), int(seed), WHOLE, metric, value))
+    return pl.DataFrame(
+        [row if row[5] is None else (*row[:5], float(row[5])) for row in rows],
+        schema={
+            "treatment": pl.String,
+            "network": pl.UInt32,
+            "seed": pl.UInt64,
+            "kind": pl.String,
+            "metric": pl.String,
+            "value": pl.Float64,
+        },
+        orient="row",
+    )

@@ -1,0 +1,144 @@
+"""The command line: exit codes, messages, and examples in the help."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from conftest import EXPERIMENT
+from fake_core import FakeCore
+from onionlab import cli
+
+
+def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
+    """Run the command line in this process and return its exit code."""
+    monkeypatch.setattr("sys.argv", ["onionlab", *map(str, words)])
+    try:
+        cli.main()
+    except SystemExit as leave:
+        return leave.code if isinstance(leave.code, int) else (0 if leave.code is None else 1)
+    return 0
+
+
+def test_run_prints_the_table_and_where_the_report_is(
+    core: FakeCore,
+    experiment_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(experiment_file.parent)
+    assert call(monkeypatch, "run", "pair.toml", "--jobs", 2) == 0
+    output = capsys.readouterr().out
+    assert "round robin" in output
+    assert "EWMA" in output
+    assert "Only 3 sampled networks" in output
+    assert "report: out/pair/report.html" in output
+    assert (experiment_file.parent / "out" / "pair" / "report.html").is_file()
+    assert call(monkeypatch, "report", "out/pair") == 0
+    assert core.made
+
+
+def test_bad_input_is_one_sentence_and_exit_code_2(
+    core: FakeCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text(EXPERIMENT.replace("networks", "netwroks"), encoding="utf-8")
+    assert call(monkeypatch, "run", bad, "--out", tmp_path / "out") == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.strip().splitlines()) == 1
+    assert "netwroks" in captured.err
+    assert call(monkeypatch, "run", tmp_path / "absent.toml", "--out", tmp_path / "out") == 2
+    assert call(monkeypatch, "report", tmp_path) == 2
+    assert call(monkeypatch, "run") == 2
+    assert not (tmp_path / "out").exists()
+    assert core.made == []
+
+
+def test_document_refused_is_exit_code_2(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core.refuse_document = True
+    out = experiment_file.parent / "out"
+    assert call(monkeypatch, "run", experiment_file, "--out", out) == 2
+    assert "ends in the middle of a router entry" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_failed_run_is_exit_code_1_and_the_rest_is_reported(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    core.failing = {"ewma--net1--seed1"}
+    out = experiment_file.parent / "out"
+    assert call(monkeypatch, "run", experiment_file, "--out", out) == 1
+    captured = capsys.readouterr()
+    assert "1 of 12 runs failed" in captured.err
+    assert "Traceback" not in captured.err
+    assert "the event queue ran dry" in (out / "report.html").read_text(encoding="utf-8")
+
+
+def test_interrupt_is_exit_code_130(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import _thread
+
+    core.on_step = lambda directory: _thread.interrupt_main() if directory == "ewma--net1--seed1" else None
+    out = experiment_file.parent / "out"
+    assert call(monkeypatch, "run", experiment_file, "--out", out, "--jobs", 1) == 130
+    assert "the same command goes on" in capsys.readouterr().err
+    assert core.made
+    core.on_step = lambda _: None
+    assert call(monkeypatch, "run", experiment_file, "--out", out) == 0
+
+
+def test_no_report(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = experiment_file.parent / "out"
+    assert call(monkeypatch, "run", experiment_file, "--out", out, "--no-report") == 0
+    assert not (out / "report.html").exists()
+    assert "onionlab report" in capsys.readouterr().out
+    assert core.made
+
+
+def test_every_command_has_an_example(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
+    assert call(monkeypatch, "--help") == 0
+    commands = re.findall(r"^│ (\w+) ", capsys.readouterr().out, re.MULTILINE)
+    assert {"run", "report", "schema", "synth", "doctor"} <= set(commands)
+    for command in ("run", "report", "schema", "synth", "doctor"):
+        assert call(monkeypatch, command, "--help") == 0
+        assert f"Example: onionlab {command}" in capsys.readouterr().out
+    assert core.version() == "0.0.0-fake"
+
+
+def test_schema_and_version(core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(monkeypatch, "schema") == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(core.schema())
+    assert call(monkeypatch, "--version") == 0
+    assert capsys.readouterr().out == "onionlab 0.0.0-fake\n"
+
+
+def test_synth_writes_a_file_or_prints(
+    core: FakeCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "synth", "--relays", 50, "-o", tmp_path / "consensus") == 0
+    assert (tmp_path / "consensus").read_text() == core.synth('{"relays": 50, "seed": 1}')
+    assert call(monkeypatch, "synth", "--year", 2023) == 0
+    assert '"year": 2023' in capsys.readouterr().out
+    assert call(monkeypatch, "synth", "-o", "/dev/null/x") == 2
+
+
+def test_doctor_finds_this_machine_fit(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "doctor") == 0
+    output = capsys.readouterr().out
+    assert "cores" in output
+    assert "drawing charts" in output
+    assert core.version() in output

@@ -1,0 +1,124 @@
+"""Figures of a run, against transfers small enough to work out by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+import pytest
+
+from fake_core import NETWORK, TRANSFERS
+from onionlab.stats import metrics
+
+RUN_KEYS: dict[str, Any] = {"treatment": "a", "network": 0, "seed": 1}
+S = 1_000_000_000
+
+
+def transfer(start: float, first: float | None, last: float | None, outcome: str = "ok", **more: Any) -> dict[str, Any]:
+    return {
+        **RUN_KEYS,
+        "client": "web0",
+        "group": "web",
+        "ordinal": 0,
+        "circuit": 0,
+        "size_bytes": 1_000_000,
+        "received_bytes": 1_000_000 if outcome == "ok" else 0,
+        "start_ns": round(start * S),
+        "connected_ns": None,
+        "first_byte_ns": None if first is None else round(first * S),
+        "last_byte_ns": None if last is None else round(last * S),
+        "end_ns": None,
+        "outcome": outcome,
+        **more,
+    }
+
+
+def transfers(rows: list[dict[str, Any]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema={"treatment": pl.String, "network": pl.UInt32, "seed": pl.UInt64, **TRANSFERS})
+
+
+def samples(*goodput: int, used: float = 0.5) -> pl.DataFrame:
+    rows = [
+        {**RUN_KEYS, "time_ns": (number + 1) * S, "goodput_bytes": value, "utilisation_middle": used}
+        for number, value in enumerate(goodput)
+    ]
+    return pl.DataFrame(rows, schema={"treatment": pl.String, "network": pl.UInt32, "seed": pl.UInt64, **NETWORK})
+
+
+def figures(rows: list[dict[str, Any]], series: pl.DataFrame | None = None) -> dict[tuple[str, str], float | None]:
+    frame = metrics.per_run(transfers(rows), samples() if series is None else series, measure_from=10.0, duration=20.0)
+    return {(row["kind"], row["metric"]): row["value"] for row in frame.iter_rows(named=True)}
+
+
+def test_times_are_order_statistics_of_what_happened() -> None:
+    rows = [transfer(10 + i, 10 + i + (i + 1) / 10, 10 + i + (i + 1)) for i in range(5)]
+    found = figures(rows)
+    assert found["web", "ttfb_median"] == pytest.approx(0.3)
+    assert found["web", "ttfb_p90"] == pytest.approx(0.4)  # rank int(4 * 0.9) = 3
+    assert found["web", "ttlb_median"] == pytest.approx(3.0)
+    assert found["web", "ttlb_p90"] == pytest.approx(4.0)
+    assert found["web", "completed"] == 5
+    assert found["web", "failed"] == 0
+
+
+def test_goodput_counts_all_payload_of_the_measured_time() -> None:
+    rows = [transfer(10, 11, 12), transfer(12, 13, None, "timeout", received_bytes=250_000)]
+    assert figures(rows)["web", "goodput"] == pytest.approx(1_250_000 * 8 / 1e6 / 10)
+
+
+def test_what_starts_before_the_measurement_is_cut() -> None:
+    rows = [transfer(9.999, 10.5, 11.0), transfer(10.0, 12.0, 13.0)]
+    found = figures(rows)
+    assert found["web", "completed"] == 1
+    assert found["web", "ttlb_median"] == pytest.approx(3.0)
+
+
+def test_failures_are_counted_by_kind_and_unfinished_apart() -> None:
+    rows = [
+        transfer(11, 12, 13),
+        transfer(11, 12, 13),
+        transfer(11, 12, 13),
+        transfer(11, None, None, "timeout"),
+        transfer(11, 15, None, "stall"),
+        transfer(11, None, None, "circuit-closed"),
+        transfer(11, 19, None, "unfinished"),
+        transfer(11, 19, None, "unfinished"),
+    ]
+    found = figures(rows)
+    assert found["web", "failed"] == pytest.approx(50.0)
+    assert [found["web", f"failed_{kind}"] for kind in ("timeout", "stall", "circuit_closed")] == [1, 1, 1]
+    assert found["web", "unfinished"] == 2
+    # A byte that came counts, whatever became of the transfer: first bytes after 1, 1, 1, 4, 8, 8 s.
+    assert found["web", "ttfb_p90"] == pytest.approx(8.0)
+    assert found["web", "ttlb_p90"] == pytest.approx(2.0)
+
+
+def test_a_figure_without_data_is_null_and_not_absent() -> None:
+    found = figures([transfer(11, None, None, "timeout")])
+    assert found["web", "ttlb_median"] is None
+    assert found["web", "ttfb_median"] is None
+    assert found["web", "failed"] == 100
+    assert figures([transfer(11, None, None, "unfinished")])["web", "failed"] is None
+
+
+def test_a_group_with_few_sizes_is_split_by_size() -> None:
+    rows = [transfer(11, 12, 13), transfer(11, 12, 15, size_bytes=50_000, received_bytes=50_000)]
+    found = figures(rows)
+    assert found["web, 1 MB", "ttlb_median"] == pytest.approx(2.0)
+    assert found["web, 50 kB", "ttlb_median"] == pytest.approx(4.0)
+    many = [transfer(11, 12, 13, size_bytes=size) for size in range(1000, 1007)]
+    assert figures(many)["web", "completed"] == 7
+
+
+def test_kinds_follow_the_experiment_and_keep_silent_groups() -> None:
+    rows = [transfer(11, 12, 13, group="b"), transfer(11, 12, 13, group="b", size_bytes=10)]
+    frame = metrics.with_kind(transfers(rows))
+    assert metrics.kinds(frame, ["b", "a"]) == ["b, 10 B", "b, 1 MB", "a"]
+
+
+def test_network_figures_use_the_measured_time_only() -> None:
+    series = samples(*[999_999] * 10, *[125_000] * 10, used=0.96)
+    found = figures([transfer(11, 12, 13)], series)
+    assert found[metrics.WHOLE, "goodput"] == pytest.approx(1.0)
+    assert found[metrics.WHOLE, "utilisation_middle"] == pytest.approx(96.0)
+    assert found[metrics.WHOLE, "utilisation_exit"] is None

@@ -1,0 +1,229 @@
+"""The report as text: it needs nothing from outside, says what was run, and gives a reason for what it does not show."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import onionlab
+from conftest import EXPERIMENT
+from fake_core import FakeCore
+from onionlab.charts import all_charts, colours
+from onionlab.charts.export import inline
+from onionlab.charts.theme import PALETTE
+
+CHARTS = {
+    "time-to-first-byte-web",
+    "time-to-last-byte-web",
+    "time-to-first-byte-bulk",
+    "time-to-last-byte-bulk",
+    "network-throughput",
+    "failed-downloads",
+    "utilisation",
+}
+
+
+class Page(HTMLParser):
+    """Collects what a test asks of a page."""
+
+    VOID = frozenset({"meta", "link", "br", "img", "hr", "input"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.resources: list[str] = []
+        self.identifiers: list[str] = []
+        self.words: list[str] = []
+        self.open: list[str] = []
+        self.feed(text)
+        self.text = re.sub(r"\s+", " ", " ".join(self.words))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self.VOID:
+            self.open.append(tag)
+        for name, value in attrs:
+            if name in {"src", "href", "xlink:href", "action", "srcset", "data"} and value:
+                self.resources.append(value)
+            if name == "id" and value:
+                self.identifiers.append(value)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] not in {"style", "script"}:
+            self.words.append(data)
+
+
+def made(experiment_file: Path) -> tuple[onionlab.Experiment, Page, str]:
+    results = onionlab.run(experiment_file, experiment_file.parent / "out")
+    text = (results.directory / "report.html").read_text(encoding="utf-8")
+    return results, Page(text), text
+
+
+def test_page_is_whole_and_needs_nothing_from_outside(core: FakeCore, experiment_file: Path) -> None:
+    _, page, text = made(experiment_file)
+    assert core.made
+    assert page.open == []
+    assert page.resources
+    assert all(resource.startswith(("#", "data:")) for resource in page.resources)
+    assert not re.search(r"url\((?!#)", text)
+    assert "@import" not in text
+    assert "<script" not in text
+    assert len(page.identifiers) == len(set(page.identifiers))
+
+
+def test_page_says_what_was_run_and_what_came_out(core: FakeCore, experiment_file: Path) -> None:
+    results, page, text = made(experiment_file)
+    assert core.made
+    for phrase in (
+        "Round robin against EWMA",
+        "synthetic network of 2021, 100 relays",
+        "12 clients “web” (320 KiB); 3 clients “bulk” (5120 KiB)",
+        "1 min simulated, measured from 10 s; 3 sampled networks × 2 seeds",
+        "onionlab 0.0.0-fake",
+        "Only 3 sampled networks",
+        "better: excludes zero",
+        "includes zero",
+        "Downloads by outcome",
+        "12 runs",
+    ):
+        assert phrase in page.text, phrase
+    assert text.count('<svg class="chart"') == len(CHARTS)
+    # Each number of the summary is one that the statistics gave.
+    row = results.summary.filter(pl.col("treatment") == "EWMA", pl.col("kind") == "web", pl.col("metric") == "ttlb_median").row(
+        0, named=True
+    )
+    assert f"<b>{row['mean']:.2f}</b>" in text
+
+
+@pytest.mark.real_pictures
+def test_charts_and_tables_lie_beside_the_page(core: FakeCore, experiment_file: Path) -> None:
+    results, _, _ = made(experiment_file)
+    assert core.made
+    files = {path.name for path in (results.directory / "charts").iterdir()}
+    assert files == {f"{name}.{kind}" for name in CHARTS for kind in ("png", "svg", "vl.json")}
+    for name in CHARTS:
+        picture = (results.directory / "charts" / f"{name}.png").read_bytes()
+        assert picture.startswith(b"\x89PNG\r\n")
+        assert int.from_bytes(picture[16:20]) > 1000  # pixels wide
+        svg = (results.directory / "charts" / f"{name}.svg").read_text(encoding="utf-8")
+        assert "3 sampled networks × 2 seeds" in svg
+        assert "onionlab 0.0.0-fake" in svg
+    tables = {path.name for path in (results.directory / "tables").iterdir()}
+    assert tables == {f"{name}.csv" for name in (*CHARTS, "summary", "figures-per-run", "runs")}
+    summary = pl.read_csv(results.directory / "tables" / "summary.csv")
+    assert summary.height == results.summary.height
+
+
+def test_beginning_of_the_measurement_is_marked_in_every_time_series(core: FakeCore, experiment_file: Path) -> None:
+    results, _, _ = made(experiment_file)
+    assert core.made
+    for name, panels in {"network-throughput": 1, "failed-downloads": 1, "utilisation": 4}.items():
+        svg = (results.directory / "charts" / f"{name}.svg").read_text(encoding="utf-8")
+        assert svg.count('stroke-dasharray="3,3"') == panels, name
+
+
+def test_treatments_keep_their_colour_in_every_chart(core: FakeCore, experiment_file: Path) -> None:
+    results, _, _ = made(experiment_file)
+    assert core.made
+    palette = colours(results.treatments)
+    assert list(palette.values()) == list(PALETTE[:2])
+    for name in CHARTS:
+        svg = (results.directory / "charts" / f"{name}.svg").read_text(encoding="utf-8")
+        assert all(colour in svg for colour in palette.values()), name
+
+
+def test_empty_series_say_why(core: FakeCore, experiment_file: Path) -> None:
+    core.silent_groups = {"bulk"}
+    text = EXPERIMENT.replace('name = "EWMA"', 'name = "EWMA"\nfake-failures = 0.0')
+    text = text.replace('name = "round robin"', 'name = "round robin"\nfake-failures = 0.0')
+    experiment_file.write_text(text + "\n[network]\nno-exits = true\n", encoding="utf-8")
+    results, page, _ = made(experiment_file)
+    assert "Nothing to draw: no transfer of “bulk” started after 10 s" in page.text
+    assert "Nothing to draw: no download failed in any run." in page.text
+    assert "No panel for exits: no run has such relays." in page.text
+    files = {path.name for path in (results.directory / "charts").glob("*.png")}
+    assert files == {
+        "time-to-first-byte-web.png",
+        "time-to-last-byte-web.png",
+        "network-throughput.png",
+        "utilisation.png",
+    }
+
+
+def test_a_treatment_whose_transfers_all_fail_is_named(core: FakeCore, experiment_file: Path) -> None:
+    experiment_file.write_text(EXPERIMENT.replace("fake-factor = 0.7", "fake-failures = 1.0"), encoding="utf-8")
+    results, page, _ = made(experiment_file)
+    assert core.made
+    assert "No line for “EWMA”: no transfer completed." in page.text
+    assert re.search(r"Not in the curve of “EWMA”: 9\d.* % failed", page.text)
+    summary = results.summary.filter(pl.col("treatment") == "EWMA", pl.col("kind") == "web", pl.col("metric") == "failed")
+    assert summary["mean"].to_list() == [100.0]
+
+
+def test_one_network_has_no_interval_and_says_so(core: FakeCore, experiment_file: Path) -> None:
+    experiment_file.write_text(EXPERIMENT.replace("networks = 3", "networks = 1"), encoding="utf-8")
+    results, page, _ = made(experiment_file)
+    assert core.made
+    assert "One sampled network: there is no interval" in page.text
+    assert "hence no interval" in page.text
+    assert results.summary["low"].null_count() == results.summary.height
+    charts = {chart.name: chart for chart in all_charts(results)}
+    specification = charts["time-to-last-byte-web"].specification
+    assert specification is not None
+    assert "one network, hence no band" in specification["title"]["subtitle"]
+
+
+def test_small_scale_is_warned_of(core: FakeCore, experiment_file: Path) -> None:
+    experiment_file.write_text(EXPERIMENT + "\n[network]\nsize = { scale = 0.015 }\n", encoding="utf-8")
+    _, page, _ = made(experiment_file)
+    assert core.made
+    assert "100 relays (1.5 % of the original)" in page.text
+    assert "Below 10 % results are not only noisy but biased" in page.text
+
+
+def test_missing_runs_are_named(core: FakeCore, experiment_file: Path) -> None:
+    core.failing = {"ewma--net1--seed1", "ewma--net1--seed2"}
+    _, page, _ = made(experiment_file)
+    assert "2 of 12 runs are missing" in page.text
+    assert "EWMA, network 1, seed 1 failed: the event queue ran dry" in page.text
+
+
+@pytest.mark.parametrize("hostile", ['<script>alert("x")</script>', "</style><b>&amp;", "]]>"])
+def test_names_cannot_break_the_page(core: FakeCore, experiment_file: Path, hostile: str) -> None:
+    escaped = hostile.replace('"', '\\"')
+    experiment_file.write_text(EXPERIMENT.replace('"EWMA"', f'"{escaped}"').replace("Round robin", escaped), encoding="utf-8")
+    _, page, text = made(experiment_file)
+    assert core.made
+    assert page.open == []
+    assert hostile in " ".join(page.words)
+    assert "<script" not in text
+
+
+def test_report_is_the_same_every_time_and_drops_old_charts(core: FakeCore, experiment_file: Path) -> None:
+    results, _, text = made(experiment_file)
+    assert core.made
+    stale = results.directory / "charts" / "time-to-last-byte-gone.png"
+    stale.write_bytes(b"old")
+    mine = results.directory / "charts" / "notes.txt"
+    mine.write_text("mine")
+    onionlab.load(results.directory).report()
+    assert (results.directory / "report.html").read_text(encoding="utf-8") == text
+    assert not stale.exists()
+    assert mine.exists()
+
+
+def test_inline_charts_share_no_identifiers() -> None:
+    svg = (
+        '<svg xmlns="http://www.w3.org/2000/svg" class="marks" width="10" height="20" viewBox="0 0 10 20">'
+        '<rect width="10" height="20" fill="white"/><clipPath id="clip0"/><g clip-path="url(#clip0)" role="x"/></svg>'
+    )
+    placed = inline(svg, "c1", 'say "a" & b')
+    assert 'id="c1-clip0"' in placed
+    assert "url(#c1-clip0)" in placed
+    assert "white" not in placed
+    assert 'aria-label="say &quot;a&quot; &amp; b"' in placed

@@ -1,0 +1,230 @@
+"""What happens around the runs: resuming, extending, refusing, failing, interrupting."""
+
+from __future__ import annotations
+
+import _thread
+import fcntl
+import threading
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import onionlab
+from conftest import EXPERIMENT
+from fake_core import FakeCore
+from onionlab.errors import DocumentError, ResultsError, RunError, ScenarioError
+from onionlab.plan import TABLES
+
+ALL_RUNS = 3 * 2 * 2
+
+
+def run(experiment: Path, **options: object) -> onionlab.Experiment:
+    return onionlab.run(experiment, experiment.parent / "out", report=False, **options)  # type: ignore[arg-type]
+
+
+def test_every_combination_is_run_once(core: FakeCore, experiment_file: Path) -> None:
+    results = run(experiment_file, jobs=2)
+    assert len(core.made) == len(set(core.made)) == ALL_RUNS
+    assert len(results.finished) == ALL_RUNS
+    assert results.missing == ()
+    for planned in results.finished:
+        files = {path.name for path in (results.directory / planned.directory).iterdir()}
+        assert files == {f"{table}.parquet" for table in TABLES}
+    assert (results.directory / "experiment.toml").read_text() == EXPERIMENT
+    assert results.transfers.select("treatment", "network", "seed").unique().height == ALL_RUNS
+    assert results.transfers.columns[:3] == ["treatment", "network", "seed"]
+
+
+def test_results_do_not_depend_on_the_number_of_threads(core: FakeCore, experiment_file: Path) -> None:
+    one = onionlab.run(experiment_file, experiment_file.parent / "one", jobs=1, report=False)
+    two = onionlab.run(experiment_file, experiment_file.parent / "two", jobs=4, report=False)
+    assert core.made.count("ewma--net0--seed1") == 2
+    assert one.transfers.equals(two.transfers)
+
+
+def test_finished_runs_are_kept(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    core.made.clear()
+    run(experiment_file)
+    assert core.made == []
+    run(experiment_file, fresh=True)
+    assert len(core.made) == ALL_RUNS
+
+
+def test_a_broken_run_is_made_again(core: FakeCore, experiment_file: Path) -> None:
+    results = run(experiment_file)
+    (results.directory / "runs" / "ewma--net1--seed2" / "relays.parquet").unlink()
+    (results.directory / "runs" / "ewma--net2--seed1" / "run.parquet").write_bytes(b"PAR1 but no more")
+    core.made.clear()
+    run(experiment_file)
+    assert sorted(core.made) == ["ewma--net1--seed2", "ewma--net2--seed1"]
+
+
+def test_an_experiment_can_be_extended(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    core.made.clear()
+    longer = EXPERIMENT.replace("networks = 3", "networks = 4") + '\n[[treatments]]\nname = "vanilla"\n'
+    experiment_file.write_text(longer, encoding="utf-8")
+    results = run(experiment_file)
+    new_network = {f"{treatment}--net3--seed{seed}" for treatment in ("round-robin", "ewma") for seed in (1, 2)}
+    new_treatment = {f"vanilla--net{network}--seed{seed}" for network in range(4) for seed in (1, 2)}
+    assert set(core.made) == new_network | new_treatment
+    assert results.treatments == ["round robin", "EWMA", "vanilla"]
+    assert len(results.finished) == 4 * 2 * 3
+
+
+@pytest.mark.parametrize(
+    "change", [("320 KiB", "321 KiB"), ('duration = "60 s"', 'duration = "50 s"'), ("count = 3", "count = 4")]
+)
+def test_another_scenario_is_run_anew(core: FakeCore, experiment_file: Path, change: tuple[str, str]) -> None:
+    run(experiment_file)
+    core.made.clear()
+    experiment_file.write_text(EXPERIMENT.replace(*change), encoding="utf-8")
+    run(experiment_file)
+    assert len(core.made) == ALL_RUNS
+
+
+def test_a_changed_treatment_is_run_anew_and_the_other_kept(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    core.made.clear()
+    experiment_file.write_text(EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.6"), encoding="utf-8")
+    run(experiment_file)
+    assert len(core.made) == ALL_RUNS // 2
+    assert all(name.startswith("ewma") for name in core.made)
+
+
+def test_another_version_is_run_anew(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    core.made.clear()
+    core.version_text = "0.0.1-fake"
+    run(experiment_file)
+    assert len(core.made) == ALL_RUNS
+
+
+def test_evaluating_from_another_time_on_repeats_nothing(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    core.made.clear()
+    experiment_file.write_text(EXPERIMENT.replace('measure-from = "10 s"', 'measure-from = "20 s"'), encoding="utf-8")
+    results = run(experiment_file)
+    assert core.made == []
+    assert results.measured["start_ns"].min() >= 20_000_000_000  # type: ignore[operator]
+
+
+def test_refused_scenario_leaves_nothing(core: FakeCore, tmp_path: Path) -> None:
+    path = tmp_path / "bad.toml"
+    path.write_text(EXPERIMENT.replace("networks", "netwroks"), encoding="utf-8")
+    with pytest.raises(ScenarioError, match="netwroks"):
+        onionlab.run(path, tmp_path / "deep" / "out")
+    assert list(tmp_path.iterdir()) == [path]
+    assert core.made == []
+
+
+def test_refused_document_leaves_nothing(core: FakeCore, experiment_file: Path) -> None:
+    core.refuse_document = True
+    with pytest.raises(DocumentError, match="ends in the middle"):
+        onionlab.run(experiment_file, experiment_file.parent / "deep" / "out")
+    assert list(experiment_file.parent.iterdir()) == [experiment_file]
+
+
+def test_refused_document_does_not_harm_older_results(core: FakeCore, experiment_file: Path) -> None:
+    results = run(experiment_file)
+    before = {path: path.read_bytes() for path in results.directory.rglob("*") if path.is_file()}
+    core.refuse_document = True
+    experiment_file.write_text(EXPERIMENT + '\n[[treatments]]\nname = "vanilla"\n', encoding="utf-8")
+    with pytest.raises(DocumentError):
+        run(experiment_file)
+    assert len(onionlab.load(results.directory).finished) == ALL_RUNS
+    for path, content in before.items():
+        if path.suffix == ".parquet":
+            assert path.read_bytes() == content
+
+
+def test_one_failing_run_does_not_stop_the_others(core: FakeCore, experiment_file: Path) -> None:
+    core.failing = {"ewma--net1--seed1"}
+    results = run(experiment_file)
+    assert [failure.run.directory for failure in results.failures] == ["runs/ewma--net1--seed1"]
+    assert results.failures[0].reason == "the event queue ran dry"
+    assert len(results.finished) == ALL_RUNS - 1
+    assert [planned.directory for planned in results.missing] == ["runs/ewma--net1--seed1"]
+
+
+def test_nothing_but_failures_is_an_error(core: FakeCore, experiment_file: Path) -> None:
+    core.failing = {f"{slug}--net{net}--seed{seed}" for slug in ("round-robin", "ewma") for net in range(3) for seed in (1, 2)}
+    with pytest.raises(RunError, match="the event queue ran dry"):
+        run(experiment_file)
+
+
+def test_interrupt_keeps_what_is_finished_and_resumes(core: FakeCore, experiment_file: Path) -> None:
+    steps = threading.Semaphore(22)
+    interrupted = threading.Event()
+
+    def step(_: str) -> None:
+        if not steps.acquire(blocking=False) and not interrupted.is_set():
+            interrupted.set()
+            _thread.interrupt_main()
+        if interrupted.is_set():
+            interrupted.wait(0.05)
+
+    core.on_step = step
+    core.steps = 10
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment_file, jobs=2)
+    done = list(core.made)
+    assert 0 < len(done) < ALL_RUNS
+    left = [path.name for path in (experiment_file.parent / "out" / "runs").iterdir()]
+    assert sorted(left) == sorted(done)
+    core.on_step = lambda _: None
+    core.made.clear()
+    results = run(experiment_file)
+    assert sorted(core.made + done) == sorted(planned.directory.removeprefix("runs/") for planned in results.plan.runs)
+
+
+def test_left_over_drafts_are_removed(core: FakeCore, experiment_file: Path) -> None:
+    draft = experiment_file.parent / "out" / "runs" / ".ewma--net0--seed1.draft"
+    draft.mkdir(parents=True)
+    (draft / "transfers.parquet").write_bytes(b"half")
+    results = run(experiment_file)
+    assert not draft.exists()
+    assert len(results.finished) == ALL_RUNS
+
+
+def test_two_at_once_in_one_directory_are_refused(core: FakeCore, experiment_file: Path) -> None:
+    root = experiment_file.parent / "out"
+    root.mkdir()
+    with (root / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(ResultsError, match="another onionlab"):
+            run(experiment_file)
+    assert core.made == []
+
+
+def test_files_of_others_are_not_removed(core: FakeCore, experiment_file: Path) -> None:
+    run_directory = experiment_file.parent / "out" / "runs" / "ewma--net0--seed1"
+    run_directory.mkdir(parents=True)
+    (run_directory / "notes.txt").write_text("mine")
+    with pytest.raises(ResultsError, match="did not write"):
+        run(experiment_file)
+    assert (run_directory / "notes.txt").read_text() == "mine"
+
+
+def test_load_wants_a_results_directory(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="not a results directory"):
+        onionlab.load(tmp_path)
+    run(experiment_file)
+    (tmp_path / "out" / "plan.json").write_text("{}")
+    with pytest.raises(ResultsError, match="not a plan"):
+        onionlab.load(tmp_path / "out")
+    assert core.made
+
+
+def test_load_gives_what_run_gave(core: FakeCore, experiment_file: Path) -> None:
+    made = run(experiment_file)
+    core.version_text = "9.9"  # opening results needs neither the same version nor the experiment file
+    experiment_file.unlink()
+    opened = onionlab.load(made.directory)
+    assert opened.finished == made.finished
+    assert opened.summary.equals(made.summary)
+    assert isinstance(opened.table("relays"), pl.LazyFrame)
+    with pytest.raises(ValueError, match="no record table"):
+        opened.table("cells")
