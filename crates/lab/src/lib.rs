@@ -1,4 +1,4 @@
-//! The experiment: its file, the world built from it, its run, and the records that the run leaves.
+#![doc = include_str!("../README.md")]
 
 mod memory;
 pub mod records;

@@ -42,29 +42,49 @@ pub enum Continue {
     No,
 }
 
-/// What a finished run was.
+/// What a finished run was: the row of its table `run`, whose columns say what each field means.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[allow(missing_docs, reason = "the columns of the table are described in `records`")]
 pub struct Summary {
-    /// Where its records are.
-    pub directory: PathBuf,
-    /// Simulated seconds.
+    pub scenario: String,
+    pub treatment: String,
+    pub treatment_json: String,
+    pub network: u32,
+    pub network_seed: u64,
+    pub seed: u64,
+    pub version: String,
     pub sim_seconds: f64,
-    /// Events handled.
     pub events: u64,
-    /// Cells moved from circuit queues to outbufs.
     pub cell_hops: u64,
-    /// Time that it took in seconds.
     pub wall_seconds: f64,
-    /// Greatest resident memory of the process so far in bytes.
     pub peak_memory_bytes: u64,
-    /// Number of relays.
     pub relays: u32,
-    /// Number of clients.
     pub clients: u32,
-    /// Transfers completed.
-    pub transfers_ok: u64,
-    /// Transfers failed.
-    pub transfers_failed: u64,
+    pub divergence_json: String,
+}
+
+impl Summary {
+    fn write(&self, directory: &Path) -> Result<(), RecordError> {
+        let mut table = TableWriter::create(&RUN, directory)?;
+        table.row(|row| {
+            row.text(&self.scenario)
+                .text(&self.treatment)
+                .text(&self.treatment_json)
+                .number(u64::from(self.network))
+                .number(self.network_seed)
+                .number(self.seed)
+                .text(&self.version)
+                .fraction(self.sim_seconds)
+                .number(self.events)
+                .number(self.cell_hops)
+                .fraction(self.wall_seconds)
+                .number(self.peak_memory_bytes)
+                .number(u64::from(self.relays))
+                .number(u64::from(self.clients))
+                .text(&self.divergence_json);
+        })?;
+        table.finish()
+    }
 }
 
 /// A run that did not finish; it left nothing on disk.
@@ -106,7 +126,7 @@ impl RunError {
     }
 }
 
-/// Runs one of the experiment's runs and writes its records to `runs_directory`/(the name that `plan` gives it).
+/// Runs one of the experiment's runs and writes its records to `runs_directory`/(the name that `plan` gives it), which it returns.
 ///
 /// # Errors
 /// There is no such run, its world cannot be built, its records cannot be written, or `progress` ended it.
@@ -117,12 +137,12 @@ pub fn run(
     seed: u64,
     runs_directory: &Path,
     mut progress: impl FnMut(Progress) -> Continue,
-) -> Result<Summary, RunError> {
+) -> Result<(PathBuf, Summary), RunError> {
     let began = Instant::now();
     let planned = scenario
         .plan()
         .into_iter()
-        .find(|run| (run.treatment, run.network, run.seed) == (treatment, network, seed))
+        .find(|run| (run.treatment_index, run.network, run.seed) == (treatment, network, seed))
         .ok_or(RunError::NoSuchRun { treatment, network, seed })?;
     let Built { mut world, names, treatment, divergence } = world::build(scenario, treatment, network, seed)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
@@ -154,42 +174,27 @@ pub fn run(
     world.finish();
     tables.take(&mut world)?;
 
-    let mut summary = Summary {
-        directory: PathBuf::new(),
+    tables.finish()?;
+    let summary = Summary {
+        scenario: scenario.to_json(),
+        treatment: treatment.name.clone(),
+        treatment_json: serde_json::to_string(&treatment).expect("a treatment has no map with keys other than strings"),
+        network,
+        network_seed: scenario.network_seed(network).0,
+        seed,
+        version: crate::VERSION.to_owned(),
         sim_seconds: scenario.duration.as_secs_f64(),
         events: world.events(),
         cell_hops: world.cell_hops(),
-        wall_seconds: 0.0,
-        peak_memory_bytes: 0,
+        wall_seconds: began.elapsed().as_secs_f64(),
+        peak_memory_bytes: memory::peak(),
         relays: names.relays.iter().flatten().count() as u32,
         clients: names.clients.len() as u32,
-        transfers_ok: tables.transfers_ok,
-        transfers_failed: tables.transfers_failed,
+        divergence_json: divergence,
     };
-    tables.finish()?;
-    summary.wall_seconds = began.elapsed().as_secs_f64();
-    summary.peak_memory_bytes = memory::peak();
-    let mut table = TableWriter::create(&RUN, directory.path())?;
-    table.row(|row| {
-        row.text(&scenario.to_json())
-            .text(&treatment.name)
-            .text(&serde_json::to_string(&treatment).expect("a treatment has no map with keys other than strings"))
-            .number(u64::from(network))
-            .number(scenario.network_seed(network).0)
-            .number(seed)
-            .text(crate::VERSION)
-            .fraction(summary.sim_seconds)
-            .number(summary.events)
-            .number(summary.cell_hops)
-            .fraction(summary.wall_seconds)
-            .number(summary.peak_memory_bytes)
-            .number(u64::from(summary.relays))
-            .number(u64::from(summary.clients))
-            .text(&divergence);
-    })?;
-    table.finish()?;
-    summary.directory = directory.publish()?;
-    Ok(summary)
+    summary.write(directory.path())?;
+    let directory = directory.publish()?;
+    Ok((directory, summary))
 }
 
 /// The tables that grow while the run goes on.
@@ -201,8 +206,6 @@ struct Tables<'a> {
     circuits: TableWriter,
     relays: TableWriter,
     network: TableWriter,
-    transfers_ok: u64,
-    transfers_failed: u64,
 }
 
 impl<'a> Tables<'a> {
@@ -216,8 +219,6 @@ impl<'a> Tables<'a> {
             circuits: table(&CIRCUITS)?,
             relays: table(&RELAYS)?,
             network: table(&NETWORK)?,
-            transfers_ok: 0,
-            transfers_failed: 0,
         })
     }
 
@@ -279,8 +280,6 @@ impl<'a> Tables<'a> {
             })?;
         }
         for sample in records.network {
-            self.transfers_ok = sample.transfers_ok;
-            self.transfers_failed = sample.transfers_failed;
             let utilisation = |class: usize| self.classes[class].then_some(sample.utilisation[class]);
             self.network.row(|row| {
                 row.nanos(sample.time.as_nanos())

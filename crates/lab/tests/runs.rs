@@ -71,7 +71,7 @@ fn go(text: &str, run_of: (usize, u32, u64), out: &Path) -> PathBuf {
         last = Some(progress.sim_time);
         Continue::Yes
     };
-    run(&scenario, run_of.0, run_of.1, run_of.2, out, &mut listen).unwrap().directory
+    run(&scenario, run_of.0, run_of.1, run_of.2, out, &mut listen).unwrap().0
 }
 
 type Rows = Vec<BTreeMap<String, Field>>;
@@ -211,6 +211,7 @@ fn a_synthetic_network_runs_and_treatments_meet_the_same_one() {
     let run = &rows(&first, "run")[0];
     assert!(number(&run["clients"]) > 10, "{run:?}");
     assert!(run["divergence_json"].to_string().contains("ks_distance"));
+    assert!(run["divergence_json"].to_string().contains("scale"));
     let (relays, guards) = relays_and_guards(&first);
     assert_eq!(relays, relays_and_guards(&other_treatment).0);
     assert_eq!(guards, relays_and_guards(&other_treatment).1);

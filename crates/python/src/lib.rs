@@ -1,1 +1,103 @@
-//! The module `onionlab._core`.
+#![doc = include_str!("../README.md")]
+// pyo3's macros turn signatures into Python's, where arguments are owned and errors are raised.
+#![allow(clippy::needless_pass_by_value, clippy::missing_errors_doc)]
+
+mod errors;
+mod run;
+
+use errors::{Cancelled, DocumentError, OnionlabError, RunError, ScenarioError};
+use onionlab_directory::synth as model;
+use onionlab_directory::{Consensus, Size};
+use onionlab_lab::scenario::ResolvedScenario;
+use onionlab_lab::{Scenario, VERSION};
+use onionlab_quantities::Seed;
+use pyo3::prelude::*;
+use std::path::Path;
+
+/// Version of the simulator, as written into the `run` table.
+#[pyfunction]
+fn version() -> &'static str {
+    VERSION
+}
+
+/// JSON Schema of the experiment file.
+#[pyfunction]
+fn schema() -> String {
+    onionlab_lab::schema()
+}
+
+/// Check an experiment file; canonical JSON of the scenario with every default filled in.
+#[pyfunction]
+fn resolve(py: Python<'_>, path: &str) -> PyResult<String> {
+    py.detach(|| resolved(path).map(|scenario| scenario.to_json()))
+}
+
+/// JSON list of all runs.
+#[pyfunction]
+fn plan(py: Python<'_>, path: &str) -> PyResult<String> {
+    py.detach(|| resolved(path).map(|scenario| json(&scenario.plan())))
+}
+
+/// Options of `synth`, each optional.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct SynthOptions {
+    relays: Option<usize>,
+    year: Option<f64>,
+    seed: Option<u64>,
+}
+
+/// Text of a synthetic consensus; options `relays`, `year`, `seed`, each optional.
+#[pyfunction]
+fn synth(py: Python<'_>, options_json: &str) -> PyResult<String> {
+    py.detach(|| {
+        let given: SynthOptions = serde_json::from_str(options_json).map_err(|error| errors::options(&error))?;
+        let defaults = model::Options::default();
+        let options = model::Options {
+            size: given.relays.map_or(defaults.size, Size::Relays),
+            year: given.year.unwrap_or(defaults.year),
+            seed: given.seed.map_or(defaults.seed, Seed),
+            ..defaults
+        };
+        let network = model::synth(&model::Model::built_in(), &options).map_err(|error| errors::document(&error))?;
+        Ok(network.to_document())
+    })
+}
+
+/// Flags, weights and class shares of a consensus document, as JSON.
+#[pyfunction]
+fn consensus_summary(py: Python<'_>, path: &str) -> PyResult<String> {
+    py.detach(|| Consensus::read(path).map(|network| json(&network.summary())).map_err(|error| errors::document(&error)))
+}
+
+fn resolved(path: &str) -> PyResult<ResolvedScenario> {
+    Scenario::read(Path::new(path)).and_then(|scenario| scenario.resolve()).map_err(|error| errors::scenario(&error))
+}
+
+/// JSON with sorted keys.
+fn json(value: &impl serde::Serialize) -> String {
+    serde_json::to_value(value).expect("no map with keys other than strings").to_string()
+}
+
+/// The compiled half of onionlab; see `_core.pyi`.
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    let py = module.py();
+    for (name, class, code) in [
+        ("OnionlabError", py.get_type::<OnionlabError>(), "onionlab"),
+        ("ScenarioError", py.get_type::<ScenarioError>(), "scenario"),
+        ("DocumentError", py.get_type::<DocumentError>(), "document"),
+        ("RunError", py.get_type::<RunError>(), "run"),
+        ("Cancelled", py.get_type::<Cancelled>(), "run-cancelled"),
+    ] {
+        class.setattr("code", code)?;
+        module.add(name, class)?;
+    }
+    module.add_function(wrap_pyfunction!(version, module)?)?;
+    module.add_function(wrap_pyfunction!(schema, module)?)?;
+    module.add_function(wrap_pyfunction!(resolve, module)?)?;
+    module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(run::run_one, module)?)?;
+    module.add_function(wrap_pyfunction!(synth, module)?)?;
+    module.add_function(wrap_pyfunction!(consensus_summary, module)?)
+}

@@ -7,11 +7,14 @@ use super::resolve::{Checked, MAX_CLIENTS, count, name, refuse, within};
 use super::resolve_network::{host_index, rate};
 use super::resolved::{ClientGroup, ExplicitNetwork, Members, Network};
 use onionlab_load::{DEFAULT_REQUEST, LoadModel};
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Longest time-out and stall.
 const MAX_WAIT: SimDuration = SimDuration::from_secs(7 * 86_400);
+
+/// Largest request: a client sends it at once, so it must fit in every stream window (50 cells at least).
+const MAX_REQUEST: Bytes = Bytes::new(10_000);
 
 pub(super) fn clients(
     files: &[ClientsFile],
@@ -169,6 +172,7 @@ fn load(key: &str, file: &LoadModel) -> Checked<LoadModel> {
     })?;
     let mut load = file.clone();
     let (LoadModel::Bulk { request, .. } | LoadModel::Web { request, .. } | LoadModel::Sequence { request, .. }) = &mut load;
-    request.get_or_insert(DEFAULT_REQUEST);
+    let request = *request.get_or_insert(DEFAULT_REQUEST);
+    within(format!("{key}.request"), request, Bytes::new(1), MAX_REQUEST)?;
     Ok(load)
 }

@@ -38,10 +38,11 @@ pub struct ResolvedScenario {
 
 /// One run of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
 pub struct PlannedRun {
-    /// Index of the treatment.
-    pub treatment: usize,
+    /// Name of the treatment.
+    pub treatment: String,
+    /// Its index in the experiment.
+    pub treatment_index: usize,
     /// Index of the network.
     pub network: u32,
     /// The run's seed.
@@ -51,9 +52,9 @@ pub struct PlannedRun {
 }
 
 impl ResolvedScenario {
-    /// The experiment as JSON, which `run.parquet` keeps and by which a finished run is recognised.
+    /// The experiment as JSON with sorted keys, which `run.parquet` keeps and by which a finished run is recognised.
     pub fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("no map with keys other than strings")
+        serde_json::to_value(self).expect("no map with keys other than strings").to_string()
     }
 
     /// The seed of the network with this index: places, sampling, capacities.
@@ -71,9 +72,9 @@ impl ResolvedScenario {
         let mut runs = Vec::new();
         for network in 0..self.networks {
             for &seed in &self.seeds {
-                for (treatment, settings) in self.treatments.iter().enumerate() {
-                    let directory = format!("{}--net{network}--seed{seed}", settings.slug);
-                    runs.push(PlannedRun { treatment, network, seed, directory });
+                for (treatment_index, treatment) in self.treatments.iter().enumerate() {
+                    let directory = format!("{}--net{network}--seed{seed}", treatment.slug);
+                    runs.push(PlannedRun { treatment: treatment.name.clone(), treatment_index, network, seed, directory });
                 }
             }
         }

@@ -72,13 +72,13 @@ axes! {
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
     /// Circuit window in DATA cells. Default: 1000.
-    #[schemars(range(min = 1, max = 65_535))]
+    #[schemars(range(min = 100, max = 65_535))]
     circuit_window: u32,
     /// DATA cells that one circuit SENDME acknowledges. Default: 100.
     #[schemars(range(min = 1, max = 65_535))]
     circuit_window_increment: u32,
     /// Stream window in DATA cells. Default: 500.
-    #[schemars(range(min = 1, max = 65_535))]
+    #[schemars(range(min = 50, max = 65_535))]
     stream_window: u32,
     /// DATA cells that one stream SENDME acknowledges. Default: 50.
     #[schemars(range(min = 1, max = 65_535))]
@@ -114,7 +114,7 @@ axes! {
     hystart: bool,
     /// Whether a connection that was idle starts again from the initial window. Default: true; with net "shadow" false.
     slow_start_after_idle: bool,
-    /// TCP's initial congestion window in segments. Default: 10.
+    /// TCP's initial congestion window in segments. Default: 10; with net "shadow" 2.
     #[schemars(range(min = 1, max = 1000))]
     initial_window: u32,
     /// Bytes of data in a full TCP segment. Default: 1448; with net "shadow" 1460.

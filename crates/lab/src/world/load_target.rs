@@ -66,14 +66,19 @@ fn chance(network: &Consensus, position: Position, class: Class) -> f64 {
 /// Payload that a client of this load asks for on average, in bytes a second, at this utilisation.
 pub(super) fn demand(load: &LoadModel, utilisation: f64) -> f64 {
     let (size, pause) = match load {
-        LoadModel::Bulk { size, pause, .. } => (size.mean_units(), pause.as_ref().map_or(0.0, |pause| pause.mean_units())),
+        LoadModel::Bulk { size, pause, .. } => {
+            (size.mean_units(), pause.as_ref().map_or(0.0, onionlab_load::Distribution::mean_units))
+        }
         LoadModel::Web { size, pause, .. } => (size.mean_units(), pause.mean_units()),
         LoadModel::Sequence { transfers, .. } => {
             let count: f64 = transfers.iter().map(|batch| f64::from(batch.count)).sum();
             let mean = |of: &dyn Fn(&onionlab_load::Batch) -> f64| {
                 transfers.iter().map(|batch| f64::from(batch.count) * of(batch)).sum::<f64>() / count
             };
-            (mean(&|batch| batch.size.mean_units()), mean(&|batch| batch.pause.as_ref().map_or(0.0, |pause| pause.mean_units())))
+            (
+                mean(&|batch| batch.size.mean_units()),
+                mean(&|batch| batch.pause.as_ref().map_or(0.0, onionlab_load::Distribution::mean_units)),
+            )
         }
     };
     let stretch = if utilisation < 1.0 { (1.0 / (1.0 - utilisation)).min(MOST_STRETCH) } else { MOST_STRETCH };

@@ -7,7 +7,7 @@ use crate::scenario::clients;
 use crate::scenario::resolved::{ClientGroup, LoadTarget, Members, Network, SampledNetwork, Size};
 use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
 use onionlab_directory::synth::{self, Model, synth};
-use onionlab_directory::{CapacityModel, Class, Consensus, Flag, Position, Relay, Sample, params, sample};
+use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Flag, Position, Relay, Sample, params, sample};
 use onionlab_engine::HostId;
 use onionlab_net::latency::{AccessDelay, GeoIp, LatencyTable, Location, PlaceDistribution};
 use onionlab_paths::{GuardSet, PathOptions, PathSelector};
@@ -64,13 +64,20 @@ pub(super) fn layout(scenario: &ResolvedScenario, network_seed: Seed, run_seed: 
         topology: Box::new(topology),
         routes: Routes { clients: routes, selector: Some((selector, relay_hosts)), servers },
         params: network.params,
-        divergence: serde_json::to_string(&report).expect("a report has no map with keys other than strings"),
+        divergence: divergence(&report),
     })
 }
 
 /// The whole network of that year, one for all: networks differ by what is sampled of it.
 fn synthetic(year: f64) -> Result<Consensus, WorldError> {
     Ok(synth(&Model::built_in(), &synth::Options { year, ..synth::Options::default() })?)
+}
+
+/// The report as JSON, with the share of relays that was sampled.
+fn divergence(report: &Divergence) -> String {
+    let mut json = serde_json::to_value(report).expect("a report has no map with keys other than strings");
+    json["scale"] = serde_json::json!(report.relays_sample as f64 / report.relays_full as f64);
+    json.to_string()
 }
 
 /// Link rates of the relays, by the model and what the experiment file changes of it.

@@ -1,0 +1,183 @@
+//! No setting without an effect: each axis of a treatment, and each key that shapes a sampled network, changes the records.
+
+use onionlab_lab::{Continue, Scenario, run};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A world in which everything is scarce: a slow middle, a slower access link of one client, loss, idle times.
+const SCARCE: &str = r#"
+title = "Everything is scarce"
+duration = "30 s"
+[network]
+kind = "explicit"
+default-latency = "10 ms"
+hosts = [
+  { name = "guard1", role = "guard", up = "20 Mbit/s", down = "20 Mbit/s" },
+  { name = "guard2", role = "guard", up = "20 Mbit/s", down = "20 Mbit/s" },
+  { name = "middle1", role = "middle", up = "6 Mbit/s", down = "8 Mbit/s" },
+  { name = "exit1", role = "exit", up = "100 Mbit/s", down = "100 Mbit/s" },
+  { name = "server1", role = "server", up = "1 Gbit/s", down = "1 Gbit/s" },
+  { name = "client1", role = "client", up = "50 Mbit/s", down = "3 Mbit/s" },
+  { name = "client2", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+  { name = "client3", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+]
+links = [
+  { between = ["guard1", "middle1"], latency = "30 ms", loss = 0.01 },
+  { between = ["exit1", "server1"], latency = "20 ms", loss = 0.01 },
+]
+[[clients]]
+group = "bulk"
+hosts = ["client1", "client3"]
+path = ["guard1", "middle1", "exit1"]
+load = { kind = "bulk", size = "2 MB" }
+[[clients]]
+group = "web"
+hosts = ["client2"]
+path = ["guard1", "middle1", "exit1"]
+load = { kind = "web", size = "200 kB", pause = { uniform = ["100 ms", "3 s"] } }
+[[treatments]]
+name = "one"
+"#;
+
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Transfers and relays of the experiment's only run, as bytes.
+fn records(text: &str) -> [Vec<u8>; 2] {
+    let name = format!("onionlab-effects-{}-{:?}", std::process::id(), std::thread::current().id());
+    let out = Folder(std::env::temp_dir().join(name));
+    let scenario = Scenario::parse(Path::new("test.toml"), text.to_owned()).and_then(|scenario| scenario.resolve());
+    let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out.0, |_| Continue::Yes).unwrap();
+    ["transfers", "relays"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap())
+}
+
+fn without_effect(base: &str, changes: &[(&str, &str)], insert: impl Fn(&str, &str) -> String) -> Vec<String> {
+    // Several changes share what they are compared with.
+    let mut known = std::collections::HashMap::new();
+    let mut idle = Vec::new();
+    for (with, change) in changes {
+        let before = known.entry(*with).or_insert_with(|| records(&insert(base, with))).clone();
+        if records(&insert(base, &format!("{with}\n{change}"))) == before {
+            idle.push((*change).to_owned());
+        }
+    }
+    idle
+}
+
+/// Each axis, with what it needs to have an effect.
+const AXES: [(&str, &str); 33] = [
+    ("", "circuitmux = \"round-robin\""),
+    ("", "circuitmux = \"swrr-linear\""),
+    ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-proportional\""),
+    ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-logarithmic\""),
+    ("", "ewma-half-life = \"100 ms\""),
+    ("", "channel-scheduler = \"vanilla\""),
+    ("", "kist-interval = \"20 ms\""),
+    ("", "kist-socket-buffer-factor = 0.1"),
+    ("", "cell-payload = 488"),
+    ("", "circuit-window = 200"),
+    ("", "circuit-window-increment = 50"),
+    ("", "stream-window = 100"),
+    ("", "stream-window-increment = 25"),
+    ("", "circuit-lifetime = \"5 s\""),
+    ("", "cell-queue-high = 50"),
+    ("cell-queue-high = 100", "cell-queue-low = 90"),
+    ("", "max-cell-queue-in = 50"),
+    ("channel-scheduler = \"vanilla\"", "outbuf-high = \"64 KiB\""),
+    ("channel-scheduler = \"vanilla\"", "outbuf-low = \"4 KiB\""),
+    ("", "net = \"shadow\""),
+    ("", "tcp = \"reno\""),
+    ("", "nagle = false"),
+    ("", "hystart = false"),
+    ("", "slow-start-after-idle = false"),
+    ("", "initial-window = 2"),
+    ("", "mss = 1000"),
+    ("", "delayed-ack = \"0 s\""),
+    ("", "min-rto = \"1 s\""),
+    ("", "send-buffer = \"16 KiB\""),
+    ("", "receive-buffer = \"16 KiB\""),
+    ("", "link-shaping = \"token-batches\""),
+    ("", "downlink-queue-size = \"8 KiB\""),
+    ("", "downlink-queue = \"codel\""),
+];
+
+#[test]
+fn every_axis_has_an_effect() {
+    let replaced = |base: &str, settings: &str| {
+        // A later line of the same key takes the place of an earlier one, as no file may.
+        let mut lines: Vec<&str> = Vec::new();
+        for line in settings.lines().filter(|line| !line.is_empty()) {
+            let key = line.split('=').next();
+            lines.retain(|earlier| earlier.split('=').next() != key);
+            lines.push(line);
+        }
+        format!("{base}{}\n", lines.join("\n"))
+    };
+    let mut idle = without_effect(SCARCE, &AXES, replaced);
+    let codel = [
+        ("downlink-queue = \"codel\"", "codel-target = \"50 ms\""),
+        ("downlink-queue = \"codel\"", "codel-interval = \"20 ms\""),
+    ];
+    idle.extend(without_effect(SCARCE, &codel, replaced));
+    assert!(idle.is_empty(), "without effect: {idle:?}");
+}
+
+const SAMPLED: &str = r#"
+title = "A small synthetic network"
+duration = "10 s"
+[[treatments]]
+name = "one"
+[[clients]]
+group = "bulk"
+CLIENTS
+load = { kind = "bulk", size = "1 MB" }
+[network]
+kind = "synthetic"
+"#;
+
+#[test]
+fn every_key_of_a_sampled_network_has_an_effect() {
+    let changes = [
+        ("", "relays = 99"),
+        ("", "scale = 0.01"),
+        ("", "year = 2021"),
+        ("", "capacity = { factor = 0.01 }"),
+        ("", "capacity = { spread = false }"),
+        ("", "capacity = { guard = { factor = 0.01, exponent = 1.0 } }"),
+        ("", "capacity = { middle = { factor = 0.01, exponent = 1.0 } }"),
+        ("", "capacity = { exit = { factor = 0.01, exponent = 1.0 } }"),
+        ("", "capacity = { guard-exit = { factor = 0.01, exponent = 1.0 } }"),
+        ("", "jitter = false"),
+        ("", "loss = 0.01"),
+        ("", "servers = 3"),
+        ("", "server-rate = \"1 Mbit/s\""),
+    ];
+    let base = SAMPLED.replace("CLIENTS", "count = 10");
+    let mut idle = without_effect(&base, &changes, |base, keys| format!("{base}{keys}\n"));
+    let changes = [
+        ("", "count = 11"),
+        ("", "up = \"100 kbit/s\""),
+        ("", "down = \"1 Mbit/s\""),
+        ("", "start = \"1 s\""),
+        ("", "boot-before = \"1 s\""),
+        ("", "stop = \"5 s\""),
+        ("", "timeout = \"1 s\""),
+        ("", "stall = \"200 ms\""),
+        ("", "circuit-per-transfer = true"),
+    ];
+    let in_group = |base: &str, keys: &str| {
+        let count = if keys.contains("count") { "" } else { "count = 10\n" };
+        base.replace("CLIENTS", &format!("{count}{keys}"))
+    };
+    idle.extend(without_effect(SAMPLED, &changes, in_group));
+    let base_seed = |seed: u32| records(&format!("base-seed = {seed}\n{base}"));
+    if base_seed(1) == base_seed(2) {
+        idle.push("base-seed".to_owned());
+    }
+    assert!(idle.is_empty(), "without effect: {idle:?}");
+}

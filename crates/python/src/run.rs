@@ -1,0 +1,67 @@
+//! `run_one`: a run without the interpreter lock, which is taken for a moment to tell how far it is.
+
+use crate::errors;
+use onionlab_lab::{Continue, Progress};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Between two calls of the callback, in wall time.
+const PACE: Duration = Duration::from_millis(50);
+
+/// Simulate one run and write its record tables to `out_dir`/runs; the row of its `run` table as JSON.
+#[pyfunction]
+pub fn run_one(
+    py: Python<'_>,
+    path: &str,
+    treatment_index: usize,
+    network_index: u32,
+    seed: u64,
+    out_dir: &str,
+    callback: Py<PyAny>,
+) -> PyResult<String> {
+    py.detach(|| {
+        let scenario = crate::resolved(path)?;
+        let runs = Path::new(out_dir).join("runs");
+        let mut raised = None;
+        let mut told = None;
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            onionlab_lab::run(&scenario, treatment_index, network_index, seed, &runs, |progress| {
+                let due = told.is_none_or(|told: Instant| told.elapsed() >= PACE) || progress.sim_time == progress.sim_end;
+                if !due {
+                    return Continue::Yes;
+                }
+                told = Some(Instant::now());
+                match Python::attach(|py| tell(py, &callback, progress)) {
+                    Ok(true) => Continue::Yes,
+                    Ok(false) => Continue::No,
+                    Err(error) => {
+                        raised = Some(error);
+                        Continue::No
+                    }
+                }
+            })
+        }));
+        match (raised, outcome) {
+            (Some(error), _) => Err(error),
+            (None, Ok(Ok((_, summary)))) => Ok(crate::json(&summary)),
+            (None, Ok(Err(error))) => Err(errors::run(&error)),
+            (None, Err(panic)) => {
+                let message = panic.downcast_ref::<String>().map(String::as_str);
+                Err(errors::defect(message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")))
+            }
+        }
+    })
+}
+
+/// Calls the callback, after giving Python's signal handlers (Ctrl-C) their turn.
+fn tell(py: Python<'_>, callback: &Py<PyAny>, progress: Progress) -> PyResult<bool> {
+    py.check_signals()?;
+    let fields = PyDict::new(py);
+    fields.set_item("sim_seconds", progress.sim_time.as_secs_f64())?;
+    fields.set_item("duration_seconds", progress.sim_end.as_secs_f64())?;
+    fields.set_item("events", progress.events)?;
+    callback.call1(py, (fields,))?.is_truthy(py)
+}
