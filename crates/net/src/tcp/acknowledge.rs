@@ -79,8 +79,14 @@ impl Tcb {
         if let Some(rtt) = clean {
             self.rtt.note_min(now, rtt);
         }
+        if cfg.plain_reno {
+            let duplicate = if cfg.sack { !advanced && segment.len == 0 && segment.sack_count > 0 } else { duplicate };
+            self.plain_ack(cfg, now, flight, delivered.popped, duplicate);
+        }
         let echoed = (advanced && segment.ts_echo != SimTime::ZERO).then(|| now.saturating_since(segment.ts_echo));
-        if let Some(rtt) = delivered.first_rtt.or(delivered.sack_rtt).or(echoed) {
+        if !cfg.measures_rtt {
+            self.forget_backoff(flight, advanced);
+        } else if let Some(rtt) = delivered.first_rtt.or(delivered.sack_rtt).or(echoed) {
             self.rtt.sample(cfg, rtt, self.una, self.next);
             self.backoff = 0;
         }
@@ -89,6 +95,9 @@ impl Tcb {
         }
         if advanced && !flight.is_empty() {
             self.arm(cfg, now, flight, true);
+        }
+        if cfg.plain_reno {
+            return;
         }
 
         let disturbed = flight.phase != Phase::Open || flight.sacked > 0;

@@ -57,6 +57,9 @@ pub struct TcpConfig {
     pub rack_tlp: bool,
     /// Proportional rate reduction (RFC 6937). Without: the window drops to the threshold at once.
     pub prr: bool,
+    /// RFC 5681's fast recovery and nothing more, windows counted from the lowest unacknowledged segment (module `plain`). SACK then only
+    /// spares a time-out what has arrived; `rack_tlp`, `prr` and the limits on an unused window's growth do not apply.
+    pub plain_reno: bool,
     /// Nagle's algorithm with Minshall's variant; off is `TCP_NODELAY`. Tor leaves it on.
     pub nagle: bool,
     /// Shrinks the window of a connection that was idle or did not use it (RFC 2861, `net.ipv4.tcp_slow_start_after_idle`).
@@ -66,6 +69,13 @@ pub struct TcpConfig {
     /// Shortest delay of an acknowledgement that waits for data or a second segment; the longest is five times that (Linux: 40 and
     /// 200 ms). Zero acknowledges each segment at once.
     pub delayed_ack: SimDuration,
+    /// Acknowledges data in order by the clock alone: once `delayed_ack` after the first of it, from the thousandth time on once five times
+    /// that, and besides whenever reading makes the window larger than the one last offered. The receive buffer grows to twice all that was
+    /// ever read, and windows of SYNs are not cut to 16 bits. Without: Linux's rules (module `receive`).
+    pub timed_acks: bool,
+    /// Whether round trips are measured. Without, the time-out is `initial_rto` all the time; one or two in a row double it for good, an
+    /// acknowledgement after three or more sets it back.
+    pub measures_rtt: bool,
     /// Least time that a retransmission time-out allows beyond the smoothed round trip (Linux: 200 ms; RFC 6298 says 1 s for the sum).
     pub min_rto: SimDuration,
     /// Time-out of the first SYN and of data sent before any round trip was measured (RFC 6298: 1 s).
@@ -96,10 +106,13 @@ impl TcpConfig {
             sack: true,
             rack_tlp: true,
             prr: true,
+            plain_reno: false,
             nagle: true,
             slow_start_after_idle: true,
             segment_per_write: false,
             delayed_ack: SimDuration::from_millis(40),
+            timed_acks: false,
+            measures_rtt: true,
             min_rto: SimDuration::from_millis(200),
             initial_rto: SimDuration::from_secs(1),
             max_rto: SimDuration::from_secs(120),
@@ -112,23 +125,37 @@ impl TcpConfig {
 
     /// What the Shadow 3 simulator's own TCP does, to be compared with its results fairly.
     ///
-    /// Reno counted in packets without Nagle, RACK, probes or a restart after idleness; segments follow the writes; acknowledgements
-    /// wait about a millisecond; the time-out stays a second above the round trip; the advertised window is the whole buffer.
+    /// Reno counted in packets without Nagle, RACK, probes or a restart after idleness; segments follow the writes; the advertised window is
+    /// the whole buffer. The functions meant below are those of its `src/main/host/descriptor/tcp.c` (version 3.3) unless said otherwise.
+    ///
+    /// - The window begins with one packet, not ten (`tcp_cong_reno_init` in `tcp_cong_reno.c` overwrites what `ca_reno_init_` sets), and the
+    ///   acknowledged SYN, a packet like any other there, makes it two.
+    /// - The third duplicate acknowledgement resends one packet and halves the window; the next new one ends recovery, whatever else is lost
+    ///   (`ca_reno_fast_recovery_new_ack_ev_`, `retransmit_tally_update`). Several losses in a window therefore often end in a time-out.
+    /// - Timestamps are never echoed: `_tcp_processPacket` forgets the one to echo before the interface sends anything
+    ///   (`tcp_networkInterfaceIsAboutToSendPacket`). So no round trip is measured and the time-out remains a second.
+    /// - Acknowledgements wait 1 ms, from the thousandth on 5 ms (`_tcp_processPacket`); `tcp_receiveUserData` sends one when reading has
+    ///   opened the window, which `_tcp_autotuneReceiveBuffer` brings about with every read until the buffer is at its maximum.
     pub fn shadow() -> Self {
         Self {
             congestion_control: CongestionControl::Reno,
             mss: 1460,
             header_bytes: 40,
             options_on_wire: false,
+            initial_window: 2,
             hystart: false,
             rack_tlp: false,
             prr: false,
+            plain_reno: true,
             nagle: false,
             slow_start_after_idle: false,
             segment_per_write: true,
             delayed_ack: SimDuration::from_millis(1),
+            timed_acks: true,
+            measures_rtt: false,
             min_rto: SimDuration::from_secs(1),
             send_buffer: BufferLimits::new(131_072, 4_194_304),
+            send_memory_per_segment: 2404,
             receive_buffer: BufferLimits::new(174_760, 6_291_456),
             window_percent: 100,
             ..Self::linux()

@@ -116,6 +116,9 @@ pub(super) struct Flight {
     pub(super) most_out: u32,
     pub(super) usage_end: u64,
     pub(super) round: Round,
+    /// Duplicate acknowledgements in a row, and time-outs in a row (plain Reno).
+    pub(super) duplicates: u32,
+    pub(super) timeouts: u8,
 }
 
 impl Flight {
@@ -145,6 +148,8 @@ impl Flight {
             most_out: 0,
             usage_end: 0,
             round: Round::new(),
+            duplicates: 0,
+            timeouts: 0,
         }
     }
 
@@ -290,15 +295,19 @@ impl Flight {
         }
     }
 
-    /// The next segment to be sent again, marked as sent: first sequence number, length, FIN.
-    pub(super) fn take_lost(&mut self, now: SimTime) -> Option<(u64, u16, bool)> {
+    /// Where the next segment to be sent again lies.
+    pub(super) fn index_of_lost(&self) -> Option<usize> {
         if self.to_resend == 0 {
             return None;
         }
-        let mut index = self.index_at(self.resend_from);
-        while !matches!(self.ring.get(index)?.mark, Mark::Lost | Mark::LostAgain) {
-            index += 1;
-        }
+        let from = self.index_at(self.resend_from);
+        let lost = |sent: &Sent| matches!(sent.mark, Mark::Lost | Mark::LostAgain);
+        self.ring.range(from..).position(lost).map(|offset| from + offset)
+    }
+
+    /// The next segment to be sent again, marked as sent: first sequence number, length, FIN.
+    pub(super) fn take_lost(&mut self, now: SimTime) -> Option<(u64, u16, bool)> {
+        let index = self.index_of_lost()?;
         self.to_resend -= 1;
         let taken = self.send_again(index, now);
         self.resend_from = taken.0 + u64::from(taken.1);

@@ -79,7 +79,7 @@ impl Tcb {
         self.backoff = 0;
         self.clear_alarm();
         self.peer_window = segment.window;
-        if segment.ts_echo != SimTime::ZERO || self.retransmitted == 0 {
+        if cfg.measures_rtt && (segment.ts_echo != SimTime::ZERO || self.retransmitted == 0) {
             let rtt = now.saturating_since(segment.ts_echo);
             self.rtt.sample(cfg, rtt, 1, 1);
             self.rtt.note_min(now, rtt);

@@ -98,7 +98,7 @@ impl Flight {
         }
     }
 
-    fn mark_lost(&mut self, index: usize) {
+    pub(super) fn mark_lost(&mut self, index: usize) {
         let seq = self.seq_of(index);
         let sent = &mut self.ring[index];
         sent.mark = if sent.mark == Mark::Original { Mark::Lost } else { Mark::LostAgain };

@@ -34,7 +34,8 @@
 //! | offload, pacing | - | absent | Linux sends bursts of up to 64 KiB and paces only with BBR or fq | burstiness below a burst's length |
 //! | congestion signals | RFC 3168, 9330 | loss alone | ECN is off by default towards servers | - |
 //!
-//! [`TcpConfig::shadow`] is Shadow 3's own TCP instead, as far as it matters to tor.
+//! [`TcpConfig::shadow`] is Shadow 3's own TCP instead, as far as it matters to tor: the modules `plain` (losses and windows) and
+//! `receive::timed` (acknowledgements). A packet that repeats what was received is acknowledged here, so that nothing can stall; there it is not.
 
 mod acknowledge;
 mod config;
@@ -46,6 +47,7 @@ mod hystart;
 mod input;
 mod losses;
 mod output;
+mod plain;
 mod reassembly;
 mod receive;
 mod rtt;

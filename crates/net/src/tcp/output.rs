@@ -89,7 +89,7 @@ impl Tcb {
         }
         let mut probe = false;
         if let Some(flight) = self.flight.as_deref() {
-            if flight.to_resend > 0 && (flight.in_network() < self.congestion.cwnd || flight.force_resend) {
+            if flight.to_resend > 0 && (flight.before_lost(cfg) < self.congestion.cwnd || flight.force_resend) {
                 return Some(Next::Lost);
             }
             probe = flight.probe_due;
@@ -122,7 +122,7 @@ impl Tcb {
             return Some((0, true));
         }
         let flight = self.flight.as_deref();
-        if !probe && flight.map_or(0, Flight::in_network) >= self.congestion.cwnd {
+        if !probe && flight.map_or(0, |flight| flight.before_new(cfg)) >= self.congestion.cwnd {
             return None;
         }
         let mut len = waiting.min(room);
@@ -170,7 +170,7 @@ impl Tcb {
             flight.prr_sent += 1;
         }
         self.last_sent = Ticks::at(now);
-        self.receive.on_data_sent(now);
+        self.receive.on_data_sent(cfg, now);
 
         let limited = flight.in_network() >= self.congestion.cwnd;
         if self.una >= flight.usage_end || limited || !flight.window_limited && flight.out() > flight.most_out {

@@ -5,6 +5,8 @@
 //! takes the acknowledgement along. The buffer grows by dynamic right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip
 //! and room for what slow start adds.
 
+mod timed;
+
 use super::config::TcpConfig;
 use super::reassembly::Reassembly;
 use super::segment::{Flags, Segment};
@@ -37,7 +39,7 @@ pub(super) struct Receive {
     unacked: u32,
     /// Size of the buffer.
     buffer: u32,
-    /// Read since `space_since`, and in the round trip before.
+    /// Read since `space_since`, and in the round trip before. Where the clock alone decides: ever read, and the window last offered.
     copied: u32,
     space: u32,
     /// Round trip as the receiver sees it, in microseconds; 0 before any sample.
@@ -45,7 +47,7 @@ pub(super) struct Receive {
     /// Low bits of the last `ts_echo` sampled.
     sampled_echo: u32,
     last_arrival: Ticks,
-    /// Delay of acknowledgements in microseconds; 0 before any data.
+    /// Delay of acknowledgements in microseconds; 0 before any data. Where the clock alone decides: how many waited the shorter while.
     delay: u32,
     /// Estimate of the other end's full segment.
     full: u16,
@@ -127,7 +129,9 @@ impl Receive {
         let nothing = Arrival { new_bytes: false, fin: false };
         if end <= self.next {
             // A duplicate: the acknowledgement was lost or a probe asks.
-            self.enter_quick(cfg);
+            if !cfg.timed_acks {
+                self.enter_quick(cfg);
+            }
             self.ack_now = true;
             return nothing;
         }
@@ -135,7 +139,9 @@ impl Receive {
             self.ack_now = true;
             return nothing;
         }
-        self.measure(cfg, now, segment);
+        if !cfg.timed_acks {
+            self.measure(cfg, now, segment);
+        }
         self.owed = true;
         if start > self.next {
             self.beyond.get_or_insert_default().insert(start, end, fin);
@@ -150,7 +156,7 @@ impl Receive {
             reached = joined;
             fin |= with_fin;
             // Into a hole.
-            self.ack_now = true;
+            self.ack_now |= !cfg.timed_acks;
             if beyond.is_empty() {
                 self.beyond = None;
             }
@@ -221,6 +227,10 @@ impl Receive {
 
     /// Acknowledge now or later (`__tcp_ack_snd_check`).
     fn decide(&mut self, cfg: &TcpConfig, now: SimTime) {
+        if cfg.timed_acks {
+            self.decide_timed(cfg, now);
+            return;
+        }
         let many = self.unacked > u32::from(self.full) && (self.readable == 0 || self.free(cfg) >= self.open);
         if many || self.quick > 0 && !self.pingpong || self.beyond.is_some() || cfg.delayed_ack == SimDuration::ZERO {
             self.ack_now = true;
@@ -245,6 +255,9 @@ impl Receive {
         self.ack_at = SimTime::MAX;
         if self.owed {
             self.ack_now = true;
+            if cfg.timed_acks {
+                return;
+            }
             if self.pingpong {
                 self.pingpong = false;
                 self.delay = cfg.delayed_ack.as_micros() as u32;
@@ -255,8 +268,8 @@ impl Receive {
     }
 
     /// Data was sent: does it answer?
-    pub(super) fn on_data_sent(&mut self, now: SimTime) {
-        if self.delay != 0 && self.last_arrival.until(now).as_micros() < u64::from(self.delay) {
+    pub(super) fn on_data_sent(&mut self, cfg: &TcpConfig, now: SimTime) {
+        if !cfg.timed_acks && self.delay != 0 && self.last_arrival.until(now).as_micros() < u64::from(self.delay) {
             self.pingpong = true;
         }
     }
@@ -266,7 +279,7 @@ impl Receive {
         segment.ack = self.next;
         segment.flags = segment.flags.with(Flags::ACK);
         let mut window = self.free(cfg);
-        if segment.flags.has(Flags::SYN) {
+        if segment.flags.has(Flags::SYN) && !cfg.timed_acks {
             window = window.min(MAX_UNSCALED);
         }
         // The window's right edge never moves back.
@@ -281,7 +294,11 @@ impl Receive {
         if self.owed && self.quick > 0 {
             self.quick -= 1;
         }
-        self.ack_at = SimTime::MAX;
+        if cfg.timed_acks {
+            self.space = segment.window;
+        } else {
+            self.ack_at = SimTime::MAX;
+        }
         self.ack_now = false;
         self.owed = false;
         self.short = false;
@@ -291,7 +308,8 @@ impl Receive {
 
     /// The window of a SYN, which acknowledges nothing yet.
     pub(super) fn syn_window(&mut self, cfg: &TcpConfig) -> u32 {
-        let window = self.free(cfg).min(MAX_UNSCALED);
+        // Shadow's windows count packets: 16 bits are enough.
+        let window = if cfg.timed_acks { self.free(cfg) } else { self.free(cfg).min(MAX_UNSCALED) };
         self.open = self.open.max(window);
         window
     }
@@ -311,6 +329,10 @@ impl Receive {
         }
         self.readable -= bytes;
         self.copied = self.copied.saturating_add(bytes);
+        if cfg.timed_acks {
+            self.read_timed(cfg, now);
+            return;
+        }
         self.tune(cfg, now);
         if self.ack_now {
             return;

@@ -40,17 +40,24 @@ impl Tcb {
         if !connecting && self.flight.is_none() {
             return Effects::NONE;
         }
-        if self.backoff >= if connecting { SYN_RETRIES } else { RETRIES } {
+        let in_a_row =
+            if cfg.measures_rtt { self.backoff } else { self.flight.as_deref().map_or(self.backoff, |flight| flight.timeouts) };
+        if in_a_row >= if connecting { SYN_RETRIES } else { RETRIES } {
             self.vanish();
             return Effects::RESET;
         }
         if let Some(mut flight) = self.flight.take() {
-            self.enter_loss(cfg, now, &mut flight);
+            flight.timeouts = flight.timeouts.saturating_add(1);
+            if cfg.plain_reno {
+                self.plain_timeout(cfg, now, &mut flight);
+            } else {
+                self.enter_loss(cfg, now, &mut flight);
+            }
             self.flight = Some(flight);
         } else {
             self.due = Due::Syn;
         }
-        self.backoff += 1;
+        self.backoff = self.backoff.saturating_add(1);
         self.set_alarm(Alarm::Retransmit, now + self.rto(cfg));
         Effects::NONE
     }

@@ -33,6 +33,8 @@ fn config() -> impl Strategy<Value = TcpConfig> {
             rack_tlp: flags[2],
             prr: flags[3],
             nagle: flags[4],
+            // Shadow's time-outs hardly ever come down again: the test would have to wait long.
+            max_rto: if flags[7] { SimDuration::from_secs(8) } else { base.max_rto },
             delayed_ack: if flags[5] { base.delayed_ack } else { SimDuration::ZERO },
             receive_buffer: if flags[6] { base.receive_buffer } else { BufferLimits::fixed(buffer * 1000) },
             ..base

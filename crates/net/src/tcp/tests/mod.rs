@@ -5,6 +5,7 @@ mod cost;
 mod delivery;
 mod harness;
 mod recovery;
+mod shadow;
 mod throughput;
 
 use super::{BufferLimits, CongestionControl, TcpConfig};

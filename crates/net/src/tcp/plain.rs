@@ -1,0 +1,88 @@
+//! Plain Reno, as RFC 5681 has it without any refinement and as Shadow does it (`tcp_cong_reno.c`, `tcp_retransmit_tally.cc`).
+//!
+//! The window is a range of segments that begins with the lowest unacknowledged one: what was SACKed or lost still fills it, and each
+//! duplicate acknowledgement makes it longer by one. Fast recovery resends one segment and ends with the first acknowledgement that is new,
+//! so that each further loss needs three duplicates of its own and halves the window again; a retransmission that is lost waits for
+//! the time-out. The window grows with every acknowledgement, whether it was used or not.
+
+use super::config::{CongestionControl, TcpConfig};
+use super::flight::{Flight, Mark, Phase};
+use super::tcb::Tcb;
+use onionlab_quantities::SimTime;
+
+/// Duplicate acknowledgements that prove a loss.
+const DUPLICATES: u32 = 3;
+/// Window after a time-out (Shadow: ten; RFC 5681 says one).
+const RESTART_WINDOW: u32 = 10;
+
+impl Tcb {
+    /// An acknowledgement: `acked` segments for the first time, or none and it is a duplicate.
+    pub(super) fn plain_ack(&mut self, cfg: &TcpConfig, now: SimTime, flight: &mut Flight, acked: u32, duplicate: bool) {
+        if acked > 0 {
+            flight.duplicates = 0;
+            if flight.phase == Phase::Recovery {
+                self.congestion.cwnd = self.congestion.ssthresh;
+                flight.phase = Phase::Open;
+            }
+            self.congestion.grow(cfg, now, acked);
+        } else if duplicate {
+            flight.duplicates += 1;
+            if flight.phase == Phase::Recovery {
+                self.congestion.cwnd += 1;
+            } else if flight.duplicates == DUPLICATES {
+                self.lower_threshold(cfg);
+                self.congestion.cwnd = self.congestion.ssthresh + DUPLICATES;
+                flight.phase = Phase::Recovery;
+                flight.lose_front();
+            }
+        }
+    }
+
+    /// A time-out: whatever is not known to have arrived goes again.
+    pub(super) fn plain_timeout(&mut self, cfg: &TcpConfig, now: SimTime, flight: &mut Flight) {
+        self.lower_threshold(cfg);
+        self.congestion.on_timeout();
+        self.congestion.cwnd = RESTART_WINDOW;
+        flight.phase = Phase::Open;
+        flight.duplicates = 0;
+        flight.mark_all_lost(now, false, true);
+    }
+
+    /// Where round trips are not measured nothing brings a time-out down again, except that three in a row count as a new beginning.
+    pub(super) fn forget_backoff(&mut self, flight: &mut Flight, advanced: bool) {
+        if advanced {
+            if flight.timeouts > 2 {
+                self.backoff = 0;
+            }
+            flight.timeouts = 0;
+        }
+    }
+
+    /// The threshold that a loss sets; Shadow's is one above half of the window.
+    fn lower_threshold(&mut self, cfg: &TcpConfig) {
+        let reduced = self.congestion.threshold_after_loss(cfg);
+        self.congestion.ssthresh = match cfg.congestion_control {
+            CongestionControl::Reno => self.congestion.cwnd / 2 + 1,
+            CongestionControl::Cubic => reduced,
+        };
+    }
+}
+
+impl Flight {
+    /// What the window must exceed for a new segment to go.
+    pub(super) fn before_new(&self, cfg: &TcpConfig) -> u32 {
+        if cfg.plain_reno { self.out() } else { self.in_network() }
+    }
+
+    /// What the window must exceed for the next lost segment to go again.
+    pub(super) fn before_lost(&self, cfg: &TcpConfig) -> u32 {
+        if cfg.plain_reno { self.index_of_lost().unwrap_or(0) as u32 } else { self.in_network() }
+    }
+
+    /// The lowest segment is lost, unless it went again already.
+    fn lose_front(&mut self) {
+        if self.ring.front().is_some_and(|front| front.mark == Mark::Original) {
+            self.mark_lost(0);
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! A receiver that acknowledges by the clock ([`TcpConfig::timed_acks`]), as Shadow's does (`_tcp_processPacket`, `tcp_receiveUserData`).
+//!
+//! One timer runs from the first data that finds none running; what has come when it ends is acknowledged, unless something that was sent
+//! meanwhile did so. Data beyond a hole is acknowledged at once. Of the other receiver's fields `delay` counts timers here, `copied` all bytes
+//! ever read, and `space` is the window last offered.
+
+use super::Receive;
+use crate::tcp::config::TcpConfig;
+use onionlab_quantities::{SimDuration, SimTime};
+
+/// Timers of a connection that run the shorter while (Shadow: `numQuickACKsSent`).
+const PROMPT: u32 = 1000;
+/// Between a read that opens the window and the acknowledgement that says so (Shadow: a task one nanosecond later).
+const UPDATE_DELAY: SimDuration = SimDuration::from_nanos(1);
+
+impl Receive {
+    /// Data came in order.
+    pub(super) fn decide_timed(&mut self, cfg: &TcpConfig, now: SimTime) {
+        if self.ack_at == SimTime::MAX {
+            let prompt = self.delay < PROMPT;
+            self.delay += u32::from(prompt);
+            self.ack_at = now + if prompt { cfg.delayed_ack } else { cfg.delayed_ack * 5 };
+        }
+    }
+
+    /// Data was read: without a round trip to measure by, the buffer grows to twice all that ever was.
+    pub(super) fn read_timed(&mut self, cfg: &TcpConfig, now: SimTime) {
+        let wanted = (2 * u64::from(self.copied)).min(cfg.receive_buffer.max.get()) as u32;
+        self.buffer = self.buffer.max(wanted);
+        if self.next > 0 && self.free(cfg) / cfg.mss > self.space / cfg.mss {
+            self.owed = true;
+            self.ack_at = self.ack_at.min(now + UPDATE_DELAY);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What sets Shadow's TCP apart: where its window begins, how it recovers, when it acknowledges, how long it waits.
+
+use super::harness::Pair;
+use super::{at, millis};
+use crate::tcp::{BufferLimits, TcpConfig};
+use onionlab_quantities::{Bandwidth, SimTime};
+
+const MSS: u64 = 1460;
+
+/// Shadow's TCP over 50 ms each way; 80 segments have passed and all is acknowledged at 3 s.
+fn warm() -> Pair {
+    let mut pair = Pair::connected(TcpConfig::shadow(), millis(50), 1);
+    pair.ends[0].to_write = 80 * MSS;
+    pair.run_until(at(3000));
+    assert_eq!(pair.ends[1].read, 80 * MSS);
+    pair.trace = Some(Vec::new());
+    pair
+}
+
+/// Segments with payload that end 0 sent: instant and first byte.
+fn sent(pair: &Pair) -> Vec<(SimTime, u64)> {
+    let trace = pair.trace.as_ref().unwrap().iter();
+    trace.filter(|(_, side, segment)| *side == 0 && segment.len > 0).map(|(now, _, segment)| (*now, segment.seq)).collect()
+}
+
+/// Rounds of 2, 4, 8... segments, each of them a millisecond longer than the path.
+#[test]
+fn slow_start_begins_with_two_segments_and_acknowledgements_wait_a_millisecond() {
+    for (segments, rounds) in [(2, 1), (3, 2), (6, 2), (7, 3), (30, 4), (31, 5)] {
+        let mut pair = Pair::connected(TcpConfig::shadow(), millis(50), 1);
+        let start = pair.now;
+        pair.ends[0].to_write = segments * MSS;
+        pair.run_until_read(segments * MSS, at(10_000));
+        let took = pair.now.saturating_since(start);
+        assert_eq!(took.as_micros() / 1000, 50 + (rounds - 1) * 101, "{segments} segments");
+    }
+}
+
+/// The window grows with every acknowledgement, used or not, and idleness takes nothing away.
+#[test]
+fn an_unused_window_grows_and_stays() {
+    let mut pair = Pair::connected(TcpConfig::shadow(), millis(5), 1);
+    for _ in 0..50 {
+        pair.ends[0].to_write = MSS;
+        let end = pair.now + millis(100);
+        pair.run_until(end);
+    }
+    pair.run_until(at(60_000));
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, 52);
+}
+
+#[test]
+fn one_loss_is_repaired_in_a_round_trip_and_halves_the_window() {
+    let mut pair = warm();
+    let before = pair.ends[0].tcb.info(&pair.cfg).cwnd_segments;
+    pair.wires[0].lose = vec![90];
+    pair.ends[0].to_write = 30 * MSS;
+    pair.run_until_read(110 * MSS, at(5000));
+    assert!(pair.now < at(3160), "{:?}", pair.now);
+    // Ten were acknowledged before.
+    let info = pair.ends[0].tcb.info(&pair.cfg);
+    assert_eq!((info.retransmitted_segments, info.ssthresh_segments), (1, u32::midpoint(before, 10) + 1));
+}
+
+/// The second loss of a window has fewer than three duplicates of its own: a second passes. Another rule would repair it in a round trip.
+#[test]
+fn a_second_loss_waits_for_the_timeout_of_a_second() {
+    let mut pair = warm();
+    pair.wires[0].lose = vec![90, 95];
+    pair.ends[0].to_write = 30 * MSS;
+    pair.run_until_read(110 * MSS, at(8000));
+    let sent = sent(&pair);
+    let times: Vec<_> = sent.iter().filter(|(_, seq)| *seq == 1 + 95 * MSS).map(|(now, _)| now.as_micros() / 1000).collect();
+    assert_eq!(times.len(), 2);
+    // The acknowledgement that the first repair brought restarted the clock.
+    assert!((1200..1210).contains(&(times[1] - times[0])), "{times:?}");
+    // SACK spares what had arrived: two went twice.
+    assert_eq!(sent.len(), 32);
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).srtt, None);
+}
+
+/// A time-out doubles the next one, and acknowledgements do not bring it down; after three in a row one does.
+#[test]
+fn timeouts_stay_doubled_until_three_come_in_a_row() {
+    let mut pair = warm();
+    let rto = |pair: &Pair| pair.ends[0].tcb.info(&pair.cfg).rto;
+    assert_eq!(rto(&pair), millis(1000));
+    pair.wires[0].lose = vec![80];
+    pair.ends[0].to_write = MSS;
+    pair.run_until(at(6000));
+    assert_eq!((pair.ends[1].read, rto(&pair)), (81 * MSS, millis(2000)));
+    pair.wires[0].lose = vec![82, 83, 84];
+    pair.ends[0].to_write = MSS;
+    pair.run_until(at(6000 + 13_900));
+    assert_eq!((pair.ends[1].read, rto(&pair)), (81 * MSS, millis(8000)));
+    pair.run_until(at(6000 + 14_200));
+    assert_eq!((pair.ends[1].read, rto(&pair)), (82 * MSS, millis(1000)));
+}
+
+/// With every read while the buffer grows; else 1 ms after data, and 5 ms from the thousandth time on.
+#[test]
+fn acknowledgements_follow_reads_or_the_clock() {
+    let acks_by_segment = |receive_buffer: BufferLimits, skip: u64, count: u64| {
+        let cfg = TcpConfig { receive_buffer, send_buffer: BufferLimits::fixed(64 << 20), ..TcpConfig::shadow() };
+        let mut pair = Pair::connected(cfg, millis(5), 1);
+        // A segment in 0.6 ms.
+        pair.wires[0].rate = Bandwidth::from_bits_per_sec(20_000_000);
+        pair.ends[0].to_write = (skip + count) * MSS;
+        pair.run_until_read(skip * MSS, at(60_000));
+        pair.trace = Some(Vec::new());
+        pair.run_until_read((skip + count) * MSS, at(60_000));
+        let acks = pair.trace.take().unwrap().iter().filter(|(_, side, _)| *side == 1).count();
+        acks as f64 / count as f64
+    };
+    let (grows, large) = (BufferLimits::new(100_000, 50_000_000), BufferLimits::fixed(50_000_000));
+    let with_reads = acks_by_segment(grows, 200, 5000);
+    assert!((0.95..1.01).contains(&with_reads), "{with_reads}");
+    // The second segment comes within the first's millisecond, the third after it; then within 5 ms eight more.
+    let prompt = acks_by_segment(large, 200, 1000);
+    assert!((0.49..0.51).contains(&prompt), "{prompt}");
+    let late = acks_by_segment(large, 3000, 1000);
+    assert!((0.10..0.12).contains(&late), "{late}");
+}
