@@ -29,8 +29,6 @@ pub struct Progress {
     pub cell_hops: u64,
     /// Time since the run began, building the world included.
     pub wall_seconds: f64,
-    /// Resident memory of the process in bytes.
-    pub memory_bytes: u64,
 }
 
 /// Whether a run goes on.
@@ -165,7 +163,6 @@ pub fn run(
             events: world.events(),
             cell_hops: world.cell_hops(),
             wall_seconds: began.elapsed().as_secs_f64(),
-            memory_bytes: memory::resident(),
         };
         if progress(so_far) == Continue::No {
             return Err(RunError::Cancelled);

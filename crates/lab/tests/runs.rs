@@ -159,6 +159,19 @@ fn the_same_run_gives_the_same_bytes_and_another_seed_or_treatment_others() {
 }
 
 #[test]
+fn hosts_that_nobody_uses_change_nothing_for_the_others() {
+    let out = Folder::new("unused");
+    let more = BY_HAND.replace(
+        "  { name = \"client1\"",
+        "  { name = \"idle1\", role = \"client\", up = \"1 Mbit/s\", down = \"1 Mbit/s\" },\n\
+         \x20 { name = \"idle2\", role = \"guard\", up = \"1 Mbit/s\", down = \"1 Mbit/s\" },\n  { name = \"client1\"",
+    );
+    let [few, many] = [(BY_HAND, "few"), (more.as_str(), "many")]
+        .map(|(text, name)| fs::read(go(text, (0, 0, 1), &out.0.join(name)).join("transfers.parquet")).unwrap());
+    assert!(few == many);
+}
+
+#[test]
 fn a_cancelled_run_leaves_nothing() {
     let out = Folder::new("cancel");
     let scenario = Scenario::parse(Path::new("test.toml"), BY_HAND.to_owned()).unwrap().resolve().unwrap();
@@ -211,7 +224,7 @@ fn a_synthetic_network_runs_and_treatments_meet_the_same_one() {
     let run = &rows(&first, "run")[0];
     assert!(number(&run["clients"]) > 10, "{run:?}");
     assert!(run["divergence_json"].to_string().contains("ks_distance"));
-    assert!(run["divergence_json"].to_string().contains("scale"));
+    assert!(run["divergence_json"].to_string().contains("expected_utilisation"));
     let (relays, guards) = relays_and_guards(&first);
     assert_eq!(relays, relays_and_guards(&other_treatment).0);
     assert_eq!(guards, relays_and_guards(&other_treatment).1);

@@ -114,7 +114,7 @@ pub const RUN: Table = Table {
             "divergence_json",
             Kind::Text,
             "",
-            "How the sampled network differs from its source, as JSON; \"null\" if by hand.",
+            "How the sampled network differs from its source, and what a load target was estimated to need, as JSON; \"null\" if by hand.",
         ),
     ],
 };

@@ -9,7 +9,8 @@
 //! stream round trips) + S / 500 kB/s (a stream window of 500 cells in half a second). Under load T stretches: by 1 / (1 - u)
 //! as in a processor-sharing queue, and by 20 at most, beyond which demand follows capacity rather than the number of clients.
 //!
-//! What comes of it is not exactly u; the tables `relays` and `network` say what was reached.
+//! What comes of it is not exactly u, least of all where relays of another class are full before; the estimate for each class stands
+//! in `divergence_json` of the table `run`, and the tables `relays` and `network` say what was reached.
 
 use onionlab_directory::{Class, Consensus, Position};
 use onionlab_load::LoadModel;
@@ -26,16 +27,26 @@ const MOST_STRETCH: f64 = 20.0;
 
 /// The payload rate of all clients together, in bytes a second, that loads the relays of `position` to `utilisation`.
 pub(super) fn payload_rate(network: &Consensus, capacities: &[Bandwidth], position: Position, utilisation: f64) -> f64 {
-    let class = meant(network, position);
-    let capacity: f64 = network
-        .relays
-        .iter()
-        .zip(capacities)
-        .filter(|(relay, _)| relay.class() == class)
-        .map(|(_, capacity)| capacity.as_bits_per_sec() as f64 / 8.0)
-        .sum();
+    let each = utilisation_per_payload(network, capacities, meant(network, position));
+    if each > 0.0 { utilisation / each } else { 0.0 }
+}
+
+/// What the estimate comes to, for the record: a utilisation above 1 of another class says that the target is out of reach.
+pub(super) fn report(network: &Consensus, capacities: &[Bandwidth], payload_rate: f64) -> serde_json::Value {
+    let expected = Class::ALL
+        .map(|class| (class.as_str().to_owned(), (payload_rate * utilisation_per_payload(network, capacities, class)).into()));
+    serde_json::json!({
+        "payload_bytes_per_second": payload_rate,
+        "expected_utilisation": serde_json::Map::from_iter(expected),
+    })
+}
+
+/// Utilisation of the relays of `class` for each byte a second of payload.
+fn utilisation_per_payload(network: &Consensus, capacities: &[Bandwidth], class: Class) -> f64 {
+    let of_class = network.relays.iter().zip(capacities).filter(|(relay, _)| relay.class() == class);
+    let capacity: f64 = of_class.map(|(_, capacity)| capacity.as_bits_per_sec() as f64 / 8.0).sum();
     let chances: f64 = Position::ALL.iter().map(|position| chance(network, *position, class)).sum();
-    if chances > 0.0 { utilisation * capacity / (OVERHEAD * chances) } else { 0.0 }
+    if capacity > 0.0 { OVERHEAD * chances / capacity } else { 0.0 }
 }
 
 fn meant(network: &Consensus, position: Position) -> Class {
@@ -93,6 +104,31 @@ mod tests {
 
     fn bulk(size: u64) -> LoadModel {
         LoadModel::Bulk { size: Distribution::Constant(Bytes::new(size)), pause: None, request: None }
+    }
+
+    /// By hand: guards, middles and exits of 1 MB/s each, all weights alike and no relay with two flags, so each position falls
+    /// to its class alone or, for the middle, to all three.
+    #[test]
+    fn payload_rate_by_hand() {
+        use onionlab_directory::{BandwidthWeights, Params, Relay};
+        let relays: Vec<Relay> = [Class::Guard, Class::Middle, Class::Exit]
+            .iter()
+            .enumerate()
+            .map(|(index, class)| Relay::by_hand(class.as_str(), *class, 100, std::net::Ipv4Addr::from(index as u32)))
+            .collect();
+        let network = Consensus { relays, weights: BandwidthWeights::UNIFORM, params: Params::default(), ..synth_network() };
+        let capacities = [Bandwidth::from_bytes_per_sec(1_000_000); 3];
+        // A third of the middle position falls to the middle, and nothing else; the exit has all exits and a third of the middles.
+        let rate = payload_rate(&network, &capacities, Position::Middle, 0.5);
+        assert!((rate - 0.5 * 1e6 * 3.0 / OVERHEAD).abs() < 1.0, "{rate}");
+        let rate = payload_rate(&network, &capacities, Position::Exit, 0.8);
+        assert!((rate - 0.8 * 1e6 / (4.0 / 3.0) / OVERHEAD).abs() < 1.0, "{rate}");
+        let report = report(&network, &capacities, rate);
+        assert!((report["expected_utilisation"]["guard"].as_f64().unwrap() - 0.8).abs() < 1e-9, "{report}");
+    }
+
+    fn synth_network() -> Consensus {
+        onionlab_directory::synth::embedded()
     }
 
     /// By hand: 5 MB take 1 s + 10 s alone, so 454.5 kB/s; at half load twice as long.

@@ -42,7 +42,15 @@ pub(super) fn layout(scenario: &ResolvedScenario, network_seed: Seed, run_seed: 
     }
     let servers: Vec<HostId> = (0..common.servers).map(|index| land.server(index, common.server_rate)).collect();
     let selector = PathSelector::new(&network.relays, &network.weights, &PathOptions::default())?;
-    let counts = client_counts(&scenario.clients, scenario.load_target, &network, &capacities)?;
+    let mut report = divergence(&report);
+    let counts = match scenario.load_target {
+        None => given_counts(&scenario.clients),
+        Some(target) => {
+            let rate = load_target::payload_rate(&network, &capacities, position(target.position), target.utilisation);
+            report["load_target"] = load_target::report(&network, &capacities, rate);
+            derived_counts(&scenario.clients, target, rate)?
+        }
+    };
     let guards = [params::PRIMARY_GUARDS, params::PRIMARY_GUARDS_TO_USE].map(|param| network.params.value(&param) as usize);
     let mut clients = Vec::new();
     let mut routes = Vec::new();
@@ -64,7 +72,7 @@ pub(super) fn layout(scenario: &ResolvedScenario, network_seed: Seed, run_seed: 
         topology: Box::new(topology),
         routes: Routes { clients: routes, selector: Some((selector, relay_hosts)), servers },
         params: network.params,
-        divergence: divergence(&report),
+        divergence: report.to_string(),
     })
 }
 
@@ -74,10 +82,10 @@ fn synthetic(year: f64) -> Result<Consensus, WorldError> {
 }
 
 /// The report as JSON, with the share of relays that was sampled.
-fn divergence(report: &Divergence) -> String {
+fn divergence(report: &Divergence) -> serde_json::Value {
     let mut json = serde_json::to_value(report).expect("a report has no map with keys other than strings");
     json["scale"] = serde_json::json!(report.relays_sample as f64 / report.relays_full as f64);
-    json.to_string()
+    json
 }
 
 /// Link rates of the relays, by the model and what the experiment file changes of it.
@@ -96,31 +104,30 @@ fn capacities(network: &Consensus, common: &SampledNetwork, seed: Seed) -> Resul
     Ok(network.relays.iter().map(|relay| model.rate(relay)).collect())
 }
 
-/// Clients of each group: as given, or as the load target needs.
-fn client_counts(
-    groups: &[ClientGroup],
-    target: Option<LoadTarget>,
-    network: &Consensus,
-    capacities: &[Bandwidth],
-) -> Result<Vec<u32>, WorldError> {
-    let Some(target) = target else {
-        return Ok(groups.iter().map(|group| if let Members::Count { count, .. } = group.members { count } else { 0 }).collect());
-    };
-    let position = match target.position {
-        clients::Position::Guard => Position::Guard,
-        clients::Position::Middle => Position::Middle,
-        clients::Position::Exit => Position::Exit,
-    };
+/// Clients of each group as the experiment file has them.
+fn given_counts(groups: &[ClientGroup]) -> Vec<u32> {
+    groups.iter().map(|group| if let Members::Count { count, .. } = group.members { count } else { 0 }).collect()
+}
+
+/// Clients of each group, by their shares, that together ask for `payload_rate` bytes a second.
+fn derived_counts(groups: &[ClientGroup], target: LoadTarget, payload_rate: f64) -> Result<Vec<u32>, WorldError> {
     let share = |group: &ClientGroup| if let Members::Share { share, .. } = group.members { share } else { 0.0 };
-    let rate = load_target::payload_rate(network, capacities, position, target.utilisation);
     let each: f64 = groups.iter().map(|group| share(group) * load_target::demand(&group.load, target.utilisation)).sum();
-    let all = libm::ceil(rate / each);
+    let all = libm::ceil(payload_rate / each);
     let counts: Vec<u64> = groups.iter().map(|group| (libm::round(all * share(group)) as u64).max(1)).collect();
     let clients: u64 = counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
     if clients > MAX_CLIENTS {
         return Err(WorldError::TooManyClients { utilisation: target.utilisation, clients });
     }
     Ok(counts.into_iter().map(|count| count as u32).collect())
+}
+
+const fn position(position: clients::Position) -> Position {
+    match position {
+        clients::Position::Guard => Position::Guard,
+        clients::Position::Middle => Position::Middle,
+        clients::Position::Exit => Position::Exit,
+    }
 }
 
 /// Hosts with their places, as they are added one after the other.
