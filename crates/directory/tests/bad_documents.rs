@@ -147,7 +147,7 @@ fn apply(document: &[u8], mutation: &Mutation) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(400))]
+    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
 
     /// Whatever happens to a document, reading it gives a network that keeps its promises, or an error.
     #[test]

@@ -1,0 +1,233 @@
+//! What is asked: how many circuits, of what kind, counted how.
+
+use crate::error::SharedLinksError;
+use crate::traffic::{Ports, TrafficClass};
+use onionlab_directory::{Flag, Flags};
+
+/// One question about shared links.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Question {
+    /// Active circuits at one time (N).
+    pub circuits: u64,
+    /// What the circuits are for.
+    pub blend: Blend,
+    /// Whether a link from A to B is another than one from B to A. A TLS connection is not directed; the paper counts both ways.
+    pub directed: bool,
+    /// Circuits of one client, all over its guard (the paper's k).
+    pub per_client: u64,
+    /// Guards of one client, among which each of its circuits chooses one at random; 1 in the paper.
+    pub guards_per_client: u64,
+    /// Which relays may stand where.
+    pub filters: Filters,
+    /// Which relays may not be together in one circuit. The paper excludes none; only the draw can.
+    pub exclusions: Exclusions,
+}
+
+impl Question {
+    /// As many circuits as a million times a thousand: beyond, counters would not hold.
+    pub const MAX_CIRCUITS: u64 = 1_000_000_000;
+
+    /// The paper's plain case: `circuits` web circuits to the outside, one per client, links directed, no exclusions.
+    pub fn external(circuits: u64) -> Self {
+        Self {
+            circuits,
+            blend: Blend::external(),
+            directed: true,
+            per_client: 1,
+            guards_per_client: 1,
+            filters: Filters::default(),
+            exclusions: Exclusions::default(),
+        }
+    }
+
+    /// Circuits within the network, as onion services have them: the last relay is chosen as a middle relay.
+    pub fn internal(circuits: u64) -> Self {
+        Self { blend: Blend::internal(), ..Self::external(circuits) }
+    }
+
+    /// The same question with links counted regardless of their direction.
+    #[must_use]
+    pub fn undirected(self) -> Self {
+        Self { directed: false, ..self }
+    }
+
+    /// Checks the numbers that do not depend on a network.
+    ///
+    /// # Errors
+    /// Circuits, circuits per client or guards per client are zero or too many.
+    pub fn check(&self) -> Result<(), SharedLinksError> {
+        let max = Self::MAX_CIRCUITS;
+        match *self {
+            Self { circuits: 0, .. } => Err(SharedLinksError::NoCircuits { max }),
+            Self { circuits, .. } if circuits > max => Err(SharedLinksError::TooManyCircuits { circuits, max }),
+            Self { circuits, per_client, .. } if per_client == 0 || per_client > circuits => {
+                Err(SharedLinksError::PerClient { per_client, circuits })
+            }
+            Self { guards_per_client: guards, .. } if !(1..=20).contains(&guards) => Err(SharedLinksError::Guards { guards }),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What one circuit is for; it decides how its last relay is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Use {
+    /// To the outside, by any relay with a usable Exit flag.
+    External,
+    /// To the outside, by an exit whose policy serves all these ports.
+    Ports(Ports),
+    /// Within the network: the last relay is chosen like a middle relay.
+    Internal,
+}
+
+/// Kinds of circuits with their shares. Each circuit is of one kind, drawn by share, independently of the others.
+///
+/// Invariant: shares are finite and not negative, at least one is positive.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+#[serde(transparent)]
+pub struct Blend(Vec<(Use, f64)>);
+
+impl Blend {
+    /// Kinds with shares; these need not add up to 1.
+    ///
+    /// # Errors
+    /// A share is negative or not finite, or none is positive.
+    pub fn new(kinds: Vec<(Use, f64)>) -> Result<Self, SharedLinksError> {
+        if let Some(&(_, share)) = kinds.iter().find(|(_, share)| !share.is_finite() || *share < 0.0) {
+            return Err(SharedLinksError::Share { share });
+        }
+        if kinds.iter().all(|&(_, share)| share <= 0.0) {
+            return Err(SharedLinksError::Share { share: 0.0 });
+        }
+        Ok(Self(kinds))
+    }
+
+    /// External circuits only.
+    pub fn external() -> Self {
+        Self(vec![(Use::External, 1.0)])
+    }
+
+    /// Internal circuits only.
+    pub fn internal() -> Self {
+        Self(vec![(Use::Internal, 1.0)])
+    }
+
+    /// External circuits of one traffic class only.
+    pub fn of_class(class: TrafficClass) -> Self {
+        Self(vec![(Use::Ports(class.ports()), 1.0)])
+    }
+
+    /// External traffic as measured: 1.7 times as many other circuits as web circuits; the others in equal parts over the
+    /// four other classes, because the paper gives no split.
+    pub fn traffic_mixture() -> Self {
+        Self::external_kinds(1.0)
+    }
+
+    /// All influences of the paper's section 4.1.7: ten times as many circuits at entries as at exits, so that nine of
+    /// ten are internal, and the external ones as in [`Self::traffic_mixture`].
+    pub fn everything() -> Self {
+        let mut kinds = Self::external_kinds(0.1);
+        kinds.0.push((Use::Internal, 0.9));
+        kinds
+    }
+
+    fn external_kinds(share: f64) -> Self {
+        let other = share * 1.7 / 2.7 / 4.0;
+        let kind = |class: TrafficClass| {
+            let of_class = if class == TrafficClass::Web { share / 2.7 } else { other };
+            (Use::Ports(class.ports()), of_class)
+        };
+        Self(TrafficClass::ALL.map(kind).to_vec())
+    }
+
+    /// The kinds with shares that add up to 1.
+    pub fn shares(&self) -> impl Iterator<Item = (&Use, f64)> {
+        let total: f64 = self.0.iter().map(|&(_, share)| share).sum();
+        self.0.iter().map(move |(of, share)| (of, share / total))
+    }
+}
+
+/// Flags that a relay needs for a position, and flags that rule it out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filter {
+    /// All of these are needed.
+    pub needed: Flags,
+    /// None of these may be there.
+    pub refused: Flags,
+}
+
+impl Filter {
+    /// Whether a relay with these flags passes.
+    pub fn admits(self, flags: Flags) -> bool {
+        self.needed.iter().all(|flag| flags.contains(flag)) && !self.refused.iter().any(|flag| flags.contains(flag))
+    }
+}
+
+/// Which relays may stand in which position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Filters {
+    /// First position; tor and the paper's text want the Guard flag. (The paper's pseudo-code admits exits too.)
+    pub guard: Filter,
+    /// Second position, and the third of internal circuits; any relay in the paper.
+    pub middle: Filter,
+    /// Third position of external circuits; the Exit flag without BadExit.
+    pub exit: Filter,
+}
+
+impl Default for Filters {
+    fn default() -> Self {
+        let filter = |needed: &[Flag], refused: &[Flag]| Filter {
+            needed: needed.iter().copied().collect(),
+            refused: refused.iter().copied().collect(),
+        };
+        Self { guard: filter(&[Flag::Guard], &[]), middle: filter(&[], &[]), exit: filter(&[Flag::Exit], &[Flag::BadExit]) }
+    }
+}
+
+/// Which relays may not be together in one circuit. Tor obeys all three.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exclusions {
+    /// One relay may stand in a circuit once only.
+    pub same_relay: bool,
+    /// No two relays of one IPv4 /16 (includes `same_relay`).
+    pub same_subnet: bool,
+    /// No two relays of one family: a number for each relay of the consensus in its order, equal within a family, 0 for none.
+    /// A consensus says nothing of families; they stand in the relays' descriptors.
+    pub families: Option<Vec<u32>>,
+}
+
+impl Exclusions {
+    /// Whether nothing is excluded.
+    pub fn is_none(&self) -> bool {
+        !self.same_relay && !self.same_subnet && self.families.is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_numbers_are_refused() {
+        let error = |question: Question| question.check().unwrap_err().to_string();
+        assert!(error(Question::external(0)).contains("0 circuits share nothing"));
+        assert!(error(Question::external(u64::MAX)).contains("too many"));
+        assert!(error(Question { per_client: 11, ..Question::external(10) }).contains("from 1 to 10"));
+        assert!(error(Question { per_client: 0, ..Question::external(10) }).contains("0 circuits per client"));
+        assert!(error(Question { guards_per_client: 0, ..Question::external(10) }).contains("from 1 to 20"));
+        assert!(Question { per_client: 10, ..Question::external(10) }.check().is_ok());
+    }
+
+    #[test]
+    fn shares_are_shares() {
+        for bad in [vec![], vec![(Use::Internal, -1.0)], vec![(Use::Internal, f64::NAN)], vec![(Use::External, 0.0)]] {
+            assert!(Blend::new(bad).is_err());
+        }
+        for blend in [Blend::everything(), Blend::traffic_mixture(), Blend::new(vec![(Use::External, 3.0)]).unwrap()] {
+            assert!((blend.shares().map(|(_, share)| share).sum::<f64>() - 1.0).abs() < 1e-12);
+        }
+        let web = Blend::traffic_mixture().shares().next().unwrap().1;
+        assert!((web - 1.0 / 2.7).abs() < 1e-12);
+    }
+}
