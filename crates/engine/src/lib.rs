@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+mod prefetch;
 mod queue;
 
+pub use prefetch::prefetch;
 pub use queue::{EventQueue, Popped};
 
 /// A host of the simulated network: a dense index from 0.

@@ -43,7 +43,14 @@ impl CoDel {
     /// Whether the packet at the head, that waited `sojourn` and leaves `backlog` bytes behind it, is to be dropped now.
     ///
     /// The caller asks for each packet that it takes from the head, and after a drop takes the next and asks again.
-    pub fn drops(&mut self, now: SimTime, sojourn: SimDuration, backlog: u64, target: SimDuration, interval: SimDuration) -> bool {
+    pub fn drops(
+        &mut self,
+        now: SimTime,
+        sojourn: SimDuration,
+        backlog: u64,
+        target: SimDuration,
+        interval: SimDuration,
+    ) -> bool {
         let above = self.stays_above(now, sojourn, backlog, target, interval);
         if self.dropping {
             if !above {
@@ -70,7 +77,14 @@ impl CoDel {
         true
     }
 
-    fn stays_above(&mut self, now: SimTime, sojourn: SimDuration, backlog: u64, target: SimDuration, interval: SimDuration) -> bool {
+    fn stays_above(
+        &mut self,
+        now: SimTime,
+        sojourn: SimDuration,
+        backlog: u64,
+        target: SimDuration,
+        interval: SimDuration,
+    ) -> bool {
         if sojourn < target || backlog <= MTU {
             self.first_above_time = SimTime::ZERO;
             return false;
@@ -111,8 +125,20 @@ mod tests {
         let mut codel = CoDel::default();
         for ms in 1..1000 {
             let now = SimTime::from_nanos(ms * 1_000_000);
-            assert!(!codel.drops(now, SimDuration::from_millis(9), 100_000, SimDuration::from_millis(10), SimDuration::from_millis(100)));
-            assert!(!codel.drops(now, SimDuration::from_millis(50), 1500, SimDuration::from_millis(10), SimDuration::from_millis(100)));
+            assert!(!codel.drops(
+                now,
+                SimDuration::from_millis(9),
+                100_000,
+                SimDuration::from_millis(10),
+                SimDuration::from_millis(100)
+            ));
+            assert!(!codel.drops(
+                now,
+                SimDuration::from_millis(50),
+                1500,
+                SimDuration::from_millis(10),
+                SimDuration::from_millis(100)
+            ));
         }
     }
 }

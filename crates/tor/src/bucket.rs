@@ -53,10 +53,11 @@ mod tests {
     use super::*;
 
     /// The share of the configured rate that a bucket delivers which is drained whenever it holds anything, against what tor's own
-    /// code was measured to deliver at these polling intervals: 0.85, 0.83, 0.83, 0.90.
+    /// code was measured to deliver at these polling intervals. At 100 ms it delivered 0.90: between the five steps that fit into exactly
+    /// 100 ms (0.84) and the six that fit when the wake-up is a millisecond late (1.00), so that case tells nothing of the bucket.
     #[test]
     fn delivers_the_share_that_was_measured_with_tor() {
-        for (poll_ms, measured) in [(1, 0.85), (5, 0.83), (20, 0.83), (100, 0.90)] {
+        for (poll_ms, measured) in [(1, 0.85), (5, 0.83), (20, 0.83)] {
             let mut bucket = TokenBucket::new(Bandwidth::from_bytes_per_sec(1_000_000), Bytes::new(1_000_000));
             bucket.charge(1_000_000);
             let mut passed = 0;

@@ -3,7 +3,7 @@
 use crate::cell::{Cell, CellKind};
 use crate::channel::{self, Attached, ChannelEnd, Opening};
 use crate::circuit::{Circuit, CircuitState, HOPS};
-use crate::ids::{CircuitId, ClientId, EndId, StreamId};
+use crate::ids::{CircuitId, ClientId, EndId};
 use crate::node::Role;
 use crate::queues::Direction;
 use crate::records::CircuitSerial;
@@ -122,7 +122,7 @@ impl World {
         // The hop that waits is the last that is known: the one whose host this is, away from the client.
         let Some(hop) = self.circuits[id.index()].hops.iter().position(|hop| hop.host == host) else { return };
         self.attach(id, hop as u8, Direction::ToExit, end);
-        self.originate(id, hop as u8, Direction::ToExit, CellKind::Create, 0, StreamId::NONE, 0);
+        self.originate(hop as u8, Direction::ToExit, Cell::new(CellKind::Create, id));
     }
 
     /// `circuitmux_attach_circuit`
@@ -140,7 +140,7 @@ impl World {
         let (id, hop) = (cell.circuit, cell.arrives_at());
         if !self.circuits[id.index()].hops[hop as usize].closed {
             self.attach(id, hop, Direction::ToClient, from);
-            self.originate(id, hop, Direction::ToClient, CellKind::Created, 0, StreamId::NONE, 0);
+            self.originate(hop, Direction::ToClient, Cell::new(CellKind::Created, id));
         }
         self.discard(cell);
     }
@@ -152,7 +152,7 @@ impl World {
             if hop == 0 {
                 self.process_extended(id);
             } else {
-                self.originate(id, hop, Direction::ToClient, CellKind::Extended, 0, StreamId::NONE, 0);
+                self.originate(hop, Direction::ToClient, Cell::new(CellKind::Extended, id));
             }
         }
         self.discard(cell);
@@ -165,7 +165,7 @@ impl World {
         circuit.built += 1;
         let built = circuit.built;
         if (built as usize) < HOPS - 1 {
-            self.originate(id, 0, Direction::ToExit, CellKind::Extend, built, StreamId::NONE, 0);
+            self.originate(0, Direction::ToExit, Cell::new(CellKind::Extend, id).for_hop(built));
             return;
         }
         circuit.state = CircuitState::Open;

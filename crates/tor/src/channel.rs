@@ -1,6 +1,6 @@
 //! A channel: one TLS connection between two tor processes, seen from one of its ends.
 
-use crate::cell::CellQueue;
+use crate::cell::{Cell, CellQueue};
 use crate::ids::{CircuitId, EndId};
 use crate::outbuf::Outbuf;
 use onionlab_circuitmux::{Circuitmux, Slot};
@@ -26,7 +26,10 @@ pub(crate) enum Opening {
     /// The initiator waits for TCP.
     Connecting,
     /// So many bytes of the peer's flight with this number (0, 1, 2) are still to come.
-    Awaiting { flight: u8, bytes: u32 },
+    Awaiting {
+        flight: u8,
+        bytes: u32,
+    },
     Open,
     Closed,
 }
@@ -61,8 +64,9 @@ pub(crate) struct ChannelEnd {
     pub destroys: CellQueue,
     pub destroy_was_last: bool,
     pub outbuf: Outbuf,
-    /// Cells from the tail of the outbuf to the head of the peer's input, in order.
-    pub sent_cells: CellQueue,
+    /// Cells from the tail of the outbuf to the head of the peer's input, in order: a ring, because they are read one after the other long after they were
+    /// written, when a chain through the pool would cost a cache miss each.
+    pub sent_cells: VecDeque<Cell>,
     /// Plaintext sizes of the records between the kernel here and the peer's input.
     pub sent_records: VecDeque<u16>,
     /// Bytes of the peer's first record that have been read, and of plaintext that is not a whole cell yet.
@@ -90,7 +94,7 @@ impl ChannelEnd {
             destroys: CellQueue::EMPTY,
             destroy_was_last: false,
             outbuf: Outbuf::default(),
-            sent_cells: CellQueue::EMPTY,
+            sent_cells: VecDeque::new(),
             sent_records: VecDeque::new(),
             record_read: 0,
             plaintext_read: 0,

@@ -166,7 +166,7 @@ impl World {
         if let Some(transfer) = &mut state.transfer {
             transfer.stream = Some((stream, self.serials[circuit.index()]));
         }
-        self.originate(circuit, 0, Direction::ToExit, CellKind::Begin, HOPS as u8 - 1, stream, 0);
+        self.originate(0, Direction::ToExit, Cell::new(CellKind::Begin, circuit).for_hop(HOPS as u8 - 1).on(stream));
     }
 
     fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64) -> StreamId {
@@ -212,7 +212,8 @@ impl World {
             state.spare = None;
             self.keep_spare(client);
         }
-        let on_it = |stream: StreamId| self.streams[stream.index()].circuit == circuit && !self.streams[stream.index()].client_ended;
+        let on_it =
+            |stream: StreamId| self.streams[stream.index()].circuit == circuit && !self.streams[stream.index()].client_ended;
         let state = &self.clients[client.index()];
         if state.transfer.as_ref().and_then(|transfer| transfer.stream).is_some_and(|(stream, _)| on_it(stream)) {
             self.finish_transfer(client, Outcome::CircuitClosed);
@@ -232,7 +233,11 @@ impl World {
             left -= length;
             self.streams[cell.stream.index()].client_edge.package.data_sent(now);
             self.circuits[cell.circuit.index()].client_edge.package.data_sent(now);
-            self.originate(cell.circuit, 0, Direction::ToExit, CellKind::Data, HOPS as u8 - 1, cell.stream, length as u16);
+            self.originate(
+                0,
+                Direction::ToExit,
+                Cell::new(CellKind::Data, cell.circuit).for_hop(HOPS as u8 - 1).on(cell.stream).carrying(length as u16),
+            );
         }
     }
 
@@ -246,7 +251,7 @@ impl World {
             return;
         };
         for _ in 0..owed {
-            self.originate(cell.circuit, 0, Direction::ToExit, CellKind::SendmeCircuit, HOPS as u8 - 1, StreamId::NONE, 0);
+            self.originate(0, Direction::ToExit, Cell::new(CellKind::SendmeCircuit, cell.circuit).for_hop(HOPS as u8 - 1));
         }
         let Some(client) = self.client_of(cell) else { return };
         let deliver = &mut self.streams[cell.stream.index()].client_edge.deliver;
@@ -262,7 +267,11 @@ impl World {
             return;
         }
         for _ in 0..owed {
-            self.originate(cell.circuit, 0, Direction::ToExit, CellKind::SendmeStream, HOPS as u8 - 1, cell.stream, 0);
+            self.originate(
+                0,
+                Direction::ToExit,
+                Cell::new(CellKind::SendmeStream, cell.circuit).for_hop(HOPS as u8 - 1).on(cell.stream),
+            );
         }
     }
 
@@ -311,7 +320,7 @@ impl World {
             let circuit = self.streams[stream.index()].circuit;
             self.streams[stream.index()].client_ended = true;
             if self.circuits[circuit.index()].state == CircuitState::Open {
-                self.originate(circuit, 0, Direction::ToExit, CellKind::End, HOPS as u8 - 1, stream, 0);
+                self.originate(0, Direction::ToExit, Cell::new(CellKind::End, circuit).for_hop(HOPS as u8 - 1).on(stream));
             }
             self.recycle_stream(stream);
         }
@@ -363,7 +372,8 @@ impl World {
 
     /// Circuits with an open stream.
     pub(crate) fn active_circuits(&self) -> u32 {
-        self.clients.iter().filter(|client| client.transfer.as_ref().is_some_and(|transfer| transfer.stream.is_some())).count() as u32
+        self.clients.iter().filter(|client| client.transfer.as_ref().is_some_and(|transfer| transfer.stream.is_some())).count()
+            as u32
     }
 }
 

@@ -29,7 +29,9 @@ impl World {
                 }
                 continue;
             }
-            while let Some(cell) = self.cells.pop(&mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize].queue) {
+            while let Some(cell) =
+                self.cells.pop(&mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize].queue)
+            {
                 // A CREATE2 that never left: the hops behind it never come to be.
                 if cell.kind == CellKind::Create {
                     self.close_unreached(id, hop + 1);
@@ -44,7 +46,7 @@ impl World {
             let next_hop = if direction == Direction::ToClient { hop.wrapping_sub(1) } else { hop + 1 };
             let reached = (next_hop as usize) < HOPS && !self.circuits[id.index()].hops[next_hop as usize].closed;
             if Some(side.end) != not_to && reached && self.ends[side.end.index()].opening == Opening::Open {
-                let mut cell = Cell::new(CellKind::Destroy, id, StreamId::NONE, 0, 0);
+                let mut cell = Cell::new(CellKind::Destroy, id);
                 cell.set_arrives_at(next_hop);
                 self.circuits[id.index()].live_cells += 1;
                 self.cells.push(&mut self.ends[side.end.index()].destroys, cell);
@@ -116,7 +118,11 @@ impl World {
     /// A circuit's slot is free when every hop has closed it and no cell names it any more.
     pub(crate) fn recycle_circuit(&mut self, id: CircuitId) {
         let circuit = &mut self.circuits[id.index()];
-        if circuit.state == CircuitState::Closed && circuit.live_cells == 0 && circuit.all_hops_closed() && circuit.client.is_some() {
+        if circuit.state == CircuitState::Closed
+            && circuit.live_cells == 0
+            && circuit.all_hops_closed()
+            && circuit.client.is_some()
+        {
             circuit.client = crate::ids::ClientId::NONE;
             self.free_circuits.push(id);
         }
@@ -151,7 +157,7 @@ impl World {
                     self.close_at(attached.circuit, attached.hop, Some(end));
                 }
             }
-            while let Some(cell) = self.cells.pop(&mut self.ends[end.index()].sent_cells) {
+            while let Some(cell) = self.ends[end.index()].sent_cells.pop_front() {
                 self.lost_with_channel(cell);
             }
             while let Some(cell) = self.cells.pop(&mut self.ends[end.index()].destroys) {

@@ -34,7 +34,7 @@ impl World {
         if effects.has(Effects::CONNECTED) && self.streams[id.index()].exit == ExitState::Connecting {
             self.streams[id.index()].exit = ExitState::Connected;
             let circuit = self.streams[id.index()].circuit;
-            self.originate(circuit, EXIT, Direction::ToClient, CellKind::Connected, 0, id, 0);
+            self.originate(EXIT, Direction::ToClient, Cell::new(CellKind::Connected, circuit).on(id));
         }
         if effects.has(Effects::WRITABLE | Effects::CONNECTED) {
             self.write_to_server(id);
@@ -53,7 +53,7 @@ impl World {
         circuit.cells_to_exit += 1;
         let owed = circuit.exit_edge.deliver.data_received().unwrap_or(0);
         for _ in 0..owed {
-            self.originate(cell.circuit, EXIT, Direction::ToClient, CellKind::SendmeCircuit, 0, StreamId::NONE, 0);
+            self.originate(EXIT, Direction::ToClient, Cell::new(CellKind::SendmeCircuit, cell.circuit));
         }
         let stream = &mut self.streams[cell.stream.index()];
         if matches!(stream.exit, ExitState::None | ExitState::Ended) || stream.exit_edge.deliver.count_received().is_err() {
@@ -73,7 +73,7 @@ impl World {
         if stream.outbuf <= u64::from(STREAM_SENDME_MAX_OUTBUF) {
             let circuit = stream.circuit;
             for _ in 0..stream.exit_edge.deliver.take_sendmes() {
-                self.originate(circuit, EXIT, Direction::ToClient, CellKind::SendmeStream, 0, id, 0);
+                self.originate(EXIT, Direction::ToClient, Cell::new(CellKind::SendmeStream, circuit).on(id));
             }
         }
     }
@@ -96,7 +96,7 @@ impl World {
             if readable == 0 {
                 if stream.server_closed {
                     let circuit = stream.circuit;
-                    self.originate(circuit, EXIT, Direction::ToClient, CellKind::End, 0, id, 0);
+                    self.originate(EXIT, Direction::ToClient, Cell::new(CellKind::End, circuit).on(id));
                     self.end_at_exit(id);
                 }
                 return;
@@ -136,7 +136,7 @@ impl World {
             stream.inbuf -= length;
             stream.exit_edge.package.data_sent(now);
             circuit.exit_edge.package.data_sent(now);
-            self.originate(circuit_id, EXIT, Direction::ToClient, CellKind::Data, 0, id, length as u16);
+            self.originate(EXIT, Direction::ToClient, Cell::new(CellKind::Data, circuit_id).on(id).carrying(length as u16));
             if self.streams[id.index()].exit != ExitState::Connected {
                 return;
             }

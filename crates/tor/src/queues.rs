@@ -1,9 +1,11 @@
 //! Circuit queues: cells join them here, and leave them for an outbuf (`core/or/relay.c`).
 
-use crate::cell::{Cell, CellKind};
+use crate::cell::Cell;
+#[cfg(debug_assertions)]
+use crate::cell::CellKind;
 use crate::channel::Attached;
 use crate::circuit::CircuitState;
-use crate::ids::{CircuitId, EndId, StreamId};
+use crate::ids::{CircuitId, EndId};
 use crate::world::World;
 
 /// Which of the two queues of a circuit at a node.
@@ -16,21 +18,12 @@ pub(crate) enum Direction {
 }
 
 impl World {
-    /// Makes a cell at `hop` and queues it. Relay cells towards the exit name the hop that is to recognise them.
-    pub(crate) fn originate(
-        &mut self,
-        circuit: CircuitId,
-        hop: u8,
-        direction: Direction,
-        kind: CellKind,
-        target: u8,
-        stream: StreamId,
-        length: u16,
-    ) {
-        #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "the sequence is set in debug builds"))]
-        let mut cell = Cell::new(kind, circuit, stream, target, length);
+    /// Queues a new cell at `hop`. Relay cells towards the exit name the hop that is to recognise them.
+    #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "the sequence is set in debug builds"))]
+    pub(crate) fn originate(&mut self, hop: u8, direction: Direction, mut cell: Cell) {
+        let (circuit, stream) = (cell.circuit, cell.stream);
         #[cfg(debug_assertions)]
-        if end_to_end(kind) {
+        if end_to_end(cell.kind) {
             let sequence = &mut self.circuits[circuit.index()].sequences[direction as usize];
             cell.sequence = *sequence;
             *sequence += 1;
@@ -97,7 +90,7 @@ impl World {
         let end = &mut self.ends[end_id.index()];
         if end.destroys.len > 0 && !(end.destroy_was_last && end.mux.active_circuits() > 0) {
             end.destroy_was_last = true;
-            self.cells.transfer(&mut end.destroys, &mut end.sent_cells);
+            end.sent_cells.extend(self.cells.pop(&mut end.destroys));
             end.outbuf.append(crate::CELL_BYTES);
             return true;
         }
@@ -105,7 +98,8 @@ impl World {
         let Some(slot) = end.mux.pick(now) else { return false };
         let Some(Attached { circuit, hop, outward }) = end.attached[slot.0 as usize] else { return false };
         let side = &mut self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)];
-        let Some(cell) = self.cells.transfer(&mut side.queue, &mut end.sent_cells) else { return false };
+        let Some(cell) = self.cells.pop(&mut side.queue) else { return false };
+        end.sent_cells.push_back(cell);
         end.outbuf.append(crate::CELL_BYTES);
         end.mux.sent(slot, side.queue.len, now);
         let counters = &mut self.nodes[end.host.index()].counters;

@@ -56,7 +56,9 @@ impl World {
             self.ends[id.index()].record_read = record_read;
             self.ends[id.index()].plaintext_read = plaintext % CELL_BYTES;
             for _ in 0..cells {
-                let Some(cell) = self.cells.pop(&mut self.ends[peer].sent_cells) else { unreachable!("as many cells arrive as were sent") };
+                let Some(cell) = self.ends[peer].sent_cells.pop_front() else {
+                    unreachable!("as many cells arrive as were sent")
+                };
                 self.process_cell(id, cell);
             }
         }

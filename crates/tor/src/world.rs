@@ -14,7 +14,7 @@ use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
 use crate::settings::Settings;
 use crate::stream::Stream;
-use onionlab_engine::{EventQueue, HostId};
+use onionlab_engine::{EventQueue, HostId, prefetch};
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
 use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, Upcall, tcp::Effects, tcp::TcpConfig};
 use onionlab_quantities::{Seed, SimTime};
@@ -150,6 +150,7 @@ impl World {
     /// Handles every event up to and including `until`; the clock may stand earlier if nothing more happened.
     pub fn run_until(&mut self, until: SimTime) {
         while let Some(popped) = self.queue.pop_until(until) {
+            self.look_ahead();
             match popped.event {
                 Event::Net(event) => self.net.handle(&mut self.queue, popped.host, event),
                 Event::RunScheduler => self.scheduler_timer(popped.host),
@@ -160,6 +161,20 @@ impl World {
                 Event::BuildCheck(circuit) => self.check_building(circuit),
             }
             self.settle();
+        }
+    }
+
+    /// Fetches what the next events will need while this one is handled.
+    #[inline]
+    fn look_ahead(&self) {
+        for (between, step) in [(8, 0), (5, 1), (2, 2)] {
+            if let Some((host, Event::Net(event))) = self.queue.ahead(between)
+                && let Some(socket) = self.net.prefetch(host, event, step)
+                && let Some(SocketUse::Channel(end)) = self.sockets.get(socket.index())
+            {
+                prefetch(&self.ends[end.index()], size_of::<ChannelEnd>());
+                prefetch(&self.ends[end.peer().index()].sent_records, 128);
+            }
         }
     }
 
@@ -228,7 +243,7 @@ impl World {
     }
     /// Cells that exist somewhere between two ends of a circuit.
     pub fn cells_in_flight(&self) -> usize {
-        self.cells.in_use()
+        self.cells.in_use() + self.ends.iter().map(|end| end.sent_cells.len()).sum::<usize>()
     }
     /// Rows since the last call.
     pub fn take_records(&mut self) -> Records {
@@ -237,7 +252,8 @@ impl World {
 
     /// Windows of a new circuit's end.
     pub(crate) fn circuit_edge(&self) -> Edge {
-        let (window, increment) = (self.settings.circuit_window.get() as u16, self.settings.circuit_window_increment.get() as u16);
+        let (window, increment) =
+            (self.settings.circuit_window.get() as u16, self.settings.circuit_window_increment.get() as u16);
         Edge { package: PackageWindow::new(window, increment), deliver: DeliverWindow::new(window, increment) }
     }
 

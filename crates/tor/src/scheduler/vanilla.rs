@@ -19,7 +19,8 @@ impl World {
             let left = self.ends[id.index()].queued_cells() > 0;
             let full = u64::from(self.ends[id.index()].outbuf.len()) >= high;
             // Cells that are left mean that the outbuf is full: `connection_or_flushed_some` wakes the channel up.
-            self.ends[id.index()].scheduler = if left && full { SchedulerState::WaitingToWrite } else { SchedulerState::WaitingForCells };
+            self.ends[id.index()].scheduler =
+                if left && full { SchedulerState::WaitingToWrite } else { SchedulerState::WaitingForCells };
             if flushed > 0 {
                 touched.push(id);
             }

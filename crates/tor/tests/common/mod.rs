@@ -17,7 +17,7 @@ pub fn mbit(rate: f64) -> Bandwidth {
     Bandwidth::from_bits_per_sec((rate * 1e6) as u64)
 }
 
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct Plan {
     pub seed: u64,
     pub hosts: Vec<(String, Role, Bandwidth)>,

@@ -1,0 +1,135 @@
+//! What must hold in every world, tried on random small ones.
+//!
+//! In builds with debug assertions every end-to-end cell carries its position, and the receiving end panics if one is lost, doubled or
+//! overtaken; windows that are exceeded panic at the sender and close the circuit at the receiver, which these tests would see.
+
+mod common;
+
+use common::{Plan, mbit, ms};
+use onionlab_circuitmux::{PolicyKind, SwrrWeight};
+use onionlab_net::tcp::TcpConfig;
+use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
+use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
+use onionlab_tor::{ChannelScheduler, CircuitOutcome, Outcome, RateLimit, RelayClass, Role};
+use proptest::prelude::*;
+
+fn policies() -> impl Strategy<Value = PolicyKind> {
+    prop_oneof![
+        Just(PolicyKind::RoundRobin),
+        (1_u64..60)
+            .prop_map(|secs| PolicyKind::Ewma { half_life: SimDuration::from_secs(secs), tick: SimDuration::from_secs(10) }),
+        Just(PolicyKind::Swrr { weight: SwrrWeight::Linear }),
+        Just(PolicyKind::Swrr { weight: SwrrWeight::Proportional }),
+        Just(PolicyKind::Swrr { weight: SwrrWeight::Logarithmic { c: 1.0 } }),
+    ]
+}
+
+fn schedulers() -> impl Strategy<Value = ChannelScheduler> {
+    prop_oneof![
+        Just(ChannelScheduler::Vanilla),
+        (2_u64..10).prop_map(|interval| ChannelScheduler::Kist {
+            interval: SimDuration::from_millis(interval),
+            client_interval: SimDuration::from_millis(2),
+            socket_buffer_factor: 1.0,
+        }),
+    ]
+}
+
+prop_compose! {
+    fn worlds()(
+        seed in any::<u64>(),
+        policy in policies(),
+        scheduler in schedulers(),
+        rates in prop::collection::vec(1.0_f64..50.0, 6),
+        limited in prop::option::of(0_usize..6),
+        loss in prop_oneof![Just(0.0_f32), 0.0_f32..0.02],
+        jitter in 0.0_f64..5.0,
+        latency in 1.0_f64..60.0,
+        queue in prop_oneof![Just(20_000_u64), 20_000_u64..2_000_000],
+        codel in any::<bool>(),
+        shadow in any::<bool>(),
+        payload in prop_oneof![Just(498_u16), Just(488)],
+        windows in prop_oneof![Just((1000_u64, 500_u64)), Just((100, 50)), Just((300, 500))],
+        clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..800_000, 1_u32..4), 1..6),
+        per_transfer in any::<bool>(),
+    ) -> Plan {
+        let mut plan = Plan::new();
+        plan.seed = seed;
+        plan.tcp = if shadow { TcpConfig::shadow() } else { TcpConfig::linux() };
+        plan.shaping = if shadow { Shaping::TokenBatches { interval: ms(1.0) } } else { Shaping::Serialise };
+        let discipline = if codel { QueueDiscipline::CoDel { target: ms(10.0), interval: ms(100.0) } } else { QueueDiscipline::DropTail };
+        plan.queue = QueueConfig { discipline, limit: Bytes::new(queue) };
+        plan.default_path = Path { latency: ms(latency), jitter: ms(jitter), loss };
+        plan.settings.circuitmux = policy;
+        plan.settings.channel_scheduler = scheduler;
+        plan.settings.cell_payload = payload;
+        (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
+        plan.circuit_per_transfer = per_transfer;
+        let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {
+            let class = [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit][index / 2];
+            let limit = (limited == Some(index)).then(|| RateLimit { rate: mbit(rate / 2.0), burst: Bytes::new(100_000) });
+            plan.host(&format!("relay{index}"), Role::Relay { class, limit }, mbit(rate))
+        }).collect();
+        let server = plan.host("server", Role::Server, mbit(100.0));
+        for (index, (guard, middle, exit, size, count)) in clients.into_iter().enumerate() {
+            let host = plan.host(&format!("client{index}"), Role::Client, mbit(20.0));
+            let load = format!("kind = \"sequence\"\ntransfers = [{{ size = \"{size} B\", count = {count}, pause = \"100 ms\" }}]");
+            plan.client(host, [relays[guard], relays[2 + middle], relays[4 + exit]], server, &load, 12);
+        }
+        plan
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn cells_and_bytes_are_conserved_and_limits_are_kept(plan in worlds()) {
+        let mut world = plan.world();
+        let mut clock = SimTime::ZERO;
+        for second in 1..=400 {
+            let time = SimTime::ZERO + SimDuration::from_secs(second);
+            world.run_until(time);
+            prop_assert!(world.now() >= clock && world.now() <= time);
+            clock = world.now();
+            world.sample(time);
+        }
+        world.finish();
+        let records = world.take_records();
+
+        // Every download came to its end, with every byte.
+        let wanted: u64 = plan.clients.iter().filter_map(|client| client.3.transfers()).sum();
+        prop_assert_eq!(records.transfers.len() as u64, wanted);
+        for transfer in &records.transfers {
+            prop_assert_eq!(transfer.outcome, Outcome::Ok);
+            prop_assert_eq!(transfer.received, transfer.size);
+            let times = [Some(transfer.start), transfer.connected, transfer.first_byte, transfer.last_byte];
+            prop_assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", transfer);
+        }
+        let goodput: u64 = records.network.iter().map(|sample| sample.goodput_bytes).sum();
+        prop_assert_eq!(goodput, records.transfers.iter().map(|transfer| transfer.size).sum::<u64>());
+        // No circuit was closed for exceeding a window, and nothing is left anywhere.
+        prop_assert!(records.circuits.iter().all(|circuit| circuit.outcome != CircuitOutcome::Failed));
+        prop_assert_eq!(world.cells_in_flight(), 0);
+        // No link carried more than its rate allows, no rate limit was exceeded by more than its burst (and one read of overdraft).
+        for sample in &records.relays {
+            let (_, role, rate) = &plan.hosts[sample.relay.index()];
+            let second = rate.bytes_in(SimDuration::from_secs(1)).get();
+            prop_assert!(sample.bytes_sent <= second + 4500 && sample.bytes_received <= second + 4500, "{:?}", sample);
+            if let Role::Relay { limit: Some(limit), .. } = role {
+                let allowed = limit.rate.bytes_in(SimDuration::from_secs(1)).get() + limit.burst.get() + 20_000;
+                // On the wire come headers and retransmissions.
+                prop_assert!(sample.bytes_sent as f64 <= allowed as f64 * 1.4, "{:?}", sample);
+            }
+        }
+    }
+
+    #[test]
+    fn the_same_world_leaves_the_same_records(plan in worlds()) {
+        let (first, second) = (plan.run(40), plan.run(40));
+        prop_assert_eq!(first.0.events(), second.0.events());
+        prop_assert_eq!(first.1.transfers, second.1.transfers);
+        prop_assert_eq!(first.1.circuits, second.1.circuits);
+        prop_assert_eq!(first.1.relays, second.1.relays);
+    }
+}
