@@ -89,10 +89,4 @@ impl PacketPool {
             self.append(to, id);
         }
     }
-
-    /// Packets in flight.
-    #[cfg(test)]
-    pub fn in_use(&self) -> usize {
-        self.packets.len() - self.free.len()
-    }
 }
