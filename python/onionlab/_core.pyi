@@ -5,8 +5,24 @@ equal content.
 """
 
 from collections.abc import Callable
-from typing import TypedDict
+from typing import TypedDict, type_check_only
 
+__all__ = [
+    "Cancelled",
+    "DocumentError",
+    "OnionlabError",
+    "RunError",
+    "ScenarioError",
+    "consensus_summary",
+    "plan",
+    "resolve",
+    "run_one",
+    "schema",
+    "synth",
+    "version",
+]
+
+@type_check_only
 class Progress(TypedDict):
     """What a running simulation says about itself, several times a second."""
 
