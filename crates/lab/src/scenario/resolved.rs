@@ -135,10 +135,18 @@ pub struct ConsensusNetwork {
 #[serde(rename_all = "kebab-case")]
 pub struct SyntheticNetwork {
     /// The year modelled.
+    #[serde(serialize_with = "whole_if_it_is")]
     pub year: f64,
     /// What sampled networks of both kinds have.
     #[serde(flatten)]
     pub common: SampledNetwork,
+}
+
+/// 2024 and not 2024.0, but 2024.5.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn whole_if_it_is<S: serde::Serializer>(number: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+    let whole = libm::trunc(*number);
+    if (whole - number).abs() < f64::EPSILON { serializer.serialize_u64(whole as u64) } else { serializer.serialize_f64(*number) }
 }
 
 /// What sampled networks of both kinds have.
