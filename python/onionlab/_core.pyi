@@ -59,7 +59,7 @@ def resolve(path: str) -> str:
 def plan(path: str) -> str:
     """JSON list of all runs.
 
-    ``treatment``, ``treatment_index``, ``network``, ``seed``, ``directory`` (relative to the results directory).
+    ``treatment``, ``treatment_index``, ``network``, ``seed``, ``directory`` (its name below ``runs`` in the results directory).
     """
 
 def run_one(

@@ -51,7 +51,8 @@ def network(experiment: Experiment) -> str:
             document = described.get("document", {})
             return f"consensus {PurePath(str(document.get('path', ''))).name}, {sampled}"
         case "synthetic":
-            return f"synthetic network of {described.get('year', 'the built-in model')}, {sampled}"
+            year = described.get("year")
+            return f"synthetic network{f' of {year:g}' if isinstance(year, int | float) else ''}, {sampled}"
         case _:
             return f"network by hand, {count} relays"
 

@@ -10,14 +10,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from onionlab.describe import headline, warnings
-from onionlab.quantity import format_number
+from onionlab.quantity import decimals, format_fixed, format_number
 from onionlab.stats.metrics import WHOLE
 
 if TYPE_CHECKING:
     from onionlab.results import Experiment
 
 #: What the terminal shows of each kind of client, with the heading of its column.
-COLUMNS = {
+CLIENT_COLUMNS = {
     "ttfb_median": "first byte\nmedian, s",
     "ttfb_p90": "first byte\np90, s",
     "ttlb_median": "last byte\nmedian, s",
@@ -26,46 +26,74 @@ COLUMNS = {
     "failed": "failed\n%",
 }
 
+#: What it shows of the network.
+NETWORK_COLUMNS = {
+    "goodput": "goodput\nMbit/s",
+    "utilisation_guard": "guards\n% used",
+    "utilisation_middle": "middles\n% used",
+    "utilisation_exit": "exits\n% used",
+    "utilisation_guard_exit": "guard-exits\n% used",
+}
+
 
 def cell(row: dict[str, Any] | None) -> str:
     """A mean with its interval, and the paired difference below it; a star where the interval of the difference excludes zero."""
     if row is None:
         return "–"
     text = format_number(row["mean"])
-    if row["low"] is not None:
+    if row["low"] is not None and row["high"] > row["mean"]:
         text += f" ±{format_number(row['high'] - row['mean'], 2)}"
     if row["difference"] is not None:
         percent = row["difference_percent"]
-        change = f"{percent:+.1f} %" if percent is not None else f"{row['difference']:+.3g}"
+        change = f"{format_fixed(percent, 1, signed=True)} %" if percent is not None else _plain(row["difference"])
         low, high = row["difference_low"], row["difference_high"]
         clear = low is not None and (low > 0 or high < 0)
         text += f"\n{change}{' *' if clear else ''}"
     return text
 
 
-def print_summary(experiment: Experiment, console: Console) -> None:
-    """Print one table: a block per kind of client, a row per treatment."""
+def _plain(difference: float) -> str:
+    return format_fixed(difference, decimals(difference, 2), signed=True)
+
+
+def _table(experiment: Experiment, columns: dict[str, str], kinds: list[str], first: str) -> Table:
+    """A block per kind, a row per treatment."""
     rows = {(row["kind"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
-    # A pipe has no width of its own: let the table be as wide as it needs.
-    wide = console if console.is_terminal else Console(file=console.file, width=160)
-    table = Table(box=box.SIMPLE_HEAD, title=escape(experiment.title), title_justify="left", title_style="bold")
-    table.add_column("clients")
+    shown = {
+        key: heading
+        for key, heading in columns.items()
+        if any((kind, t, key) in rows for kind in kinds for t in experiment.treatments)
+    }
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column(first)
     table.add_column("treatment")
-    for heading in COLUMNS.values():
+    for heading in shown.values():
         table.add_column(heading, justify="right")
-    for kind in [*experiment.kinds, WHOLE]:
+    for kind in kinds:
         for number, treatment in enumerate(experiment.treatments):
-            cells = [cell(rows.get((kind, treatment, metric))) for metric in COLUMNS]
+            cells = [cell(rows.get((kind, treatment, metric))) for metric in shown]
             table.add_row(escape(kind) if number == 0 else "", escape(treatment), *cells)
         table.add_section()
-    wide.print(table)
-    wide.print(escape(headline(experiment)), soft_wrap=True, highlight=False)
-    several = experiment.plan.networks > 1
-    wide.print(
-        f"± 95 % interval over sampled networks; second line: paired difference to “{escape(experiment.treatments[0])}”"
-        f"{', * where its interval excludes zero' if several else ''}",
-        soft_wrap=True,
-        highlight=False,
-    )
+    return table
+
+
+def print_summary(experiment: Experiment, console: Console) -> None:
+    """Print what each kind of client met, and what the network carried."""
+    # A pipe has no width of its own: let the tables be as wide as they need.
+    wide = console if console.is_terminal else Console(file=console.file, width=160)
+
+    def say(text: str) -> None:
+        wide.print(text, soft_wrap=True, highlight=False)
+
+    say(f"\n[bold]{escape(experiment.title)}[/bold]")
+    say(escape(headline(experiment)))
+    wide.print(_table(experiment, CLIENT_COLUMNS, experiment.kinds, "clients"))
+    wide.print(_table(experiment, NETWORK_COLUMNS, [WHOLE], ""))
+    several = len({run.network for run in experiment.finished}) > 1
+    if several:
+        say("± 95 % interval over sampled networks")
+    if len(experiment.treatments) > 1:
+        star = ", * where its 95 % interval excludes zero" if several else ""
+        say(f"second line: paired difference to “{escape(experiment.treatments[0])}”{star}")
     for warning in warnings(experiment):
-        wide.print(f"[yellow]note:[/yellow] {escape(warning)}", soft_wrap=True, highlight=False)
+        say(f"[yellow]note:[/yellow] {escape(warning)}")

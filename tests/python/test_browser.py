@@ -55,14 +55,19 @@ document.body.append(out);
 """
 
 
-@pytest.fixture(scope="module")
-def browser() -> str:
+def find() -> str:
+    """Path of the browser; skips or fails the test where there is none."""
     found = find_browser()
     if found is None:
         if os.environ.get("ONIONLAB_REQUIRE_BROWSER") == "1":
             pytest.fail("ONIONLAB_REQUIRE_BROWSER=1, but there is no Chromium")
         pytest.skip("no Chromium on this machine (apt-get install chromium)")
     return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> str:
+    return find()
 
 
 def chromium(browser: str, profile: Path, *words: str) -> str:

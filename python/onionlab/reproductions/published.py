@@ -1,0 +1,118 @@
+"""Numbers of somebody else's measurement: as a list of single transfers where it is at hand, else as published quantiles."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from onionlab.errors import ResultsError
+from onionlab.quantity import format_size
+
+#: Times of a transfer, and how a table calls them.
+METRICS = {"ttfb": "first byte", "ttlb": "last byte"}
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """What is published of a distribution, in seconds.
+
+    Quantiles are interpolated linearly between order statistics, as the reference's own summary does: of ten values, the median is the
+    middle of the fifth and the sixth. (The rest of onionlab takes the lower order statistic instead.)
+    """
+
+    count: int
+    min: float
+    p10: float
+    median: float
+    p90: float
+    max: float
+
+    @classmethod
+    def of(cls, values: pl.Series) -> Quantiles:
+        """Of a sample, rounded to the tenth of a millisecond."""
+        cuts = np.quantile(values.to_numpy(), [0.0, 0.1, 0.5, 0.9, 1.0])
+        return cls(values.len(), *(round(float(cut), 4) for cut in cuts))
+
+
+@dataclass(frozen=True)
+class Case:
+    """One experiment and what was measured in it.
+
+    Attributes
+    ----------
+    name
+        Stem of the experiment file.
+    folder
+        Where the reference keeps the measurement.
+    setting
+        Network and load in words.
+    figures
+        By size of the transfer in bytes, without headers, and by key of `METRICS`.
+    """
+
+    name: str
+    folder: str
+    setting: str
+    figures: dict[tuple[int, str], Quantiles]
+
+
+@dataclass(frozen=True)
+class Published:
+    """The file ``published.json``."""
+
+    source: str
+    cases: tuple[Case, ...]
+
+
+def load_published(path: Path) -> Published:
+    """Read ``published.json``.
+
+    Raises
+    ------
+    ResultsError
+        If the file is missing or is not what it should be.
+    """
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        cases = tuple(
+            Case(
+                name=case["experiment"],
+                folder=case["folder"],
+                setting=case["setting"],
+                figures={(row["bytes"], row["metric"]): Quantiles(**row["seconds"]) for row in case["figures"]},
+            )
+            for case in content["cases"]
+        )
+        return Published(content["source"], cases)
+    except OSError as error:
+        raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
+    except (ValueError, TypeError, KeyError) as error:
+        raise ResultsError(f"{path} is not a list of published figures: {error!r}") from error
+
+
+def quantiles(samples: pl.DataFrame) -> dict[tuple[int, str], Quantiles]:
+    """Quantiles of the columns ``ttfb`` and ``ttlb`` for each size in the column ``bytes``."""
+    found = {}
+    for (size,), rows in samples.sort("bytes", maintain_order=True).group_by("bytes", maintain_order=True):
+        for metric in METRICS:
+            found[int(size), metric] = Quantiles.of(rows[metric])
+    return found
+
+
+def load_samples(folder: Path) -> pl.DataFrame | None:
+    """Every transfer of the reference that completed, as ``bytes, ttfb, ttlb`` (seconds); None where its ``results.csv`` is absent."""
+    path = folder / "results.csv"
+    if not path.is_file():
+        return None
+    rows = pl.read_csv(path).filter(pl.col("ok") == 1)
+    return rows.select("bytes", ttfb=pl.col("ttfb_s").cast(pl.Float64), ttlb=pl.col("ttlb_s").cast(pl.Float64))
+
+
+def label(size: int, metric: str) -> str:
+    """``last byte of 50 kB``."""
+    return f"{METRICS[metric]} of {format_size(size)}"
