@@ -47,6 +47,9 @@ const ADVERTISED_SHARE: f64 = 0.84;
 /// No relay is slower than this: below, tor itself warns its operator (75 kB/s, `BandwidthRate` minimum for relays).
 const SLOWEST: u64 = 75_000;
 
+/// Where the relation is given by hand it holds as it is; this much is left so that a packet gets through at all.
+const SLOWEST_BY_HAND: u64 = 1_000;
+
 /// A relay's link rate as a function of its class and consensus weight.
 ///
 /// The rate holds in each direction. See the module comment for the form and its origin.
@@ -58,6 +61,8 @@ pub struct CapacityModel {
     mean_rate: f64,
     /// By [`Class::index`].
     fits: [Fit; 4],
+    /// Least rate in bytes per second, by [`Class::index`].
+    slowest: [u64; 4],
     /// Seed of the spread around the fit; `None` gives the median rate.
     #[serde(skip)]
     spread: Option<Seed>,
@@ -69,7 +74,7 @@ impl CapacityModel {
     /// A sample has the mean weight of its original, so that the model of either gives the same rates.
     pub fn for_network(network: &Consensus) -> Self {
         let mean_weight = network.totals().total() as f64 / network.relays.len().max(1) as f64;
-        Self { mean_weight, mean_rate: mean_weight * 1000.0 * ADVERTISED_SHARE, fits: FITS, spread: None }
+        Self { mean_weight, mean_rate: mean_weight * 1000.0 * ADVERTISED_SHARE, fits: FITS, slowest: [SLOWEST; 4], spread: None }
     }
 
     /// The same model with every rate multiplied by `factor`.
@@ -84,7 +89,7 @@ impl CapacityModel {
         Ok(self)
     }
 
-    /// The same model with another relation for one class.
+    /// The same model with another relation for one class, which then has no least rate but 1 kB/s.
     ///
     /// # Errors
     /// Factor or exponent is not a number above zero.
@@ -96,6 +101,7 @@ impl CapacityModel {
         }
         let fit = &mut self.fits[class.index()];
         (fit.factor, fit.exponent) = (factor, exponent);
+        self.slowest[class.index()] = SLOWEST_BY_HAND;
         Ok(self)
     }
 
@@ -112,7 +118,7 @@ impl CapacityModel {
         &self.fits[class.index()]
     }
 
-    /// The relay's link rate, at least 75 kB/s.
+    /// The relay's link rate; at least 75 kB/s, except in a class whose relation was given by hand.
     pub fn rate(&self, relay: &Relay) -> Bandwidth {
         let fit = self.fit(relay.class());
         let relative = relay.weight as f64 / self.mean_weight.max(f64::MIN_POSITIVE);
@@ -124,6 +130,6 @@ impl CapacityModel {
                 median * RandomStream::new(seed, &entity, "capacity").at(0).log_normal(0.0, fit.residual)
             }
         };
-        Bandwidth::from_bytes_per_sec((libm::round(rate) as u64).clamp(SLOWEST, 1 << 50))
+        Bandwidth::from_bytes_per_sec((libm::round(rate) as u64).clamp(self.slowest[relay.class().index()], 1 << 50))
     }
 }

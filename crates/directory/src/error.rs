@@ -140,6 +140,15 @@ pub enum DirectoryError {
         /// The text, shortened.
         text: String,
     },
+    /// A word that is no flag.
+    #[error(
+        "{text:?} is no flag of a relay: Authority, BadExit, Exit, Fast, Guard, HSDir, MiddleOnly, NoEdConsensus, Running, Stable, \
+         StaleDesc, V2Dir and Valid are"
+    )]
+    Flag {
+        /// The word, shortened.
+        text: String,
+    },
     /// A text that is no version of tor.
     #[error("{text:?} is no version of tor: write it as tor does, for example 0.4.8.12 or 0.4.9.1-alpha")]
     Version {

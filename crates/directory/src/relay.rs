@@ -285,9 +285,27 @@ impl fmt::Debug for Flags {
     }
 }
 
+impl FromStr for Flags {
+    type Err = crate::DirectoryError;
+    /// Reads flags as an `s` line lists them, separated by spaces; none is a list too.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let flag = |name: &str| {
+            let found = Flag::ALL.into_iter().find(|flag| flag.as_str() == name);
+            found.ok_or_else(|| crate::DirectoryError::Flag { text: name.chars().take(40).collect() })
+        };
+        text.split_ascii_whitespace().map(flag).collect()
+    }
+}
+
 impl serde::Serialize for Flags {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Flags {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 
@@ -312,7 +330,10 @@ mod tests {
 
     #[test]
     fn flags_print_in_the_order_of_a_document() {
-        assert_eq!(Flags::from_iter([Flag::Valid, Flag::Exit, Flag::BadExit]).to_string(), "BadExit Exit Valid");
+        let flags = Flags::from_iter([Flag::Valid, Flag::Exit, Flag::BadExit]);
+        assert_eq!(flags.to_string(), "BadExit Exit Valid");
+        assert_eq!("Valid BadExit Exit".parse::<Flags>().unwrap(), flags);
+        assert!("Exit Speedy".parse::<Flags>().unwrap_err().to_string().contains("Speedy"));
     }
 
     #[test]

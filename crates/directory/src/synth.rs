@@ -18,6 +18,7 @@ use addresses::Addresses;
 pub use model::Model;
 use model::{ClassModel, Snapshot};
 use onionlab_quantities::{RandomStream, Seed};
+use std::collections::HashSet;
 
 /// What network to make.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,8 +61,15 @@ pub fn synth(model: &Model, options: &Options) -> Result<Consensus, DirectoryErr
     let counts = apportion_freely(full, wanted)?;
     let mut relays = Vec::with_capacity(wanted);
     let mut addresses = Addresses::new(&snapshot.addresses, options.seed);
+    let mut taken = HashSet::with_capacity(wanted);
     for class in Class::ALL {
         make_class(&snapshot, class, counts[class.index()], options, &mut addresses, &mut relays);
+    }
+    for relay in &mut relays {
+        // Relays of one address listen on different ports.
+        while !taken.insert((relay.address, relay.or_port)) {
+            relay.or_port = relay.or_port.checked_add(1).unwrap_or(1);
+        }
     }
     relays.sort_by_key(|relay| relay.fingerprint);
     let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
@@ -190,7 +198,6 @@ fn round_to_digits(value: f64, digits: u32) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::collections::HashSet;
 
     fn make(options: &Options) -> Consensus {
         synth(&Model::built_in(), options).unwrap()

@@ -3,24 +3,40 @@
 use crate::error::SharedLinksError;
 use crate::traffic::{Ports, TrafficClass};
 use onionlab_directory::{Flag, Flags};
+use serde::{Deserialize, Serialize};
 
-/// One question about shared links.
-#[derive(Debug, Clone, PartialEq)]
+/// One question about shared links. Everything but the number of circuits may be left away where a question is read from a file.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Question {
     /// Active circuits at one time (N).
     pub circuits: u64,
     /// What the circuits are for.
+    #[serde(default = "Blend::external")]
     pub blend: Blend,
     /// Whether a link from A to B is another than one from B to A. A TLS connection is not directed; the paper counts both ways.
+    #[serde(default = "directed_by_default")]
     pub directed: bool,
     /// Circuits of one client, all over its guard (the paper's k).
+    #[serde(default = "one_by_default")]
     pub per_client: u64,
     /// Guards of one client, among which each of its circuits chooses one at random; 1 in the paper.
+    #[serde(default = "one_by_default")]
     pub guards_per_client: u64,
     /// Which relays may stand where.
+    #[serde(default)]
     pub filters: Filters,
     /// Which relays may not be together in one circuit. The paper excludes none; only the draw can.
+    #[serde(default)]
     pub exclusions: Exclusions,
+}
+
+const fn directed_by_default() -> bool {
+    true
+}
+
+const fn one_by_default() -> u64 {
+    1
 }
 
 impl Question {
@@ -70,7 +86,7 @@ impl Question {
 }
 
 /// What one circuit is for; it decides how its last relay is chosen.
-#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Use {
     /// To the outside, by any relay with a usable Exit flag.
@@ -84,9 +100,22 @@ pub enum Use {
 /// Kinds of circuits with their shares. Each circuit is of one kind, drawn by share, independently of the others.
 ///
 /// Invariant: shares are finite and not negative, at least one is positive.
-#[derive(Debug, Clone, PartialEq, serde::Serialize)]
-#[serde(transparent)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "Vec<(Use, f64)>", into = "Vec<(Use, f64)>")]
 pub struct Blend(Vec<(Use, f64)>);
+
+impl TryFrom<Vec<(Use, f64)>> for Blend {
+    type Error = SharedLinksError;
+    fn try_from(kinds: Vec<(Use, f64)>) -> Result<Self, Self::Error> {
+        Self::new(kinds)
+    }
+}
+
+impl From<Blend> for Vec<(Use, f64)> {
+    fn from(blend: Blend) -> Self {
+        blend.0
+    }
+}
 
 impl Blend {
     /// Kinds with shares; these need not add up to 1.
@@ -149,7 +178,8 @@ impl Blend {
 }
 
 /// Flags that a relay needs for a position, and flags that rule it out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Filter {
     /// All of these are needed.
     pub needed: Flags,
@@ -165,7 +195,8 @@ impl Filter {
 }
 
 /// Which relays may stand in which position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
 pub struct Filters {
     /// First position; tor and the paper's text want the Guard flag. (The paper's pseudo-code admits exits too.)
     pub guard: Filter,
@@ -186,7 +217,8 @@ impl Default for Filters {
 }
 
 /// Which relays may not be together in one circuit. Tor obeys all three.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Exclusions {
     /// One relay may stand in a circuit once only.
     pub same_relay: bool,
@@ -229,5 +261,28 @@ mod tests {
         }
         let web = Blend::traffic_mixture().shares().next().unwrap().1;
         assert!((web - 1.0 / 2.7).abs() < 1e-12);
+    }
+
+    #[test]
+    fn questions_are_read_and_written() {
+        let question: Question = serde_json::from_str(r#"{ "circuits": 96000 }"#).unwrap();
+        assert_eq!(question, Question::external(96_000));
+        for question in [
+            Question::internal(5).undirected(),
+            Question { blend: Blend::everything(), per_client: 2, guards_per_client: 3, ..Question::external(7) },
+            Question { exclusions: Exclusions { same_relay: true, ..Exclusions::default() }, ..Question::external(7) },
+        ] {
+            let text = serde_json::to_string(&question).unwrap();
+            assert_eq!(serde_json::from_str::<Question>(&text).unwrap(), question, "{text}");
+        }
+        for bad in [
+            r#"{ "circuits": 1, "speed": 5 }"#,
+            r#"{ "circuits": -1 }"#,
+            r#"{ "circuits": 1, "blend": [["internal", -2.0]] }"#,
+            r#"{ "circuits": 1, "blend": [[{ "ports": "0" }, 1.0]] }"#,
+            r#"{ "circuits": 1, "filters": { "exit": { "needed": "Speedy" } } }"#,
+        ] {
+            assert!(serde_json::from_str::<Question>(bad).is_err(), "{bad}");
+        }
     }
 }
