@@ -123,6 +123,38 @@ def synth(
             raise ResultsError(f"cannot write {output}: {error.strerror}") from error
 
 
+@app.command(epilog="Example: onionlab reproduce shadow-tor")
+def reproduce(
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor.")],
+    experiments: Annotated[
+        Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
+    ] = None,
+    reference: Annotated[Path, typer.Option(help="Folder of the reference's own measurements, used where it exists.")] = Path(
+        "../shared/data/reference/shadow-tor"
+    ),
+    out: Annotated[Path | None, typer.Option(help="Results directories go below it.", show_default="out/PAPER")] = None,
+    docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
+) -> None:
+    """Make published results again and write a page that shows ours beside theirs."""
+    from onionlab.progress import ProgressDisplay
+    from onionlab.reproductions import PAPERS
+
+    if paper not in PAPERS:
+        raise typer.BadParameter(f"{paper!r} is not one of {', '.join(PAPERS)}", param_hint="PAPER")
+    page, broken = PAPERS[paper](
+        experiments if experiments is not None else Path("experiments") / paper,
+        reference,
+        out if out is not None else Path("out") / paper,
+        docs,
+        lambda: ProgressDisplay(Console(stderr=True)),
+    )
+    print(f"page: {page}")
+    for sentence in broken:
+        print(f"onionlab: {sentence}", file=sys.stderr)
+    if broken:
+        raise typer.Exit(EXIT_FAILED)
+
+
 @app.command(epilog="Example: onionlab doctor")
 def doctor() -> None:
     """Look whether this machine has what onionlab needs."""

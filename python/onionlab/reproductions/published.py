@@ -21,8 +21,8 @@ METRICS = {"ttfb": "first byte", "ttlb": "last byte"}
 class Quantiles:
     """What is published of a distribution, in seconds.
 
-    Quantiles are interpolated linearly between order statistics, as the reference's own summary does: of ten values, the median is the
-    middle of the fifth and the sixth. (The rest of onionlab takes the lower order statistic instead.)
+    Quantiles are interpolated linearly between order statistics, as the reference's own summary does: of ten values, the median
+    is the middle of the fifth and the sixth. (The rest of onionlab takes the lower order statistic instead.)
     """
 
     count: int
@@ -105,7 +105,7 @@ def quantiles(samples: pl.DataFrame) -> dict[tuple[int, str], Quantiles]:
 
 
 def load_samples(folder: Path) -> pl.DataFrame | None:
-    """Every transfer of the reference that completed, as ``bytes, ttfb, ttlb`` (seconds); None where its ``results.csv`` is absent."""
+    """Every completed transfer of the reference as ``bytes, ttfb, ttlb`` (seconds); None without its ``results.csv``."""
     path = folder / "results.csv"
     if not path.is_file():
         return None

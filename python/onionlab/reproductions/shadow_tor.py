@@ -1,7 +1,7 @@
 """Held against real tor: three settings that tor 0.4.9.11 ran through in Shadow 3.3.0, with the same network and load here.
 
-Tor's own code ran there, on Shadow's model of links and TCP. The experiments therefore set ``net = "shadow"``, and what remains to differ is
-onionlab's tor. `REQUIRED` says which figures must agree; the others are shown beside theirs.
+Tor's own code ran there, on Shadow's model of links and TCP. The experiments therefore set ``net = "shadow"``, and what remains
+to differ is onionlab's tor. `required` says which figures must agree; the others are shown beside theirs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_bytes, write_text
 from onionlab.quantity import format_fixed, format_size
 from onionlab.reproductions import shadow_tor_charts
-from onionlab.reproductions.published import METRICS, Case, Quantiles, label, load_published, load_samples, quantiles
+from onionlab.reproductions.published import METRICS, Case, Published, Quantiles, label, load_published, load_samples, quantiles
 
 #: Bytes that the reference's server sends before the body; a transfer in the experiment files includes them.
 HEADERS = 109
@@ -62,13 +62,10 @@ class Comparison:
         return self.figures[size, metric].median / self.case.figures[size, metric].median - 1
 
 
-def required(size: int, metric: str) -> bool:
-    """Whether a median must agree: times to first byte, and to the last byte of 50 kB, which no queue and no loss disturbs."""
-    return metric == "ttfb" or size == 50_000
-
-
-def measure(experiments: Path, reference: Path | None, out: Path, observe: Observe | None = None) -> list[Comparison]:
-    """Run all experiments of ``published.json``.
+def reproduce(
+    experiments: Path, reference: Path | None, out: Path, docs: Path, observe: Observe | None = None
+) -> tuple[Path, list[str]]:
+    """Run the experiments and write the page; return its path and what had to agree and does not.
 
     Parameters
     ----------
@@ -76,15 +73,25 @@ def measure(experiments: Path, reference: Path | None, out: Path, observe: Obser
         The folder with the experiment files and ``published.json``.
     reference : path or None
         The folder with the reference's own measurements, whose ``results.csv`` are read where they exist.
-    out : path
-        Results directories go below it.
+    out, docs : path
+        Results directories go below ``out``, the page and its charts into ``docs``.
     observe : callable, optional
         Gives a context with an observer for each experiment.
+    """
+    published = load_published(experiments / "published.json")
+    comparisons = measure(experiments, published, reference, out, observe)
+    return write(comparisons, published.source, docs), violations(comparisons)
 
-    Returns
-    -------
-    list of Comparison
-        In the order of ``published.json``.
+
+def required(size: int, metric: str) -> bool:
+    """Whether a median must agree: times to first byte, and to the last byte of 50 kB, which no queue and no loss disturbs."""
+    return metric == "ttfb" or size == 50_000
+
+
+def measure(
+    experiments: Path, published: Published, reference: Path | None, out: Path, observe: Observe | None = None
+) -> list[Comparison]:
+    """Run the experiments of all published cases; the parameters are those of `reproduce`.
 
     Raises
     ------
@@ -92,7 +99,7 @@ def measure(experiments: Path, reference: Path | None, out: Path, observe: Obser
         If a transfer did not complete.
     """
     comparisons = []
-    for case in load_published(experiments / "published.json").cases:
+    for case in published.cases:
         with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
             results = runner.run(experiments / f"{case.name}.toml", out / case.name, fresh=True, report=False, observer=observer)
         rows = results.measured
@@ -131,32 +138,46 @@ def page(comparisons: list[Comparison], source: str) -> str:
     """The page as Markdown."""
     broken = violations(comparisons)
     verdict = (
-        "All of them do."
-        if not broken
-        else "**Not all of them do:**\n\n" + "\n".join(f"- {sentence}" for sentence in broken)
+        "All of them do." if not broken else "**Not all of them do:**\n\n" + "\n".join(f"- {sentence}" for sentence in broken)
     )
     seeds = ", ".join(map(str, comparisons[0].seeds))
     return "\n".join(
         [
             "# Real tor in Shadow",
             "",
-            f"Three settings in which real tor was measured, and the same settings here. Theirs: {source}. Ours: onionlab",
-            f"{comparisons[0].version}, seed {seeds}, experiment files in `experiments/shadow-tor`, links and TCP as Shadow models them",
-            '(`net = "shadow"`). Settings that the measurement leaves open are in `experiments/shadow-tor/assumptions.toml`.',
+            "Three settings in which real tor was measured, and the same settings here.",
+            "",
+            f"- Theirs: {source}.",
+            f"- Ours: onionlab {comparisons[0].version}, seed {seeds}, the files in `experiments/shadow-tor`, links and TCP as",
+            '  Shadow models them (`net = "shadow"`). What the measurement leaves open is in `assumptions.toml` there.',
             "",
             "This page was written by",
             "",
             "    onionlab reproduce shadow-tor",
             "",
-            "Times count from the moment at which the client opens its stream. A difference is our median over theirs. Theirs have a resolution of",
-            "half a millisecond to a millisecond, and are one run each; with these settings another seed gives the same times here. Where a queue",
-            "fills, what CoDel drops decides between times that lie several percent apart, in their run and in ours.",
+            "Times count from the moment at which the client opens its stream. A difference is our median over theirs, less one.",
+            "Theirs have a resolution of half a millisecond to a millisecond, and are one run each; here no random value",
+            "enters, and every seed gives the same times. Where a queue fills, what CoDel drops depends on small things, and",
+            "transfers of one size lie several percent apart, in their run as in ours.",
             "",
             f"**Medians marked with ● must agree within {100 * TOLERANCE:.0f} %.** {verdict}",
+            "",
+            _widest(comparisons),
             *(line for comparison in comparisons for line in _section(comparison)),
             "",
         ]
     )
+
+
+def _widest(comparisons: list[Comparison]) -> str:
+    """Where the slow transfers differ most."""
+    differences = [
+        (comparison.figures[figure].p90 / theirs.p90 - 1, comparison.case.name, label(*figure))
+        for comparison in comparisons
+        for figure, theirs in comparison.case.figures.items()
+    ]
+    difference, name, what = max(differences, key=lambda found: abs(found[0]))
+    return f"Of the 90th percentiles, that of {name}, {what}, differs most: {_percent(difference)}."
 
 
 def _section(comparison: Comparison) -> list[str]:
@@ -168,7 +189,8 @@ def _section(comparison: Comparison) -> list[str]:
         "",
         f"{case.setting[:1].upper()}{case.setting[1:]}.",
         "",
-        "| time to | of | transfers, theirs / ours | median, theirs | median, ours | difference | p10 – p90 (max), theirs | p10 – p90 (max), ours |",
+        "| time to | of | transfers, theirs / ours | median, theirs | median, ours | difference "
+        "| p10 – p90 (max), theirs | p10 – p90 (max), ours |",
         "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     for (size, metric), theirs in case.figures.items():
@@ -185,7 +207,7 @@ def _section(comparison: Comparison) -> list[str]:
             _range(ours),
         )
         lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", f"![{case.setting}: ours beside theirs]({_stem(comparison)}.svg)"]
+    return [*lines, "", f"![Times of {case.name}, ours beside theirs]({_stem(comparison)}.svg)"]
 
 
 def _stem(comparison: Comparison) -> str:

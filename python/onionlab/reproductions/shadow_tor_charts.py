@@ -29,21 +29,26 @@ def chart(comparison: Comparison) -> dict[str, Any]:
     """The chart of one experiment, as a Vega-Lite specification."""
     many = comparison.ours.height > FEW
     drawn = _distributions(comparison) if many else _dots(comparison)
-    # The dots have a fixed range of seconds, so that equal distances are equal shares in all panels.
-    theirs = "each transfer" if comparison.theirs is not None else "only quantiles are at hand (bar: p10 to p90)"
-    if comparison.theirs is not None:
-        about = "share of the transfers that were done by then" if many else "dot: a transfer; bar: median; shaded: their median ± 2 %"
-    else:
-        about = f"of theirs {theirs}; line: median"
+    seeds = ", ".join(map(str, comparison.seeds))
     lines = [
         *textwrap.wrap(comparison.case.setting, 96),
-        f"real tor: 0.4.9.11 in Shadow 3.3.0, one run; onionlab {comparison.version}, seed {', '.join(map(str, comparison.seeds))}",
-        about,
+        f"real tor: 0.4.9.11 in Shadow 3.3.0, one run; onionlab {comparison.version}, seed {seeds}",
+        _reading(comparison, many),
     ]
-    title = alt.TitleParams(f"Real tor and onionlab: {comparison.case.name}", subtitle=lines)
+    title = alt.TitleParams(f"Real tor and onionlab: {comparison.case.name}", subtitle=lines, frame="bounds")
     specification: dict[str, Any] = drawn.properties(title=title).to_dict()
     specification["config"] = theme.config()
     return specification
+
+
+def _reading(comparison: Comparison, many: bool) -> str:
+    """How the chart is read, in one line."""
+    if many:
+        return "line: share of transfers that took at most so long" + (
+            "" if comparison.theirs is not None else "; of real tor only the points at 10, 50 and 90 % are at hand"
+        )
+    theirs = "" if comparison.theirs is not None else "; of real tor only the range from p10 to p90 is at hand"
+    return f"dot: a transfer; bar: median; shaded: real tor's median ± 2 %{theirs}"
 
 
 def _samples(comparison: Comparison, size: int, metric: str) -> dict[str, list[float]]:
@@ -66,11 +71,12 @@ def _dots(comparison: Comparison) -> alt.VConcatChart:
     ]
     span = (min(ratios) - 0.02, max(ratios) + 0.02)
     for size, metric in sorted(wanted, key=lambda figure: (figure[1], figure[0])):
-        panels.append(_strip(_samples(comparison, size, metric), figures[size, metric], f"{METRICS[metric]}, {format_size(size)}", span))
+        title = [METRICS[metric], format_size(size)]
+        panels.append(_strip(_samples(comparison, size, metric), figures[size, metric], title, span))
     return alt.vconcat(*panels, spacing=14)
 
 
-def _strip(samples: dict[str, list[float]], published: Quantiles, title: str, span: tuple[float, float]) -> alt.LayerChart:
+def _strip(samples: dict[str, list[float]], published: Quantiles, title: list[str], span: tuple[float, float]) -> alt.LayerChart:
     """One panel: both sources on one axis of seconds, which covers the same multiples of their median in every panel."""
     centre = published.median
     x = alt.X(
@@ -82,7 +88,7 @@ def _strip(samples: dict[str, list[float]], published: Quantiles, title: str, sp
     rows = {THEIRS: 1, OURS: 0}
     y = alt.Y(
         "row:Q",
-        title=title.split(", "),
+        title=title,
         scale=alt.Scale(domain=[-0.5, 1.5], nice=False),
         axis=alt.Axis(
             values=[0, 1],
@@ -92,7 +98,7 @@ def _strip(samples: dict[str, list[float]], published: Quantiles, title: str, sp
             labelExpr=f"datum.value == 1 ? '{THEIRS}' : '{OURS}'",
             titleAngle=0,
             titleAlign="left",
-            titleX=-165,
+            titleX=-150,
             titleY=24,
         ),
     )
@@ -109,7 +115,9 @@ def _strip(samples: dict[str, list[float]], published: Quantiles, title: str, sp
         alt.Chart(alt.InlineData([{"seconds": 0.98 * centre, "until": 1.02 * centre}]))
         .mark_rect(color=theme.FAINT, opacity=0.22, clip=True)
         .encode(x=x, x2="until:Q"),
-        alt.Chart(alt.InlineData(medians)).mark_rule(strokeWidth=2, strokeDash=[1, 0], color=theme.INK).encode(x=x, y=y, y2="to:Q"),
+        alt.Chart(alt.InlineData(medians))
+        .mark_rule(strokeWidth=2, strokeDash=[1, 0], color=theme.INK)
+        .encode(x=x, y=y, y2="to:Q"),
         alt.Chart(alt.InlineData(dots)).mark_circle(size=38, opacity=0.75, clip=True).encode(x=x, y=y, color=colour),
     ]
     if not samples[THEIRS]:
@@ -119,7 +127,7 @@ def _strip(samples: dict[str, list[float]], published: Quantiles, title: str, sp
             .mark_rule(strokeWidth=6, strokeDash=[1, 0], opacity=0.75)
             .encode(x=x, x2="until:Q", y=y, color=colour)
         )
-    return alt.layer(*layers).properties(width=theme.WIDTH - 90, height=74)
+    return alt.LayerChart(layer=layers, width=theme.WIDTH - 90, height=74)
 
 
 def _distributions(comparison: Comparison) -> alt.HConcatChart:
@@ -132,7 +140,7 @@ def _steps(comparison: Comparison, size: int, metric: str) -> alt.LayerChart:
     """One distribution function for each source; three points of theirs where only quantiles are at hand."""
     published = comparison.case.figures[size, metric]
     samples = _samples(comparison, size, metric)
-    rows = []
+    rows: list[dict[str, str | float]] = []
     for source, times in samples.items():
         ordered = sorted(times)
         rows += [{"source": source, "seconds": time, "share": (rank + 1) / len(ordered)} for rank, time in enumerate(ordered)]
@@ -142,18 +150,19 @@ def _steps(comparison: Comparison, size: int, metric: str) -> alt.LayerChart:
         {"source": THEIRS, "seconds": value, "share": share}
         for value, share in ((published.p10, 0.1), (published.median, 0.5), (published.p90, 0.9))
     ]
-    all_times = [row["seconds"] for row in rows] + [published.p10, published.p90]
+    all_times = [*samples[THEIRS], *samples[OURS], published.p10, published.p90]
     low, high = min(all_times), max(all_times)
     margin = 0.03 * (high - low)
     x = alt.X(
         "seconds:Q",
         title=f"time to {METRICS[metric]}, {format_size(size)} (s)",
         scale=alt.Scale(domain=[low - margin, high + margin], nice=False, zero=False),
-        axis=alt.Axis(tickCount=6),
+        axis=alt.Axis(tickCount=5, labelOverlap=True),
     )
     y = alt.Y("share:Q", title="share of transfers", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%"))
     colour = alt.Color("source:N", scale=COLOURS, legend=alt.Legend(symbolType="stroke"))
-    dash = alt.StrokeDash("source:N", scale=alt.Scale(domain=[THEIRS, OURS], range=[[1, 0], [6, 3]]), legend=alt.Legend(symbolType="stroke"))
+    dashes = alt.Scale(domain=[THEIRS, OURS], range=[[1, 0], [6, 3]])
+    dash = alt.StrokeDash("source:N", scale=dashes, legend=alt.Legend(symbolType="stroke"))
     lines = (
         alt.Chart(alt.InlineData(rows))
         .mark_line(interpolate="step-after", clip=True)
@@ -162,4 +171,4 @@ def _steps(comparison: Comparison, size: int, metric: str) -> alt.LayerChart:
     layers: list[alt.Chart] = [lines]
     if not samples[THEIRS]:
         layers.append(alt.Chart(alt.InlineData(points)).mark_point(size=90, filled=True).encode(x=x, y=y, color=colour))
-    return alt.layer(*layers).properties(width=theme.WIDTH // 2, height=theme.HEIGHT - 40)
+    return alt.LayerChart(layer=layers, width=theme.WIDTH // 2, height=theme.HEIGHT - 40)
