@@ -73,7 +73,7 @@ pub struct Answer {
     /// Standard deviation of that percentage between draws: of the sample where drawn (absent for a single draw), approximated
     /// in the expectation.
     pub stddev_percent: Option<f64>,
-    /// Links with 1, 2, 3... circuits.
+    /// Links with 1, 2, 3... circuits; at most [`Question::MAX_PER_LINK`] numbers, the last one for that many and more.
     pub circuits_per_link: Vec<f64>,
     /// Circuits on shared links.
     pub shared_circuits: SharedCircuits,

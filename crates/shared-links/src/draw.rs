@@ -17,7 +17,7 @@ pub struct Count {
     pub links: u64,
     /// Links with at least two.
     pub shared_links: u64,
-    /// Links with 1, 2, 3... parts: the first number is that of links with one.
+    /// Links with 1, 2, 3... parts: the first number is that of links with one ([`Question::MAX_PER_LINK`] numbers at most).
     pub circuits_per_link: Vec<u64>,
     /// Circuits one of whose parts is on a shared link.
     pub with_one: u64,
@@ -98,6 +98,7 @@ fn count(parts: &[(u32, u32)], relays: usize) -> Count {
         for &(to, _) in of_relay {
             let circuits = std::mem::take(&mut on_link[to as usize]) as usize;
             if circuits > 0 {
+                let circuits = circuits.min(Question::MAX_PER_LINK);
                 if result.circuits_per_link.len() < circuits {
                     result.circuits_per_link.resize(circuits, 0);
                 }

@@ -40,8 +40,10 @@ const fn one_by_default() -> u64 {
 }
 
 impl Question {
-    /// As many circuits as a million times a thousand: beyond, counters would not hold.
-    pub const MAX_CIRCUITS: u64 = 1_000_000_000;
+    /// A thousand times what Tor has; a draw of them takes 3 GiB of memory.
+    pub const MAX_CIRCUITS: u64 = 100_000_000;
+    /// Links with more circuits than this are counted as if they had so many.
+    pub const MAX_PER_LINK: usize = 100_000;
 
     /// The paper's plain case: `circuits` web circuits to the outside, one per client, links directed, no exclusions.
     pub fn external(circuits: u64) -> Self {

@@ -26,6 +26,9 @@ pub(super) struct LinkChances {
     pub tail: Tail,
 }
 
+/// A circuit of such a chance to be on the link is taken to be on it.
+const CERTAIN: f64 = 1.0 - 1e-9;
+
 /// How the chances of 2, 3, 4... parts follow.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Tail {
@@ -33,8 +36,10 @@ pub(super) enum Tail {
     Binomial { circuits: f64, ratio: f64 },
     /// Power of the polynomial of one circuit, degree 2 (Miller's recurrence): circuits, a1/a0, a2/a0.
     Trinomial { circuits: f64, a1: f64, a2: f64 },
-    /// Power of the polynomial of one client.
-    Clients { clients: f64, per_client: f64, pair: Pair },
+    /// Power of the polynomial of one client, made from the chances that of its circuits but one none is on the link.
+    Clients { clients: f64, per_client: f64, alone: [f64; 3], pair: Pair },
+    /// A link that practically every circuit uses: its mean stands for all.
+    Mean,
 }
 
 impl Pair {
@@ -74,44 +79,52 @@ impl Pair {
     pub(super) fn one_circuit_each(&self, circuits: f64) -> LinkChances {
         let (one, two) = self.of_one_circuit();
         let q = one + two;
-        let none = power_of_one_less(q, circuits);
+        // Of the other circuits, none is on the link.
+        let alone = power_of_one_less(q, circuits - 1.0);
         let per_other = 1.0 / (1.0 - q);
-        let (a1, a2) = (one * per_other, two * per_other);
-        let beside = 1.0 - none * per_other;
-        let tail = if two > 0.0 { Tail::Trinomial { circuits, a1, a2 } } else { Tail::Binomial { circuits, ratio: a1 } };
+        let tail = if q > CERTAIN {
+            Tail::Mean
+        } else if two > 0.0 {
+            Tail::Trinomial { circuits, a1: one * per_other, a2: two * per_other }
+        } else {
+            Tail::Binomial { circuits, ratio: one * per_other }
+        };
         LinkChances {
-            none,
-            one: circuits * a1 * none,
+            none: alone * (1.0 - q),
+            one: circuits * one * alone,
             parts: circuits * (one + 2.0 * two),
-            beside_first: [beside; 2],
-            beside_second: beside,
+            beside_first: [1.0 - alone; 2],
+            beside_second: 1.0 - alone,
             tail,
         }
     }
 
     /// `per_client` circuits of each client over its one guard.
     pub(super) fn clients(&self, clients: f64, per_client: f64) -> LinkChances {
-        let mut untouched = 0.0;
-        let mut one = 0.0;
-        for (share, p1, p2) in self.states() {
-            let none = power_of_one_less(p1 + p2, per_client);
-            untouched += share * (1.0 - none);
-            one += share * per_client * p1 * none / (1.0 - p1 - p2);
+        let (mut untouched, mut one, mut parts) = (0.0, 0.0, 0.0);
+        // By kind of guard: of a client's other circuits, none is on the link.
+        let mut alone = [1.0; 3];
+        for ((share, p1, p2), alone) in self.states().into_iter().zip(&mut alone) {
+            if share > 0.0 && p1 + p2 > 0.0 {
+                *alone = power_of_one_less(p1 + p2, per_client - 1.0);
+                untouched += share * (1.0 - *alone * (1.0 - p1 - p2));
+                one += share * per_client * p1 * *alone;
+                parts += share * per_client * (p1 + 2.0 * p2);
+            }
         }
-        let none = power_of_one_less(untouched, clients);
-        let others = none / (1.0 - untouched);
-        let beside = |(p1, p2): (f64, f64)| 1.0 - others * power_of_one_less(p1 + p2, per_client - 1.0);
-        let (p1, p2) = self.of_one_circuit();
+        let others = power_of_one_less(untouched, clients - 1.0);
+        let certain = self.states().iter().any(|&(share, p1, p2)| share > 0.0 && p1 + p2 > CERTAIN);
         LinkChances {
-            none,
+            none: others * (1.0 - untouched),
             one: clients * one * others,
-            parts: clients * per_client * (p1 + 2.0 * p2),
-            beside_first: self.over.map(|(_, p1, p2)| beside((p1, p2))),
-            beside_second: beside(self.other),
-            tail: Tail::Clients { clients, per_client, pair: *self },
+            parts: clients * parts,
+            beside_first: [1.0 - others * alone[0], 1.0 - others * alone[1]],
+            beside_second: 1.0 - others * alone[2],
+            tail: if certain { Tail::Mean } else { Tail::Clients { clients, per_client, alone, pair: *self } },
         }
     }
 
+    /// Kinds of guard: their chance, and the chances that a circuit over one puts one part, and two, on the link.
     pub(super) fn states(&self) -> [(f64, f64, f64); 3] {
         let [first, second] = self.over;
         [first, second, (1.0 - first.0 - second.0, self.other.0, self.other.1)]

@@ -1,9 +1,10 @@
 //! Sums over all links of a network.
 
 use super::Expected;
-use super::pair::{LinkChances, Pair, Tail, power_of_one_less};
+use super::pair::{LinkChances, Pair, Tail};
 use super::power_sums::PowerSums;
 use crate::positions::Group;
+use crate::question::Question;
 
 /// Sums over links.
 pub(super) struct Sums {
@@ -42,6 +43,9 @@ const MOST_IN_BOTH: f64 = 0.01;
 
 /// A link on which more parts than this are expected is counted at its mean; real networks have none, tiny ones have.
 const CROWDED: f64 = 300.0;
+
+/// Below this the recurrences lose their beginning.
+const UNDERFLOW: f64 = 1e-250;
 
 /// Expected links with a number of circuits are followed until fewer than this are left per pair of groups.
 const NEGLIGIBLE: f64 = 1e-11;
@@ -148,8 +152,8 @@ impl Sums {
     /// Chances of two and more parts.
     #[inline]
     fn add_tail(&mut self, count: f64, link: &LinkChances) {
-        if link.parts > CROWDED {
-            self.put(libm::round(link.parts), count * (1.0 - link.none - link.one));
+        if link.parts > CROWDED || link.none < UNDERFLOW || matches!(link.tail, Tail::Mean) {
+            self.put(libm::round(link.parts).max(2.0), count * (1.0 - link.none - link.one).max(0.0));
             return;
         }
         // Terms first grow, then fall: stop only beyond the expected number.
@@ -173,34 +177,45 @@ impl Sums {
                     self.put(n, count * term);
                 }
             }
-            Tail::Clients { clients, per_client, pair } => self.add_client_tail(count, link, clients, per_client, &pair),
+            Tail::Clients { .. } => self.add_client_tail(count, link),
+            Tail::Mean => {}
         }
     }
 
     /// The polynomial of a client is the blend of three powers; raised to the number of clients by Miller's recurrence.
-    fn add_client_tail(&mut self, count: f64, link: &LinkChances, clients: f64, per_client: f64, pair: &Pair) {
+    fn add_client_tail(&mut self, count: f64, link: &LinkChances) {
         /// No tail is that long where at most 300 parts are expected and a client is a small part of all.
         const LONGEST: usize = 3000;
+        let Tail::Clients { clients, per_client, alone, pair } = &link.tail else { return };
+        let (clients, per_client) = (*clients, *per_client);
         if count * (1.0 - link.none - link.one) <= NEGLIGIBLE {
             return;
         }
-        // Of one client, by kind of guard: the last two coefficients.
-        let mut states = pair.states().map(|(share, p1, p2)| {
+        // Of one client, by kind of guard: chance, a1/a0, a2/a0 and the last two coefficients. A kind whose circuits do not
+        // use the link counts in the first coefficient only.
+        let mut states = [(0.0, 0.0, 0.0, 0.0, 0.0); 3];
+        let mut used = 0;
+        let mut untouched = 0.0;
+        for ((share, p1, p2), alone) in pair.states().into_iter().zip(alone) {
             let zero = 1.0 - p1 - p2;
-            let first = power_of_one_less(p1 + p2, per_client);
-            (share, p1 / zero, p2 / zero, 0.0, first)
-        });
+            untouched += share * alone * zero;
+            if share > 0.0 && zero < 1.0 {
+                states[used] = (share, p1 / zero, p2 / zero, 0.0, alone * zero);
+                used += 1;
+            }
+        }
+        let states = &mut states[..used];
         let (mut of_client, mut of_all) = (std::mem::take(&mut self.of_client), std::mem::take(&mut self.of_all));
         of_client.clear();
         of_all.clear();
-        of_client.push(states.iter().map(|state| state.0 * state.4).sum::<f64>());
+        of_client.push(untouched);
         of_all.push(link.none);
         let per_untouched = 1.0 / of_client[0];
         for n in 1..LONGEST {
             let at = n as f64;
             let inverse = INVERSES.get(n).copied().unwrap_or(1.0 / at);
             let mut coefficient = 0.0;
-            for (share, a1, a2, before, last) in &mut states {
+            for (share, a1, a2, before, last) in states.iter_mut() {
                 let next = ((per_client + 1.0 - at) * *a1 * *last + (2.0 * (per_client + 1.0) - at) * *a2 * *before) * inverse;
                 (*before, *last) = (*last, next.max(0.0));
                 coefficient += *share * *last;
@@ -223,7 +238,7 @@ impl Sums {
     /// Adds links with `n` parts.
     #[inline]
     pub(super) fn put(&mut self, n: f64, links: f64) {
-        let at = n as usize - 1;
+        let at = (n as usize).min(Question::MAX_PER_LINK) - 1;
         if self.per_link.len() <= at {
             self.per_link.resize(at + 1, 0.0);
         }
@@ -323,6 +338,31 @@ mod tests {
             let parts: f64 = b.circuits_per_link.iter().zip(1..).map(|(&links, n)| links * f64::from(n)).sum();
             // Numbers of circuits with less than a millionth of a link are cut off.
             assert!((parts - 120.0).abs() < 1e-4, "{parts}");
+        }
+    }
+
+    /// One guard, one middle, one exit: two links with all circuits on them.
+    #[test]
+    fn a_network_without_choice() {
+        let group = |guard, middle, last| Group { relays: 1.0, guard, middle, last };
+        let groups = [group(1.0, 0.0, 0.0), group(0.0, 1.0, 0.0), group(0.0, 0.0, 1.0)];
+        for directed in [true, false] {
+            for (clients, per_client) in [(1.0, 1.0), (1.0, 7.0), (5.0, 1.0), (4.0, 3.0), (1e8, 1.0)] {
+                let mut sums = Sums::new(groups.len());
+                if per_client > 1.0 {
+                    sums.add_one_by_one(&groups, directed, |pair| pair.clients(clients, per_client));
+                } else {
+                    sums.add_circuits(&groups, directed, clients);
+                }
+                let circuits = clients * per_client;
+                let expected = sums.into_expected(&groups, circuits);
+                let shared = if circuits > 1.0 { 2.0 } else { 0.0 };
+                assert!((expected.links - 2.0).abs() < 1e-9 && (expected.shared_links - shared).abs() < 1e-9, "{expected:?}");
+                assert!((expected.with_two - circuits * shared / 2.0).abs() < 1e-6, "{expected:?}");
+                assert!(expected.share_deviation < 1e-6, "{expected:?}");
+                let at = expected.circuits_per_link[(circuits as usize).min(Question::MAX_PER_LINK) - 1];
+                assert!((at - 2.0).abs() < 1e-6, "{circuits} {at}");
+            }
         }
     }
 
