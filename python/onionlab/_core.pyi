@@ -53,10 +53,13 @@ def version() -> str:
 def schema() -> str:
     """JSON Schema of the experiment file."""
 
-def resolve(path: str) -> str:
-    """Check an experiment file; canonical JSON of the scenario with every default filled in."""
+def resolve(path: str, text: str | None = None) -> str:
+    """Check an experiment file; canonical JSON of the scenario with every default filled in.
 
-def plan(path: str) -> str:
+    ``text`` stands for the content of the file, to whose place other files are relative all the same.
+    """
+
+def plan(path: str, text: str | None = None) -> str:
     """JSON list of all runs.
 
     ``treatment``, ``treatment_index``, ``network``, ``seed``, ``directory`` (its name below ``runs`` in the results directory).
@@ -69,11 +72,12 @@ def run_one(
     seed: int,
     out_dir: str,
     callback: Callable[[Progress], bool],
+    text: str | None = None,
 ) -> str:
     """Simulate one run without holding the interpreter lock.
 
     Write its record tables below the results directory ``out_dir`` and return the row of its ``run`` table as JSON. ``callback``
-    returns False to stop.
+    returns False to stop. ``text`` stands for the content of the file.
     """
 
 def synth(options_json: str) -> str:

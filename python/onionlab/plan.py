@@ -79,9 +79,9 @@ class Plan:
             raise ResultsError(f"not a plan that onionlab wrote: {error}") from error
 
     @classmethod
-    def of(cls, experiment: Path) -> Plan:
-        """Check an experiment file and list its runs; raises `ScenarioError` where it asks for something impossible."""
-        scenario = json.loads(_core.resolve(str(experiment)))
+    def of(cls, experiment: Path, text: str) -> Plan:
+        """List the runs of the experiment file ``text``, which was read from ``experiment``."""
+        scenario = json.loads(_core.resolve(str(experiment), text))
         runs = tuple(
             PlannedRun(
                 treatment=run["treatment"],
@@ -90,9 +90,15 @@ class Plan:
                 seed=run["seed"],
                 directory=f"runs/{run['directory']}",
             )
-            for run in json.loads(_core.plan(str(experiment)))
+            for run in json.loads(_core.plan(str(experiment), text))
         )
         return cls(scenario=scenario, version=_core.version(), runs=runs)
+
+
+def read_experiment(experiment: Path) -> str:
+    """Text of an experiment file, once it is known that it can be run; raises `ScenarioError` otherwise."""
+    _core.resolve(str(experiment))
+    return experiment.read_bytes().decode("utf-8")
 
 
 def fingerprint(scenario: dict[str, Any], version: str, treatment: str, network: int, seed: int) -> str:
@@ -121,8 +127,11 @@ def read_run_table(directory: Path) -> dict[str, Any] | None:
 def is_finished(root: Path, plan: Plan, run: PlannedRun) -> bool:
     """Whether the results directory ``root`` already holds this very run: all tables, the same scenario, the same version."""
     row = read_run_table(root / run.directory)
-    if row is None:
-        return False
+    return row is not None and is_of(plan, run, row)
+
+
+def is_of(plan: Plan, run: PlannedRun, row: dict[str, Any]) -> bool:
+    """Whether ``row`` of a ``run`` table belongs to this very run."""
     try:
         scenario = json.loads(row["scenario"])
         found = fingerprint(scenario, row["version"], row["treatment"], row["network"], row["seed"])

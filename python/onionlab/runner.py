@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from onionlab import _core
-from onionlab.errors import Cancelled, OnionlabError, ResultsError, RunError
+from onionlab.errors import Cancelled, DocumentError, OnionlabError, ResultsError, RunError
 from onionlab.files import write_bytes
-from onionlab.plan import TABLES, Plan, PlannedRun, is_finished
+from onionlab.plan import TABLES, Plan, PlannedRun, is_finished, is_of, read_experiment
 from onionlab.results import Experiment, Failure, opened
 
 if TYPE_CHECKING:
@@ -118,15 +118,16 @@ def run(
     path = Path(experiment)
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}; at least one run at a time is needed")
-    plan = Plan.of(path)
+    text = read_experiment(path)
+    plan = Plan.of(path, text)
     root = Path(out) if out is not None else default_directory(path)
     watcher = observer or Silent()
-    with _results_directory(root, path, plan):
+    with _results_directory(root, text, plan):
         waiting = [planned for planned in plan.runs if fresh or not is_finished(root, plan, planned)]
         for planned in waiting:
             _check_replaceable(root / planned.directory)
         watcher.planned(plan, len(plan.runs) - len(waiting))
-        failures = _Workers(path, root, jobs or cores(), watcher).work_off(waiting)
+        failures = _Workers(path, text, plan, root, jobs or cores(), watcher).work_off(waiting)
         results = opened(root, plan, failures)
         if not results.finished:
             raise RunError("; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures))
@@ -138,8 +139,10 @@ def run(
 class _Workers:
     """Threads that work off a list of runs, and stop together."""
 
-    def __init__(self, experiment: Path, root: Path, jobs: int, observer: Observer) -> None:
+    def __init__(self, experiment: Path, text: str, plan: Plan, root: Path, jobs: int, observer: Observer) -> None:
         self._experiment = experiment
+        self._text = text
+        self._plan = plan
         self._root = root
         self._jobs = jobs
         self._observer = observer
@@ -171,8 +174,22 @@ class _Workers:
 
         if self._stop.is_set():
             raise Cancelled("stopped before it began")
-        row = _core.run_one(str(self._experiment), planned.treatment_index, planned.network, planned.seed, str(self._root), moved)
-        self._observer.finished(planned, json.loads(row))
+        row = json.loads(
+            _core.run_one(
+                str(self._experiment),
+                planned.treatment_index,
+                planned.network,
+                planned.seed,
+                str(self._root),
+                moved,
+                self._text,
+            )
+        )
+        if not is_of(self._plan, planned, row):
+            raise DocumentError(
+                f"a file that {self._experiment} names has changed while the experiment ran; the same command makes it anew"
+            )
+        self._observer.finished(planned, row)
 
     def _failure(self, planned: PlannedRun, future: Future[None]) -> Failure:
         """Judge a run's exception: a failure of this run alone is returned, everything else raised."""
@@ -194,7 +211,7 @@ def _check_replaceable(directory: Path) -> None:
 
 
 @contextmanager
-def _results_directory(root: Path, experiment: Path, plan: Plan) -> Iterator[None]:
+def _results_directory(root: Path, text: str, plan: Plan) -> Iterator[None]:
     """Prepare and lock the results directory; undo the preparation if the experiment is refused before any run finished."""
     if root.exists() and not root.is_dir():
         raise ResultsError(f"{root} is a file; the results need a directory")
@@ -212,7 +229,7 @@ def _results_directory(root: Path, experiment: Path, plan: Plan) -> Iterator[Non
         for left_over in (root / "runs").glob(".*"):
             shutil.rmtree(left_over, ignore_errors=True)
         before = {name: _content(root / name) for name in ("experiment.toml", "plan.json")}
-        write_bytes(root / "experiment.toml", experiment.read_bytes())
+        write_bytes(root / "experiment.toml", text.encode())
         write_bytes(root / "plan.json", plan.to_json().encode())
         try:
             yield

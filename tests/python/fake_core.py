@@ -46,6 +46,8 @@ class FakeCore:
     #: Directories of the runs that were made, in order.
     made: list[str] = field(default_factory=list)
     steps: int = 5
+    #: Digests of the documents that experiments name.
+    documents: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def version(self) -> str:
@@ -54,9 +56,9 @@ class FakeCore:
     def schema(self) -> str:
         return json.dumps({"type": "object"})
 
-    def resolve(self, path: str) -> str:
+    def resolve(self, path: str, text: str | None = None) -> str:
         try:
-            given = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            given = tomllib.loads(Path(path).read_text(encoding="utf-8") if text is None else text)
         except (OSError, ValueError) as error:
             raise ScenarioError(f"{path}: {error}") from error
         unknown = set(given) - {
@@ -79,7 +81,7 @@ class FakeCore:
             "base-seed": 1,
             "seeds": given.get("seeds", [1]),
             "sample-interval": "1 s",
-            "network": {"kind": "synthetic", "year": 2021, "size": {"relays": 100}, **given.get("network", {})},
+            "network": {"kind": "synthetic", "year": 2021, "size": {"relays": 100}, **given.get("network", {})} | self.documents,
             "clients": [
                 {
                     "group": group["group"],
@@ -93,8 +95,8 @@ class FakeCore:
         }
         return json.dumps(scenario, sort_keys=True)
 
-    def plan(self, path: str) -> str:
-        scenario = json.loads(self.resolve(path))
+    def plan(self, path: str, text: str | None = None) -> str:
+        scenario = json.loads(self.resolve(path, text))
         return json.dumps(
             [
                 {
@@ -121,9 +123,10 @@ class FakeCore:
         seed: int,
         out_dir: str,
         callback: Callable[[dict[str, Any]], bool],
+        text: str | None = None,
     ) -> str:
-        text = self.resolve(path)
-        scenario = json.loads(text)
+        resolved = self.resolve(path, text)
+        scenario = json.loads(resolved)
         treatment = scenario["treatments"][treatment_index]
         directory = f"{treatment['slug']}--net{network_index}--seed{seed}"
         if self.refuse_document:
@@ -140,7 +143,7 @@ class FakeCore:
                 raise Cancelled("stopped")
         if directory in self.failing:
             raise RunError("the event queue ran dry")
-        tables = self._tables(scenario, treatment, network_index, seed, duration, text)
+        tables = self._tables(scenario, treatment, network_index, seed, duration, resolved)
         target = Path(out_dir) / "runs" / directory
         draft = target.with_name(f".{directory}.draft")
         draft.mkdir(parents=True)

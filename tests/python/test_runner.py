@@ -111,6 +111,25 @@ def test_evaluating_from_another_time_on_repeats_nothing(core: FakeCore, experim
     assert results.measured["start_ns"].min() >= 20_000_000_000  # type: ignore[operator]
 
 
+def test_editing_the_file_while_it_runs_changes_nothing(core: FakeCore, experiment_file: Path) -> None:
+    core.on_step = lambda _: experiment_file.write_text("networks = nonsense", encoding="utf-8") and None
+    results = run(experiment_file)
+    assert len(results.finished) == ALL_RUNS
+    assert (results.directory / "experiment.toml").read_text(encoding="utf-8") == EXPERIMENT
+
+
+def test_a_document_that_changes_on_the_way_is_noticed(core: FakeCore, experiment_file: Path) -> None:
+    core.on_step = lambda directory: core.documents.update(digest="new") if directory.startswith("ewma--net1") else None
+    with pytest.raises(DocumentError, match="has changed while the experiment ran"):
+        run(experiment_file, jobs=1)
+    assert core.made
+    core.on_step = lambda _: None
+    core.made.clear()
+    results = run(experiment_file)
+    assert set(core.made) >= {f"{slug}--net0--seed{seed}" for slug in ("round-robin", "ewma") for seed in (1, 2)}
+    assert len(results.finished) == ALL_RUNS
+
+
 def test_refused_scenario_leaves_nothing(core: FakeCore, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_text(EXPERIMENT.replace("networks", "netwroks"), encoding="utf-8")

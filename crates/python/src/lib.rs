@@ -28,14 +28,16 @@ fn schema() -> String {
 
 /// Check an experiment file; canonical JSON of the scenario with every default filled in.
 #[pyfunction]
-fn resolve(py: Python<'_>, path: &str) -> PyResult<String> {
-    py.detach(|| resolved(path).map(|scenario| scenario.to_json()))
+#[pyo3(signature = (path, text=None))]
+fn resolve(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
+    py.detach(|| resolved(path, text).map(|scenario| scenario.to_json()))
 }
 
 /// JSON list of all runs.
 #[pyfunction]
-fn plan(py: Python<'_>, path: &str) -> PyResult<String> {
-    py.detach(|| resolved(path).map(|scenario| json(&scenario.plan())))
+#[pyo3(signature = (path, text=None))]
+fn plan(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
+    py.detach(|| resolved(path, text).map(|scenario| json(&scenario.plan())))
 }
 
 /// Options of `synth`, each optional.
@@ -70,8 +72,11 @@ fn consensus_summary(py: Python<'_>, path: &str) -> PyResult<String> {
     py.detach(|| Consensus::read(path).map(|network| json(&network.summary())).map_err(|error| errors::document(&error)))
 }
 
-fn resolved(path: &str) -> PyResult<ResolvedScenario> {
-    Scenario::read(Path::new(path)).and_then(|scenario| scenario.resolve()).map_err(|error| errors::scenario(&error))
+/// The scenario of the file at `path`, or of `text` that was read from it before: a file may change while its experiment runs.
+fn resolved(path: &str, text: Option<String>) -> PyResult<ResolvedScenario> {
+    let path = Path::new(path);
+    let scenario = text.map_or_else(|| Scenario::read(path), |text| Scenario::parse(path, text));
+    scenario.and_then(|scenario| scenario.resolve()).map_err(|error| errors::scenario(&error))
 }
 
 /// JSON with sorted keys.

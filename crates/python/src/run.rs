@@ -13,6 +13,8 @@ const PACE: Duration = Duration::from_millis(50);
 
 /// Simulate one run and write its record tables to `out_dir`/runs; the row of its `run` table as JSON.
 #[pyfunction]
+#[pyo3(signature = (path, treatment_index, network_index, seed, out_dir, callback, text=None))]
+#[allow(clippy::too_many_arguments, reason = "the arguments have names in Python")]
 pub fn run_one(
     py: Python<'_>,
     path: &str,
@@ -21,9 +23,10 @@ pub fn run_one(
     seed: u64,
     out_dir: &str,
     callback: Py<PyAny>,
+    text: Option<String>,
 ) -> PyResult<String> {
     py.detach(|| {
-        let scenario = crate::resolved(path)?;
+        let scenario = crate::resolved(path, text)?;
         let runs = Path::new(out_dir).join("runs");
         let mut raised = None;
         let mut told = None;
