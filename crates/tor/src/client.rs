@@ -175,6 +175,7 @@ impl World {
             circuit,
             server,
             request,
+            request_unsent: 0,
             size,
             client_edge: edge.clone(),
             exit_edge: edge,
@@ -226,18 +227,41 @@ impl World {
         let Some(client) = self.client_of(cell) else { return };
         let Some(transfer) = &mut self.clients[client.index()].transfer else { return };
         transfer.connected = Some(now);
-        let mut left = transfer.request;
+        self.streams[cell.stream.index()].request_unsent = transfer.request;
+        self.send_request(cell.stream);
+    }
+
+    /// Sends what is left of the request, as far as queue and windows allow.
+    fn send_request(&mut self, id: StreamId) {
+        let now = self.queue.now();
         let payload = u64::from(self.settings.cell_payload);
-        while left > 0 {
-            let length = left.min(payload);
-            left -= length;
-            self.streams[cell.stream.index()].client_edge.package.data_sent(now);
-            self.circuits[cell.circuit.index()].client_edge.package.data_sent(now);
-            self.originate(
-                0,
-                Direction::ToExit,
-                Cell::new(CellKind::Data, cell.circuit).for_hop(HOPS as u8 - 1).on(cell.stream).carrying(length as u16),
-            );
+        loop {
+            let stream = &mut self.streams[id.index()];
+            if stream.client_ended || stream.request_unsent == 0 || stream.client_edge.package.available() == 0 {
+                return;
+            }
+            let circuit_id = stream.circuit;
+            let circuit = &mut self.circuits[circuit_id.index()];
+            if circuit.state != CircuitState::Open || circuit.client_edge.package.available() == 0 || circuit.hops[0].sides[1].blocked {
+                return;
+            }
+            let length = stream.request_unsent.min(payload);
+            stream.request_unsent -= length;
+            stream.client_edge.package.data_sent(now);
+            circuit.client_edge.package.data_sent(now);
+            let cell = Cell::new(CellKind::Data, circuit_id).for_hop(HOPS as u8 - 1).on(id).carrying(length as u16);
+            self.originate(0, Direction::ToExit, cell);
+        }
+    }
+
+    /// The client may go on with the request that it was sending over this circuit.
+    pub(crate) fn resume_request(&mut self, circuit: CircuitId) {
+        let client = self.circuits[circuit.index()].client;
+        if client.is_some()
+            && let Some((stream, _)) = self.clients[client.index()].transfer.as_ref().and_then(|transfer| transfer.stream)
+            && self.streams[stream.index()].circuit == circuit
+        {
+            self.send_request(stream);
         }
     }
 
@@ -286,7 +310,9 @@ impl World {
         let package = &mut self.circuits[id.index()].client_edge.package;
         if package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_err() {
             self.close_at(id, 0, None);
+            return;
         }
+        self.resume_request(id);
     }
 
     pub(crate) fn stream_sendme_at_client(&mut self, cell: Cell) {
@@ -294,6 +320,7 @@ impl World {
         let package = &mut self.streams[cell.stream.index()].client_edge.package;
         // A SENDME that was not due can only belong to a stream that has ended: nothing to do.
         let _ = package.sendme_received(now, onionlab_flowcontrol::Signals::default());
+        self.send_request(cell.stream);
     }
 
     /// END from the exit: the server closed or refused before everything had come.

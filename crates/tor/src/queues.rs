@@ -110,6 +110,8 @@ impl World {
             side.blocked = false;
             if !outward && hop as usize == crate::circuit::HOPS - 1 {
                 self.resume_streams(circuit);
+            } else if outward && hop == 0 {
+                self.resume_request(circuit);
             }
         }
         true

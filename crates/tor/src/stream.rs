@@ -23,6 +23,8 @@ pub(crate) struct Stream {
     pub server: HostId,
     /// Bytes that the client asks with, and that the server answers with.
     pub request: u64,
+    /// Bytes of the request that the client has not sent yet.
+    pub request_unsent: u64,
     pub size: u64,
     pub client_edge: Edge,
     pub exit_edge: Edge,

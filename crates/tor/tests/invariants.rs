@@ -51,6 +51,7 @@ prop_compose! {
         payload in prop_oneof![Just(498_u16), Just(488)],
         windows in prop_oneof![Just((1000_u64, 500_u64)), Just((100, 50)), Just((300, 500))],
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..800_000, 1_u32..4), 1..6),
+        request in prop_oneof![Just(200_u64), 1_u64..600_000],
         per_transfer in any::<bool>(),
     ) -> Plan {
         let mut plan = Plan::new();
@@ -75,7 +76,7 @@ prop_compose! {
         let server = plan.host("server", Role::Server, mbit(100.0));
         for (index, (guard, middle, exit, size, count)) in clients.into_iter().enumerate() {
             let host = plan.host(&format!("client{index}"), Role::Client, mbit(20.0));
-            let load = format!("kind = \"sequence\"\ntransfers = [{{ size = \"{size} B\", count = {count}, pause = \"100 ms\" }}]");
+            let load = format!("kind = \"sequence\"\nrequest = \"{request} B\"\ntransfers = [{{ size = \"{size} B\", count = {count}, pause = \"100 ms\" }}]");
             plan.client(host, [relays[guard], relays[2 + middle], relays[4 + exit]], server, &load, 12);
         }
         plan

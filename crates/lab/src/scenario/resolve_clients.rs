@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Longest time-out and stall.
 const MAX_WAIT: SimDuration = SimDuration::from_secs(7 * 86_400);
 
-/// Largest request: a client sends it at once, so it must fit in every stream window (50 cells at least).
-const MAX_REQUEST: Bytes = Bytes::new(10_000);
+/// Largest request.
+const MAX_REQUEST: Bytes = Bytes::new(1_000_000_000);
 
 pub(super) fn clients(
     files: &[ClientsFile],

@@ -126,8 +126,8 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let downlink_queue = all.downlink_queue.expect(filled);
     let codel = downlink_queue == DownlinkQueue::Codel;
     let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
-    let circuit_window = within(key("circuit-window"), all.circuit_window.unwrap_or(1000), 100, 65_535)?;
-    let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 50, 65_535)?;
+    let circuit_window = within(key("circuit-window"), all.circuit_window.unwrap_or(1000), 1, 65_535)?;
+    let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;
     let circuit_increment = all.circuit_window_increment.unwrap_or(100);
     let stream_increment = all.stream_window_increment.unwrap_or(50);
     let lifetime = all.circuit_lifetime.unwrap_or(SimDuration::from_secs(600));
