@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 #: Confidence level of every interval.
 CONFIDENCE = 0.95
@@ -62,7 +61,10 @@ def half_width(deviation: Floats | float, count: int, confidence: float = CONFID
 
     ``t * s / sqrt(k)``, with ``deviation`` the sample deviation s of ``count`` values.
     """
-    factor = float(stats.t.ppf((1 + confidence) / 2, count - 1)) / float(np.sqrt(count))
+    # Imported here, because it takes most of a second, and most commands need no interval.
+    from scipy.special import stdtrit
+
+    factor = float(stdtrit(count - 1, (1 + confidence) / 2)) / float(np.sqrt(count))
     return deviation * factor
 
 
