@@ -60,10 +60,13 @@ impl World {
             return;
         }
         stream.outbuf += u64::from(cell.length);
-        self.write_to_server(cell.stream);
+        // Written when all that has arrived is read: five cells that came in one record leave in one write, not in five segments.
+        if self.unwritten.back() != Some(&cell.stream) {
+            self.unwritten.push_back(cell.stream);
+        }
     }
 
-    fn write_to_server(&mut self, id: StreamId) {
+    pub(crate) fn write_to_server(&mut self, id: StreamId) {
         let stream = &mut self.streams[id.index()];
         if stream.exit != ExitState::Connected {
             return;

@@ -95,6 +95,8 @@ pub struct World {
     pub(crate) sockets: Vec<SocketUse>,
     /// Nodes whose scheduler runs at the end of this pass.
     pub(crate) activated: VecDeque<HostId>,
+    /// Exit streams with bytes for their server, which are written when all that has arrived is read.
+    pub(crate) unwritten: VecDeque<StreamId>,
     /// Exit streams that may go on reading.
     pub(crate) resumed: VecDeque<StreamId>,
     /// KIST's channels that ran into their limit, kept for its buffer.
@@ -139,6 +141,7 @@ impl World {
             paths: config.paths,
             sockets: Vec::new(),
             activated: VecDeque::new(),
+            unwritten: VecDeque::new(),
             resumed: VecDeque::new(),
             aside: Vec::new(),
             records: Records::default(),
@@ -183,6 +186,8 @@ impl World {
         loop {
             if let Some(upcall) = self.net.next_upcall() {
                 self.upcall(upcall);
+            } else if let Some(stream) = self.unwritten.pop_front() {
+                self.write_to_server(stream);
             } else if let Some(host) = self.activated.pop_front() {
                 self.run_scheduler(host);
             } else if let Some(stream) = self.resumed.pop_front() {
