@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from onionlab import _core
     from onionlab.plan import Plan, PlannedRun
 
+#: Without a terminal, one line says how far the experiment is every so many seconds.
+EVERY = 60.0
+
 #: The speed shown is that of the last so many seconds.
 WINDOW = 30.0
 
@@ -94,6 +97,8 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._pace = Pace(0.0, 0)
+        self._told = time.monotonic()
+        self._kept_seconds = 0.0
         self._runs = 0
         self._done = 0
 
@@ -130,9 +135,13 @@ class ProgressDisplay:
 
     def advanced(self, run: PlannedRun, progress: _core.Progress) -> None:
         """Move the bar."""
+        now = time.monotonic()
         with self._lock:
-            self._pace.moved(run, progress["sim_seconds"], progress["events"], time.monotonic())
+            self._pace.moved(run, progress["sim_seconds"], progress["events"], now)
             self._show()
+            if not self._console.is_terminal and now - self._told >= EVERY:
+                self._told = now
+                self._console.print(f"{self._done} of {self._runs} runs: {self._state(now)}", soft_wrap=True, highlight=False)
 
     def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:
         """Count a finished run."""
@@ -158,16 +167,16 @@ class ProgressDisplay:
         """Bring the bar up to date; call with the lock held."""
         if self._bar is None or self._task is None:
             return
-        now = time.monotonic()
+        state = self._state(time.monotonic())
+        simulated = self._kept_seconds + self._pace.simulated
+        self._bar.update(self._task, completed=simulated, runs=f"{self._done}/{self._runs}", state=state)
+
+    def _state(self, now: float) -> str:
+        """How far the experiment is, how fast it goes, and how long it will take."""
         speed, left = self._pace.events_per_second(now), self._pace.left(now)
         state = [f"{format_duration(round(self._pace.simulated))} simulated"]
         if speed is not None:
             state.append(f"{format_number(speed / 1e6)} M events/s")
         if left is not None:
             state.append(f"{format_duration(round(left))} left")
-        self._bar.update(
-            self._task,
-            completed=self._kept_seconds + self._pace.simulated,
-            runs=f"{self._done}/{self._runs}",
-            state=" · ".join(state),
-        )
+        return " · ".join(state)

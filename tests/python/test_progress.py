@@ -41,7 +41,10 @@ def test_pace_forgets_what_is_long_ago() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_display_survives_a_whole_experiment(core: FakeCore, experiment_file: Path, terminal: bool) -> None:
+def test_display_survives_a_whole_experiment(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr("onionlab.progress.EVERY", 0.0)
     stream = io.StringIO()
     core.failing = {"ewma--net1--seed1"}
     with ProgressDisplay(Console(file=stream, force_terminal=terminal, width=200)) as display:
@@ -53,6 +56,7 @@ def test_display_survives_a_whole_experiment(core: FakeCore, experiment_file: Pa
         assert "simulated" in text
     else:
         assert "11 of 12 runs" in text
+        assert "0 of 12 runs: 12 s simulated" in text
     again = io.StringIO()
     core.failing.clear()
     with ProgressDisplay(Console(file=again, force_terminal=terminal, width=200)) as display:

@@ -78,7 +78,7 @@ def cell(row: Row | None) -> Cell:
     if row["difference"] is None:
         return Cell(mean, interval, words=row["verdict"])
     low, high = row["difference_low"], row["difference_high"]
-    places = decimals(max(abs(value) for value in (row["difference"], low or 0.0, high or 0.0)))
+    places = decimals(max(abs(value) for value in (row["difference"], low or 0.0, high or 0.0)), 2)
     difference = format_fixed(row["difference"], places, signed=True)
     percent = row["difference_percent"]
     if percent is not None and row["unit"] != "%":
