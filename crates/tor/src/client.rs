@@ -242,7 +242,10 @@ impl World {
             }
             let circuit_id = stream.circuit;
             let circuit = &mut self.circuits[circuit_id.index()];
-            if circuit.state != CircuitState::Open || circuit.client_edge.package.available() == 0 || circuit.hops[0].sides[1].blocked {
+            if circuit.state != CircuitState::Open
+                || circuit.client_edge.package.available() == 0
+                || circuit.hops[0].sides[1].blocked
+            {
                 return;
             }
             let length = stream.request_unsent.min(payload);
