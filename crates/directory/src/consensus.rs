@@ -95,6 +95,17 @@ impl Consensus {
         ClassTotals::of(&self.relays)
     }
 
+    /// The bandwidth weights that the authorities would compute for these relays, in this network's units.
+    pub fn computed_weights(&self) -> BandwidthWeights {
+        self.computed_weights_for(&self.totals())
+    }
+
+    /// The bandwidth weights for other totals, in this network's units.
+    pub(crate) fn computed_weights_for(&self, totals: &ClassTotals) -> BandwidthWeights {
+        let scale = self.params.value(&params::BANDWIDTH_WEIGHT_SCALE) as u32;
+        BandwidthWeights::compute_in_units(totals, scale)
+    }
+
     /// Whether relays have exit-policy summaries.
     pub fn has_policies(&self) -> bool {
         self.relays.iter().any(|relay| relay.exit_policy.is_some())
@@ -159,7 +170,7 @@ fn parse(bytes: &[u8], document: &str, missing: MissingWeights) -> Result<Consen
     };
     consensus.weights = match (bandwidth_weights(&weights, &consensus.params, document)?, missing) {
         (Some(weights), _) => weights,
-        (None, MissingWeights::Compute) => BandwidthWeights::compute(&consensus.totals()),
+        (None, MissingWeights::Compute) => consensus.computed_weights(),
         (None, MissingWeights::Refuse) => return Err(DirectoryError::NoBandwidthWeights { document: document.to_owned() }),
     };
     Ok(consensus)

@@ -116,13 +116,13 @@ pub fn sample(full: &Consensus, size: Size, seed: Seed) -> Result<Sample, Direct
         entry.share_drawn = unscaled.share(entry.class);
         entry.share_sample = totals.share(entry.class);
     }
-    let weights_sample = BandwidthWeights::compute(&totals);
+    let weights_sample = full.computed_weights_for(&totals);
     let report = Divergence {
         relays_full: full.relays.len(),
         relays_sample: drawn.len(),
         classes,
         weights_full: full.weights,
-        weights_unscaled: BandwidthWeights::compute(&unscaled),
+        weights_unscaled: full.computed_weights_for(&unscaled),
         weights_sample,
     };
     let network = Consensus {

@@ -13,7 +13,7 @@ use crate::error::DirectoryError;
 use crate::policy::PortSummary;
 use crate::relay::{Class, Fingerprint, Flag, Flags, Relay};
 use crate::sample::{Size, apportion};
-use crate::weights::{BandwidthWeights, ClassTotals};
+use crate::weights::BandwidthWeights;
 use addresses::Addresses;
 pub use model::Model;
 use model::{ClassModel, Snapshot};
@@ -72,15 +72,16 @@ pub fn synth(model: &Model, options: &Options) -> Result<Consensus, DirectoryErr
         }
     }
     relays.sort_by_key(|relay| relay.fingerprint);
-    let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
-    Ok(Consensus {
+    let mut network = Consensus {
         flavour: options.flavour,
         valid_after: snapshot.valid_after,
         method: snapshot.method,
         params: snapshot.params.clone(),
         relays,
-        weights,
-    })
+        weights: BandwidthWeights::UNIFORM,
+    };
+    network.weights = network.computed_weights();
+    Ok(network)
 }
 
 /// As sampling apportions; a multiple of the real size first by whole networks.

@@ -111,7 +111,12 @@ impl BandwidthWeights {
     /// Consensus weights are capped by no one here. Deviation: tor gives no weights at all when a class is empty; here
     /// an empty class counts as a total of 1, so that a small network without, say, exit-only relays has weights too.
     pub fn compute(totals: &ClassTotals) -> Self {
-        Compute::new(totals).weights()
+        Self::compute_in_units(totals, DEFAULT_SCALE)
+    }
+
+    /// [`Self::compute`] in multiples of 1/`scale`, for a network whose parameter `bwweightscale` is not the default.
+    pub fn compute_in_units(totals: &ClassTotals, scale: u32) -> Self {
+        Compute::new(totals, scale).weights()
     }
 
     /// The `bandwidth-weights` line of a consensus, directory weights included.
@@ -165,6 +170,8 @@ impl ClassTotals {
 
 /// The state of tor's computation: totals, and the seven weights that are not fixed by the others.
 struct Compute {
+    /// Weight of 1.
+    s: i128,
     g: i128,
     m: i128,
     e: i128,
@@ -179,14 +186,12 @@ struct Compute {
     wed: i128,
 }
 
-const S: i128 = DEFAULT_SCALE as i128;
-
 impl Compute {
-    fn new(totals: &ClassTotals) -> Self {
+    fn new(totals: &ClassTotals, scale: u32) -> Self {
         let at_least_one = |class| i128::from(totals.get(class).max(1));
         let (g, m) = (at_least_one(Class::Guard), at_least_one(Class::Middle));
         let (e, d) = (at_least_one(Class::Exit), at_least_one(Class::GuardExit));
-        Self { g, m, e, d, t: g + m + e + d, wgg: 0, wgd: 0, wmg: 0, wme: 0, wmd: 0, wee: 0, wed: 0 }
+        Self { s: i128::from(scale.max(1)), g, m, e, d, t: g + m + e + d, wgg: 0, wgd: 0, wmg: 0, wme: 0, wmd: 0, wee: 0, wed: 0 }
     }
 
     fn weights(mut self) -> BandwidthWeights {
@@ -196,88 +201,89 @@ impl Compute {
             (true, true) => self.case2_both_scarce(),
             (exit_scarce, _) => self.case3_one_scarce(exit_scarce),
         }
-        let weight = |value: i128| value.clamp(0, S) as u32;
+        let scale = self.s as u32;
+        let weight = |value: i128| value.clamp(0, self.s) as u32;
         BandwidthWeights {
             wgg: weight(self.wgg),
             wgm: weight(self.wgg),
             wgd: weight(self.wgd),
             wmg: weight(self.wmg),
-            wmm: DEFAULT_SCALE,
+            wmm: scale,
             wme: weight(self.wme),
             wmd: weight(self.wmd),
             weg: weight(self.wed),
             wem: weight(self.wee),
             wee: weight(self.wee),
             wed: weight(self.wed),
-            scale: DEFAULT_SCALE,
+            scale,
         }
     }
 
     fn case1_neither_scarce(&mut self) {
-        let Self { g, m, e, .. } = *self;
-        self.wgd = S / 3;
-        self.wed = S / 3;
-        self.wmd = S / 3;
-        self.wee = S * (e + g + m) / (3 * e);
-        self.wme = S - self.wee;
-        self.wmg = S * (2 * g - e - m) / (3 * g);
-        self.wgg = S - self.wmg;
+        let Self { s, g, m, e, .. } = *self;
+        self.wgd = s / 3;
+        self.wed = s / 3;
+        self.wmd = s / 3;
+        self.wee = s * (e + g + m) / (3 * e);
+        self.wme = s - self.wee;
+        self.wmg = s * (2 * g - e - m) / (3 * g);
+        self.wgg = s - self.wmg;
     }
 
     fn case2_both_scarce(&mut self) {
-        let Self { g, m, e, d, .. } = *self;
-        self.wgg = S;
-        self.wee = S;
+        let Self { s, g, m, e, d, .. } = *self;
+        self.wgg = s;
+        self.wee = s;
         if e.min(g) + d < e.max(g) {
             // 2a: all of d is not enough to lift the scarcer class up to the other.
-            (self.wed, self.wgd) = if e < g { (S, 0) } else { (0, S) };
+            (self.wed, self.wgd) = if e < g { (s, 0) } else { (0, s) };
             return;
         }
         // 2b, first try: middles get no share of the guards.
-        self.wee = S * (e - g + m) / e;
-        self.wed = S * (d - 2 * e + 4 * g - 2 * m) / (3 * d);
-        self.wme = S * (g - m) / e;
-        self.wmd = (S - self.wed) / 2;
+        self.wee = s * (e - g + m) / e;
+        self.wed = s * (d - 2 * e + 4 * g - 2 * m) / (3 * d);
+        self.wme = s * (g - m) / e;
+        self.wmd = (s - self.wed) / 2;
         self.wgd = self.wmd;
         if !self.is_balanced() {
-            self.wee = S;
-            self.wed = S * (d - 2 * e + g + m) / (3 * d);
-            self.wmd = (S * (d - 2 * m + g + e) / (3 * d)).max(0);
+            self.wee = s;
+            self.wed = s * (d - 2 * e + g + m) / (3 * d);
+            self.wmd = (s * (d - 2 * m + g + e) / (3 * d)).max(0);
             self.wme = 0;
-            self.wgd = S - self.wed - self.wmd;
+            self.wgd = s - self.wed - self.wmd;
         }
     }
 
     fn case3_one_scarce(&mut self, exit_scarce: bool) {
-        let Self { g, m, e, d, t, .. } = *self;
+        let Self { s, g, m, e, d, t, .. } = *self;
         // Which of the two is scarce decides the branch; tor compares E and G, which comes to the same.
         debug_assert_eq!(exit_scarce, e <= g);
         let scarcer_with_d_is_scarce = 3 * (e.min(g) + d) < t;
         match (scarcer_with_d_is_scarce, g < e) {
             (true, true) => {
-                (self.wgg, self.wgd) = (S, S);
-                self.wme = if e < m { 0 } else { S * (e - m) / (2 * e) };
-                self.wee = S - self.wme;
+                (self.wgg, self.wgd) = (s, s);
+                self.wme = if e < m { 0 } else { s * (e - m) / (2 * e) };
+                self.wee = s - self.wme;
             }
             (true, false) => {
-                (self.wee, self.wed) = (S, S);
-                self.wmg = if g < m { 0 } else { S * (g - m) / (2 * g) };
-                self.wgg = S - self.wmg;
+                (self.wee, self.wed) = (s, s);
+                self.wmg = if g < m { 0 } else { s * (g - m) / (2 * g) };
+                self.wgg = s - self.wmg;
             }
             (false, true) => {
-                self.wgg = S;
-                self.wgd = S * (d - 2 * g + e + m) / (3 * d);
-                self.wee = S * (e + m) / (2 * e);
-                self.wme = S - self.wee;
-                self.wed = (S - self.wgd) / 2;
+                self.wgg = s;
+                self.wgd = s * (d - 2 * g + e + m) / (3 * d);
+                self.wee = s * (e + m) / (2 * e);
+                self.wme = s - self.wee;
+                self.wed = (s - self.wgd) / 2;
                 self.wmd = self.wed;
             }
             (false, false) => {
-                self.wee = S;
-                self.wed = S * (d - 2 * e + g + m) / (3 * d);
-                self.wgg = S * (g + m) / (2 * g);
-                self.wmg = S - self.wgg;
-                self.wgd = (S - self.wed) / 2;
+                self.wee = s;
+                self.wed = s * (d - 2 * e + g + m) / (3 * d);
+                self.wgg = s * (g + m) / (2 * g);
+                self.wmg = s - self.wgg;
+                self.wgd = (s - self.wed) / 2;
                 self.wmd = self.wgd;
             }
         }
@@ -286,14 +292,14 @@ impl Compute {
     /// Tor's check of a solution: sums within 10/10000, every weight in range, totals of the positions within 0.1 %.
     fn is_balanced(&self) -> bool {
         const MARGIN: i128 = 10;
-        let Self { g, m, e, d, t, wgg, wgd, wmg, wme, wmd, wee, wed } = *self;
+        let Self { s, g, m, e, d, t, wgg, wgd, wmg, wme, wmd, wee, wed } = *self;
         let near = |a: i128, b: i128, margin: i128| (a - b).abs() <= margin;
         let guards = wgg * g + wgd * d;
-        near(wed + wmd + wgd, S, MARGIN)
-            && near(wmg + wgg, S, MARGIN)
-            && near(wme + wee, S, MARGIN)
-            && [wgg, wgd, wmg, wme, wmd, wee, wed].iter().all(|weight| (0..=S).contains(weight))
-            && near(guards, m * S + wmd * d + wme * e + wmg * g, MARGIN * t / 3)
+        near(wed + wmd + wgd, s, MARGIN)
+            && near(wmg + wgg, s, MARGIN)
+            && near(wme + wee, s, MARGIN)
+            && [wgg, wgd, wmg, wme, wmd, wee, wed].iter().all(|weight| (0..=s).contains(weight))
+            && near(guards, m * s + wmd * d + wme * e + wmg * g, MARGIN * t / 3)
             && near(guards, wee * e + wed * d, MARGIN * t / 3)
     }
 }
@@ -329,6 +335,13 @@ mod tests {
         let weights = compute(40, 10, 40, 9);
         assert_eq!((weights.wee, weights.wme, weights.wgg, weights.wmg), (7500, 2500, 7500, 2500));
         assert_eq!((weights.wgd, weights.wmd, weights.wed), (3333, 3333, 3333));
+    }
+
+    #[test]
+    fn other_units_give_the_same_shares() {
+        let totals = ClassTotals::from_array([93_772_490, 18_763_713, 26_689_385, 42_307_640]);
+        let weights = BandwidthWeights::compute_in_units(&totals, 600);
+        assert_eq!((weights.wed, weights.wmm, weights.scale), (479, 600, 600));
     }
 
     #[test]

@@ -81,6 +81,18 @@ fn missing_weights_are_computed_where_asked_for() {
     assert_eq!(computed.weights, BandwidthWeights::compute(&computed.totals()));
 }
 
+/// Found by fuzzing: weights were computed in units of 1/10000 whatever the network's own unit.
+#[test]
+fn computed_weights_are_in_the_networks_units() {
+    let text = std::fs::read_to_string(testdata("bad").join("no-bandwidth-weights")).unwrap();
+    let text = text.replace("params ", "params bwweightscale=600 ");
+    let network = Consensus::parse_with(text.as_bytes(), "other units", MissingWeights::Compute).unwrap();
+    assert_eq!((network.weights.scale, network.weights.wmm), (600, 600));
+    assert_eq!(Consensus::parse(network.to_document().as_bytes()).unwrap(), network);
+    let sample = onionlab_directory::sample(&network, onionlab_directory::Size::Relays(6), onionlab_quantities::Seed(1)).unwrap();
+    assert_eq!(sample.network.weights.scale, 600);
+}
+
 #[test]
 fn a_file_that_is_not_there() {
     let error = Consensus::read(testdata("no-such-file")).unwrap_err();
