@@ -484,8 +484,8 @@ impl Network {
             host.waiting_bytes += u64::from(packet.bytes);
         }
         self.sockets[sender.index()].wire = wire;
-        if let Some(next) = self.packets.front(wire) {
-            queue.schedule(next.time, to, NetEvent::Arrive(sender).into());
+        if let Some(next) = packet.next_time() {
+            queue.schedule(next, to, NetEvent::Arrive(sender).into());
         }
         if straight_through {
             self.receive(queue, to, packet.to, &packet.segment, packet.bytes);

@@ -16,6 +16,15 @@ pub(crate) struct Packet {
     /// Bytes on the wire, headers included.
     pub bytes: u32,
     next: u32,
+    /// The `time` of the next packet in the list, so that nobody has to look at that packet, which would not be in the cache yet, for its time.
+    next_time: SimTime,
+}
+
+impl Packet {
+    /// When the packet behind this one in its list is due.
+    pub fn next_time(&self) -> Option<SimTime> {
+        (self.next != NONE).then_some(self.next_time)
+    }
 }
 
 /// First in, first out; the packets themselves lie in the pool.
@@ -40,7 +49,7 @@ pub(crate) struct PacketPool {
 
 impl PacketPool {
     pub fn push(&mut self, list: &mut PacketList, segment: Segment, to: SocketId, time: SimTime, bytes: u32) {
-        let packet = Packet { segment, to, time, bytes, next: NONE };
+        let packet = Packet { segment, to, time, bytes, next: NONE, next_time: SimTime::MAX };
         let id = if let Some(id) = self.free.pop() {
             self.packets[id as usize] = packet;
             id
@@ -48,14 +57,16 @@ impl PacketPool {
             self.packets.push(packet);
             self.packets.len() as u32 - 1
         };
-        self.append(list, id);
+        self.append(list, id, time);
     }
 
-    fn append(&mut self, list: &mut PacketList, id: u32) {
+    fn append(&mut self, list: &mut PacketList, id: u32, time: SimTime) {
         if list.tail == NONE {
             list.head = id;
         } else {
-            self.packets[list.tail as usize].next = id;
+            let tail = &mut self.packets[list.tail as usize];
+            tail.next = id;
+            tail.next_time = time;
         }
         list.tail = id;
     }
@@ -86,7 +97,7 @@ impl PacketPool {
             let packet = &mut self.packets[id as usize];
             packet.next = NONE;
             packet.time = time;
-            self.append(to, id);
+            self.append(to, id, time);
         }
     }
 }

@@ -268,3 +268,18 @@ impl World {
         Edge { package: PackageWindow::new(window, increment), deliver: DeliverWindow::new(window, increment) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An idle circuit costs at most 1 KiB at all hops (`docs/architecture.md`, rule 7). An idle channel, both ends, should cost 768 bytes and costs more
+    /// (`docs/performance.md` says what): the bound here keeps it from growing.
+    #[test]
+    fn idle_channels_and_circuits_are_small() {
+        let channel = 2 * (size_of::<ChannelEnd>() + size_of::<SocketUse>()) + Network::connection_memory();
+        assert!(channel <= 1152, "a channel takes {channel} bytes");
+        let circuit = size_of::<Circuit>() + 6 * 48;
+        assert!(circuit <= 1024, "a circuit takes {circuit} bytes with six slots of a circuitmux");
+    }
+}
