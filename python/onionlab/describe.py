@@ -101,7 +101,7 @@ def load(experiment: Experiment) -> str:
         parts.append(f"{number} “{group['group']}” ({what})")
     target = experiment.plan.scenario.get("load-target")
     if target:
-        parts.append(f"load aimed at {format_number(100 * target['utilisation'])} % of {target['position']} capacity")
+        parts.append(f"load aimed at {100 * target['utilisation']:g} % of {target['position']} capacity")
     return "; ".join(parts)
 
 

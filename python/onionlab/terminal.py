@@ -45,7 +45,8 @@ def cell(row: dict[str, Any] | None) -> str:
         text += f" ±{format_number(row['high'] - row['mean'], 2)}"
     if row["difference"] is not None:
         percent = row["difference_percent"]
-        change = f"{format_fixed(percent, 1, signed=True)} %" if percent is not None else _plain(row["difference"])
+        relative = percent is not None and row["unit"] != "%"
+        change = f"{format_fixed(percent, 1, signed=True)} %" if relative else _plain(row["difference"])
         low, high = row["difference_low"], row["difference_high"]
         clear = low is not None and (low > 0 or high < 0)
         text += f"\n{change}{' *' if clear else ''}"

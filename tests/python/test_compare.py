@@ -95,10 +95,16 @@ def test_lower_bound_of_a_mean_is_cut_at_zero() -> None:
         ("ttlb_median", Interval(-1.0, -1.5, -0.5, 5), 4.0, "better: 25 % lower, the interval excludes zero"),
         ("ttlb_median", Interval(1.0, 0.5, 1.5, 5), 4.0, "worse: 25 % higher, the interval excludes zero"),
         ("goodput", Interval(1.0, 0.5, 1.5, 5), 4.0, "better: 25 % higher, the interval excludes zero"),
-        ("utilisation_exit", Interval(1.0, 0.5, 1.5, 5), 4.0, "25 % higher, the interval excludes zero"),
-        ("failed", Interval(0.5, -1.0, 2.0, 5), 0.0, "no difference shown (higher on average, the interval includes zero)"),
+        ("utilisation_exit", Interval(1.0, 0.5, 1.5, 5), 4.0, "1.0 points higher, the interval excludes zero"),
+        (
+            "failed",
+            Interval(0.5, -1.0, 2.0, 5),
+            0.0,
+            "no difference shown (0.50 points higher on average, the interval includes zero)",
+        ),
+        ("completed", Interval(0.5, -1.0, 2.0, 5), 0.0, "no difference shown (higher on average, the interval includes zero)"),
         ("failed", Interval(0.0, 0.0, 0.0, 5), 0.0, "equal in every network"),
-        ("failed", None, None, "no network has both treatments"),
+        ("failed", None, None, "no network has a value of both"),
     ],
 )
 def test_verdict_in_words(metric: str, difference: Interval | None, base: float | None, words: str) -> None:

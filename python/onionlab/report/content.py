@@ -51,6 +51,11 @@ COUNT_COLUMNS = {
 HEADLINE_METRICS = ("ttfb_median", "ttlb_median", "ttlb_p90", "failed")
 
 
+def finished_networks(experiment: Experiment) -> int:
+    """Number of networks of which there is any run."""
+    return len({run.network for run in experiment.finished})
+
+
 @dataclass(frozen=True)
 class Cell:
     """One figure: the mean, its interval, and the difference to the first treatment with what it shows."""
@@ -64,19 +69,21 @@ class Cell:
     sense: str = ""
 
 
-def cell(row: Row | None) -> Cell:
-    """One figure of the summary as text."""
+def cell(row: Row | None, networks: int) -> Cell:
+    """One figure of the summary as text; ``networks`` is how many there are, so that a figure that some of them lack says so."""
     if row is None:
         return Cell("–", interval="nothing to measure")
     places = decimals(row["mean"])
     mean = format_fixed(row["mean"], places)
-    interval = "no interval: one network"
+    interval = "no interval"
     if row["low"] is not None:
         interval = f"{format_fixed(row['low'], places)} to {format_fixed(row['high'], places)}"
+    if row["networks"] < networks:
+        interval += f" ({row['networks']} of {networks} networks)"
     if row["verdict"] is None:
         return Cell(mean, interval)
     if row["difference"] is None:
-        return Cell(mean, interval, words=row["verdict"])
+        return Cell(mean, interval, words=row["verdict"], sense="unclear")
     low, high = row["difference_low"], row["difference_high"]
     places = decimals(max(abs(value) for value in (row["difference"], low or 0.0, high or 0.0)), 2)
     difference = format_fixed(row["difference"], places, signed=True)
@@ -97,12 +104,24 @@ def cell(row: Row | None) -> Cell:
     return Cell(mean, interval, difference, bounds, words, sense)
 
 
-def _table(rows: dict[tuple[str, str, str], Row], kind: str, columns: list[str], treatments: list[str]) -> list[Row]:
+def _table(experiment: Experiment, rows: dict[tuple[str, str, str], Row], kind: str, columns: list[str]) -> list[Row]:
     """One line per treatment."""
+    networks = finished_networks(experiment)
     return [
-        {"treatment": treatment, "cells": [cell(rows.get((kind, treatment, metric))) for metric in columns]}
-        for treatment in treatments
+        {"treatment": treatment, "cells": [cell(rows.get((kind, treatment, metric)), networks) for metric in columns]}
+        for treatment in experiment.treatments
     ]
+
+
+def _change(row: Row) -> str:
+    """A difference as short as it can be said."""
+    percent = row["difference_percent"]
+    if METRICS[row["metric"]].unit == "%" or percent is None:
+        difference = row["difference"]
+        return (
+            f"{format_fixed(difference, decimals(difference, 2), signed=True)} {'points' if row['unit'] == '%' else row['unit']}"
+        )
+    return f"{format_fixed(percent, decimals(percent, 2), signed=True)} %"
 
 
 def sentences(experiment: Experiment) -> list[Row]:
@@ -117,13 +136,11 @@ def sentences(experiment: Experiment) -> list[Row]:
                 row = rows.get((kind, treatment, metric))
                 if row is None or row["verdict"] is None:
                     continue
-                label, percent = METRICS[metric].label, row["difference_percent"]
-                if row["difference_low"] is None or cell(row).sense != "unclear":
-                    shown.append({"kind": kind, "sense": cell(row).sense, "text": f"{label}: {row['verdict']}."})
-                elif percent is None:
-                    alike.append(label)
+                label, sense = METRICS[metric].label, cell(row, finished_networks(experiment)).sense
+                if row["difference_low"] is None or sense != "unclear":
+                    shown.append({"kind": kind, "sense": sense, "text": f"{label}: {row['verdict']}."})
                 else:
-                    alike.append(f"{label} ({format_fixed(percent, decimals(percent, 2), signed=True)} % on average)")
+                    alike.append(f"{label} ({_change(row)} on average)")
             if alike:
                 text = f"no difference shown (the interval includes zero) in {'; '.join(alike)}."
                 shown.append({"kind": kind, "sense": "unclear", "text": text})
@@ -218,13 +235,13 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "base": treatments[0],
         "colours": colours(treatments),
         "confidence": round(100 * CONFIDENCE),
-        "several_networks": len({run.network for run in experiment.finished}) > 1,
+        "several_networks": finished_networks(experiment) > 1,
         "warnings": describe.warnings(experiment),
         "sentences": sentences(experiment),
         "client_columns": list(CLIENT_COLUMNS.values()),
-        "clients": [(kind, _table(rows, kind, list(CLIENT_COLUMNS), treatments)) for kind in experiment.kinds],
+        "clients": [(kind, _table(experiment, rows, kind, list(CLIENT_COLUMNS))) for kind in experiment.kinds],
         "network_columns": list(NETWORK_COLUMNS.values()),
-        "network": _table(rows, WHOLE, list(NETWORK_COLUMNS), treatments),
+        "network": _table(experiment, rows, WHOLE, list(NETWORK_COLUMNS)),
         "count_columns": list(COUNT_COLUMNS.values()),
         "counts": _counts(rows, experiment),
         "charts": charts,

@@ -57,11 +57,14 @@ def verdict(metric: str, difference: Interval | None, base_mean: float | None) -
         Mean of the first treatment over the same networks, for the relative size.
     """
     if difference is None:
-        return "no network has both treatments"
+        return "no network has a value of both"
     if difference.mean == 0 and difference.low in (None, 0.0) and difference.high in (None, 0.0):
         return "equal" if difference.count == 1 else "equal in every network"
     size = ""
-    if base_mean and abs(base_mean) > 0:
+    if METRICS[metric].unit == "%":
+        # A share that grows from 2 to 3 % is neither "1 % higher" nor usefully "50 % higher".
+        size = f"{format_number(abs(difference.mean), 2)} points "
+    elif base_mean:
         size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % "
     direction = f"{size}{'higher' if difference.mean > 0 else 'lower'}"
     if difference.low is None:
