@@ -68,6 +68,7 @@ prop_compose! {
         plan.settings.cell_payload = payload;
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
         plan.circuit_per_transfer = per_transfer;
+        (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));
         let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {
             let class = [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit][index / 2];
             let limit = (limited == Some(index)).then(|| RateLimit { rate: mbit(rate / 2.0), burst: Bytes::new(100_000) });
@@ -90,7 +91,8 @@ proptest! {
     fn cells_and_bytes_are_conserved_and_limits_are_kept(plan in worlds()) {
         let mut world = plan.world();
         let mut clock = SimTime::ZERO;
-        for second in 1..=400 {
+        // Long enough for one-second time-outs in a row: Shadow's TCP on a lossy path.
+        for second in 1..=3000 {
             let time = SimTime::ZERO + SimDuration::from_secs(second);
             world.run_until(time);
             prop_assert!(world.now() >= clock && world.now() <= time);
