@@ -44,8 +44,8 @@ format: $(VENV)/locked ## Bring all sources into form
 	$(BIN)/ruff check --fix --quiet python tests/python
 	$(BIN)/ruff format --quiet python tests/python
 
-bench: ## Measure events and cell-hops a second on a fixed world
-	cargo bench --locked -p onionlab-lab
+bench: $(VENV)/locked ## Measure events and cell-hops a second on fixed worlds
+	cargo run --release --locked --quiet -p onionlab-benches -- target/bench.json
 
 check-slow: build ## Run the slow tests too
 	cargo test --workspace --locked --release -- --include-ignored

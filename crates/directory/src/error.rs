@@ -81,8 +81,7 @@ pub enum DirectoryError {
     },
     /// The `bandwidth-weights` line is absent.
     #[error(
-        "{document}: no \"bandwidth-weights\" line; it can be computed from the relays where that is asked for \
-         (option to compute missing weights)"
+        "{document}: no \"bandwidth-weights\" line, with which a consensus ends since 2010 and without which no path can be chosen"
     )]
     NoBandwidthWeights {
         /// The document's name.
