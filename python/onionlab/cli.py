@@ -123,6 +123,36 @@ def synth(
             raise ResultsError(f"cannot write {output}: {error.strerror}") from error
 
 
+fetch_app = typer.Typer(help="Get documents of the real Tor network.", no_args_is_help=True)
+app.add_typer(fetch_app, name="fetch")
+
+
+@fetch_app.command("consensus", epilog="Example: onionlab fetch consensus --date 2021-11-15T13 -o november.xz")
+def fetch_consensus(
+    date: Annotated[str, typer.Option(metavar="YYYY-MM-DD[THH]", help="Hour of the consensus, UTC; midnight without an hour.")],
+    flavour: Annotated[str, typer.Option(help="ns, which has exit policies, or microdesc.")] = "ns",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File; compressed if its name ends in .xz.", show_default="CollecTor's name, here"),
+    ] = None,
+    url: Annotated[str, typer.Option(help="Address of CollecTor or a mirror of it.")] = "https://collector.torproject.org",
+) -> None:
+    """Get the consensus of an hour from CollecTor, the archive of the Tor project. Its signatures are not verified."""
+    from onionlab import fetch
+    from onionlab.fetch_display import FetchDisplay
+
+    try:
+        hour = fetch.parse_hour(date)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--date") from error
+    if flavour not in fetch.FLAVOURS:
+        raise typer.BadParameter(f"{flavour!r} is not one of {', '.join(fetch.FLAVOURS)}", param_hint="--flavour")
+    with FetchDisplay(Console(stderr=True)) as display:
+        found = fetch.consensus(hour, flavour, output, base=url, tell=display.moved)
+    print(f"{found.path}: {found.relays:,} relays, valid after {found.valid_after} UTC, from {found.url}")
+    print("Its signatures were not verified: it is as trustworthy as the server and the way from there.")
+
+
 @app.command(epilog="Example: onionlab reproduce shadow-tor")
 def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor.")],

@@ -1,0 +1,304 @@
+"""The consensus of an hour of the past, from CollecTor, the archive of the Tor project.
+
+CollecTor keeps the documents of about three days as single files below ``recent`` and all others in monthly archives below
+``archive``. An archive is read as it arrives and left as soon as the document has been found in it; nothing but the document
+reaches the disk, and only once it has been read as a consensus of that hour. Its signatures are not verified.
+"""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, cast
+
+from onionlab import _core
+from onionlab.errors import DocumentError, OnionlabError
+
+#: Where CollecTor is.
+COLLECTOR = "https://collector.torproject.org"
+
+#: Largest document that is accepted, in bytes; the largest consensus so far has 4 MB.
+MAX_DOCUMENT = 32 * 2**20
+
+#: How much of a monthly archive is read at most, in bytes: as it is sent, and unpacked.
+MAX_ARCHIVE = 4 * 2**30
+MAX_UNPACKED = 64 * 2**30
+
+#: Seconds without a byte after which a server counts as gone.
+PATIENCE = 60.0
+
+#: What is read at once, in bytes.
+PIECE = 64 * 1024
+
+#: Is told how many bytes of how many have arrived; the latter is None where the server does not say.
+Tell = Callable[[int, int | None], None]
+
+
+class FetchError(OnionlabError):
+    """A document could not be had: no network, no such document, or what came is not one."""
+
+    code = "fetch"
+
+
+class _NotThereError(FetchError):
+    """The server says that it has no such file."""
+
+
+@dataclass(frozen=True)
+class Flavour:
+    """One of the two forms of a consensus, and where CollecTor keeps it.
+
+    Attributes
+    ----------
+    recent
+        Folder of single documents, below ``recent/relay-descriptors``.
+    archive
+        Monthly archives, below ``archive/relay-descriptors``, without ``-YYYY-MM.tar.xz``.
+    suffix
+        End of a document's name.
+    summary
+        What `onionlab._core.consensus_summary` calls it.
+    """
+
+    recent: str
+    archive: str
+    suffix: str
+    summary: str
+
+
+#: By name on the command line. The unflavoured consensus has exit policies, the other one has not.
+FLAVOURS = {
+    "ns": Flavour("consensuses", "consensuses/consensuses", "consensus", "unflavoured"),
+    "microdesc": Flavour("microdescs/consensus-microdesc", "microdescs/microdescs", "consensus-microdesc", "microdesc"),
+}
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """A consensus that has been fetched.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    url
+        Where it came from.
+    valid_after
+        Its hour, as in the document.
+    relays
+        How many relays it lists.
+    """
+
+    path: Path
+    url: str
+    valid_after: str
+    relays: int
+
+
+def parse_hour(text: str) -> datetime:
+    """Read ``YYYY-MM-DD`` (midnight) or ``YYYY-MM-DDTHH``, in UTC.
+
+    Raises
+    ------
+    ValueError
+        If the text is neither.
+    """
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H"):
+        try:
+            return datetime.strptime(text, form).replace(tzinfo=UTC)
+        except ValueError:
+            continue
+    raise ValueError(f"{text!r} is not a date such as 2021-11-15 or an hour such as 2021-11-15T13 (UTC)")
+
+
+def document_name(hour: datetime, flavour: str) -> str:
+    """CollecTor's name of a document."""
+    return f"{hour:%Y-%m-%d-%H}-00-00-{FLAVOURS[flavour].suffix}"
+
+
+def consensus(
+    hour: datetime, flavour: str = "ns", output: Path | None = None, *, base: str = COLLECTOR, tell: Tell | None = None
+) -> Fetched:
+    """Fetch the consensus of an hour.
+
+    Parameters
+    ----------
+    hour : datetime
+        Its hour in UTC.
+    flavour : str
+        A key of `FLAVOURS`.
+    output : path, optional
+        The file; compressed if its name ends in ``.xz``. CollecTor's name in the working folder if absent.
+    base : str
+        Address of CollecTor or of a mirror of it.
+    tell : callable, optional
+        Is told how far the transfer is.
+
+    Raises
+    ------
+    FetchError
+        If it cannot be had; nothing is left on the disk then.
+    """
+    wanted = FLAVOURS[flavour]
+    if urllib.parse.urlsplit(base).scheme not in ("http", "https"):
+        raise FetchError(f"{base!r} is not an address that starts with http:// or https://")
+    name = document_name(hour, flavour)
+    base = base.rstrip("/")
+    report = tell if tell is not None else _silent
+    url = f"{base}/recent/relay-descriptors/{wanted.recent}/{name}"
+    try:
+        text = _single(url, report)
+    except _NotThereError:
+        recent = url
+        url = f"{base}/archive/relay-descriptors/{wanted.archive}-{hour:%Y-%m}.tar.xz"
+        try:
+            text = _from_archive(url, name, report)
+        except _NotThereError:
+            raise FetchError(f"there is no consensus of {hour:%Y-%m-%d %H}:00 UTC: neither {recent} nor {url} exists") from None
+    return _keep(text, output if output is not None else Path(name), url, hour, wanted)
+
+
+def _silent(_received: int, _total: int | None) -> None:
+    pass
+
+
+class _Arriving:
+    """A reader of what a server sends: counts it, bounds it, and notices when the server stops early."""
+
+    def __init__(self, url: str, limit: int, tell: Tell) -> None:
+        self._url, self._limit, self._tell = url, limit, tell
+        request = urllib.request.Request(url, headers={"User-Agent": f"onionlab/{_core.version()}"})
+        try:
+            self._answer = urllib.request.urlopen(request, timeout=PATIENCE)
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code in (404, 410):
+                raise _NotThereError(f"{url} does not exist") from None
+            raise FetchError(f"{url}: the server refuses with {error.code} {error.reason}") from None
+        except (OSError, HTTPException, ValueError) as error:
+            raise FetchError(f"cannot reach {url}: {_reason(error)}; is there a network?") from error
+        length = self._answer.headers.get("Content-Length", "")
+        self._total = int(length) if length.isascii() and length.isdigit() else None
+        self._received = 0
+        if self._total is not None and self._total > limit:
+            self.close()
+            raise FetchError(f"{url} has {self._total:,} bytes, more than the {limit:,} that are accepted")
+
+    def read(self, size: int = PIECE) -> bytes:
+        """At most so many bytes; none at the end."""
+        try:
+            piece = cast(bytes, self._answer.read(max(1, min(size, PIECE))))
+        except (OSError, HTTPException, ValueError) as error:
+            raise FetchError(f"{self._url}: the transfer broke off after {self._received:,} bytes: {_reason(error)}") from error
+        self._received += len(piece)
+        if self._received > self._limit:
+            raise FetchError(f"{self._url} has more than the {self._limit:,} bytes that are accepted")
+        if not piece and self._total is not None and self._received < self._total:
+            raise FetchError(f"{self._url}: the transfer broke off after {self._received:,} of {self._total:,} bytes")
+        self._tell(self._received, self._total)
+        return piece
+
+    def close(self) -> None:
+        """Hang up."""
+        self._answer.close()
+
+
+class _Unpacked:
+    """A reader of unpacked bytes that ends at a bound."""
+
+    def __init__(self, stream: lzma.LZMAFile, url: str) -> None:
+        self._stream, self._url, self._left = stream, url, MAX_UNPACKED
+
+    def read(self, size: int) -> bytes:
+        """At most so many bytes; none at the end."""
+        piece = self._stream.read(size)
+        self._left -= len(piece)
+        if self._left < 0:
+            raise FetchError(f"{self._url} unpacks to more than the {MAX_UNPACKED:,} bytes that are accepted")
+        return piece
+
+
+def _reason(error: Exception) -> str:
+    """What went wrong, without the names of classes around it."""
+    inner = getattr(error, "reason", None) or error
+    return getattr(inner, "strerror", None) or str(inner) or type(inner).__name__
+
+
+def _single(url: str, tell: Tell) -> bytes:
+    """The document behind an address."""
+    with closing(_Arriving(url, MAX_DOCUMENT, tell)) as arriving:
+        return b"".join(iter(arriving.read, b""))
+
+
+def _from_archive(url: str, name: str, tell: Tell) -> bytes:
+    """A document out of a monthly archive, which is read no further than to its end."""
+    day, others = name[: len("YYYY-MM-DD")], []
+    with closing(_Arriving(url, MAX_ARCHIVE, tell)) as arriving:
+        try:
+            with (
+                lzma.open(cast(IO[bytes], arriving)) as stream,
+                tarfile.open(fileobj=cast(IO[bytes], _Unpacked(stream, url)), mode="r|") as archive,
+            ):
+                for member in archive:
+                    found = member.name.rpartition("/")[2]
+                    if found == name and member.isfile():
+                        return _member(archive, member, url)
+                    if found.startswith(day) and found[len("YYYY-MM-DD-HH-00-00") :] == name[len("YYYY-MM-DD-HH-00-00") :]:
+                        others.append(f"{found[11:13]}:00")
+                    # The list of all members would grow with the archive.
+                    archive.members = []  # type: ignore[attr-defined]
+        except EOFError:
+            raise FetchError(f"{url} is cut off: the compressed data ends early") from None
+        except (lzma.LZMAError, tarfile.TarError) as error:
+            raise FetchError(f"{url} is not an archive of consensus documents: {error}") from error
+    there = f"of that day it has {', '.join(sorted(others))}" if others else "it has none of that day"
+    raise FetchError(f"{url} has no consensus of {day} {name[11:13]}:00 UTC; {there}")
+
+
+def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, url: str) -> bytes:
+    if member.size > MAX_DOCUMENT:
+        raise FetchError(f"{url}: {member.name} has {member.size:,} bytes, more than the {MAX_DOCUMENT:,} that are accepted")
+    stream = archive.extractfile(member)
+    text = stream.read() if stream is not None else b""
+    if len(text) != member.size:
+        raise FetchError(f"{url} is cut off within {member.name}")
+    return text
+
+
+def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) -> Fetched:
+    """Read the document as a consensus, and put it into its place only if it is the one that was asked for."""
+    # CollecTor puts a line such as "@type network-status-consensus-3 1.0" before it, which is no part of the document.
+    while text.startswith(b"@"):
+        text = text.partition(b"\n")[2]
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
+        try:
+            summary = json.loads(_core.consensus_summary(str(draft)))
+        except DocumentError as error:
+            reason = str(error).replace(str(draft), "the document").replace(draft.name, "the document")
+            raise FetchError(f"{url} gave no usable consensus: {reason}") from error
+        if summary["valid_after"] != f"{hour:%Y-%m-%d %H}:00:00" or summary["flavour"] != wanted.summary:
+            raise FetchError(
+                f"{url} gave the {summary['flavour']} consensus of {summary['valid_after']} UTC "
+                f"instead of the {wanted.summary} one of {hour:%Y-%m-%d %H}:00 UTC"
+            )
+        draft.replace(path)
+    except OSError as error:
+        raise FetchError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        with suppress(OSError):
+            draft.unlink()
+    return Fetched(path, url, str(summary["valid_after"]), int(summary["relays"]))
