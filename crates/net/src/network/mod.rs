@@ -4,11 +4,14 @@
 //! through the downlink. Of all packets on one direction of a connection only the first has an event pending, and a timer
 //! that was put off is looked at when its old time comes, not moved.
 
+mod downlink;
+mod uplink;
+
 use crate::link::{Shaper, Shaping};
 use crate::packet::{NONE, PacketList, PacketPool};
 use crate::path::{Path, Topology};
-use crate::queue::{CoDel, QueueConfig, QueueDiscipline};
-use crate::tcp::{Effects, Segment, Tcb, TcpConfig, TcpInfo};
+use crate::queue::{CoDel, QueueConfig};
+use crate::tcp::{Effects, Tcb, TcpConfig, TcpInfo};
 use onionlab_engine::{EventQueue, HostId, prefetch};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use std::collections::VecDeque;
@@ -356,17 +359,6 @@ impl Network {
         self.arm_timer(queue, id);
     }
 
-    fn push_ready(&mut self, host_id: HostId, id: SocketId) {
-        let host = &mut self.hosts[host_id.index()];
-        self.sockets[id.index()].ready_next = NONE;
-        if host.ready_tail == NONE {
-            host.ready_head = id.0;
-        } else {
-            self.sockets[host.ready_tail as usize].ready_next = id.0;
-        }
-        host.ready_tail = id.0;
-    }
-
     fn arm_timer<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
         let socket = &mut self.sockets[id.index()];
         let deadline = socket.tcb.deadline();
@@ -393,153 +385,6 @@ impl Network {
         }
         if self.sockets[id.index()].released {
             self.forget_if_silent(id);
-        }
-    }
-
-    /// Sends from the sockets in turn, one segment each, until the uplink is busy or nobody has anything to send.
-    fn transmit<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
-        let now = queue.now();
-        loop {
-            let host = &mut self.hosts[host_id.index()];
-            if host.ready_head == NONE {
-                return;
-            }
-            if host.up_free > now {
-                if !host.up_event {
-                    host.up_event = true;
-                    queue.schedule(host.up_free, host_id, NetEvent::UplinkFree.into());
-                }
-                return;
-            }
-            let id = SocketId(host.ready_head);
-            let socket = &mut self.sockets[id.index()];
-            host.ready_head = socket.ready_next;
-            if host.ready_head == NONE {
-                host.ready_tail = NONE;
-            }
-            socket.in_ready = false;
-            let Some(segment) = socket.tcb.next_segment(&self.tcp, now) else {
-                self.arm_timer(queue, id);
-                continue;
-            };
-            let again = socket.tcb.wants_send(&self.tcp, now);
-            if again {
-                socket.in_ready = true;
-                self.push_ready(host_id, id);
-            }
-            self.put_on_wire(queue, id, segment);
-            self.arm_timer(queue, id);
-        }
-    }
-
-    fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, segment: Segment) {
-        let bytes = segment.wire_bytes(&self.tcp);
-        let connection = self.connections[id.connection()];
-        let socket = &mut self.sockets[id.index()];
-        let host = &mut self.hosts[socket.host.index()];
-        let departure = host.up.finish(queue.now(), bytes);
-        host.up_free = departure;
-        host.counters.bytes_sent += u64::from(bytes);
-        host.counters.packets_sent += 1;
-        // Two values a packet (lost? how late?), apart for the two directions.
-        let ordinal = u64::from(socket.packets) << 2 | u64::from(id.0 & 1) << 1;
-        socket.packets = socket.packets.wrapping_add(1);
-        if connection.path.loss > 0.0 && connection.stream.at(ordinal).chance(f64::from(connection.path.loss)) {
-            host.counters.path_losses += 1;
-            return;
-        }
-        let mut arrival = departure + connection.path.latency;
-        if connection.path.jitter > SimDuration::ZERO {
-            let extra = connection.stream.at(ordinal | 1).exponential(connection.path.jitter.as_secs_f64());
-            arrival += SimDuration::from_secs_f64_rounded(extra);
-        }
-        arrival = arrival.max(socket.last_arrival);
-        socket.last_arrival = arrival;
-        self.connections[id.connection()].in_flight += 1;
-        let first = socket.wire.is_empty();
-        self.packets.push(&mut socket.wire, segment, id.peer(), arrival, bytes);
-        if first {
-            let to = self.sockets[id.peer().index()].host;
-            queue.schedule(arrival, to, NetEvent::Arrive(id).into());
-        }
-    }
-
-    /// The first packet on the wire of `sender` reaches the other host's downlink.
-    fn arrive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, sender: SocketId) {
-        let now = queue.now();
-        let to = self.sockets[sender.peer().index()].host;
-        let mut wire = self.sockets[sender.index()].wire;
-        let Some(packet) = self.packets.front(wire).copied() else { return };
-        let host = &mut self.hosts[to.index()];
-        let fits = host.waiting.is_empty() || host.waiting_bytes + u64::from(packet.bytes) <= host.queue.limit.get();
-        let straight_through = host.down.is_unlimited();
-        if straight_through || !fits {
-            self.packets.pop(&mut wire);
-            if !straight_through {
-                host.counters.downlink_drops += 1;
-                self.connections[sender.connection()].in_flight -= 1;
-            }
-        } else {
-            self.packets.transfer(&mut wire, &mut host.waiting, now);
-            host.waiting_bytes += u64::from(packet.bytes);
-        }
-        self.sockets[sender.index()].wire = wire;
-        if let Some(next) = packet.next_time() {
-            queue.schedule(next, to, NetEvent::Arrive(sender).into());
-        }
-        if straight_through {
-            self.receive(queue, to, packet.to, &packet.segment, packet.bytes);
-        } else if self.hosts[to.index()].serving.is_empty() {
-            self.start_downlink(queue, to);
-        }
-    }
-
-    /// Takes packets from the head of the queue into the downlink, those first that find it idle and pass in no time.
-    fn start_downlink<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
-        let now = queue.now();
-        loop {
-            let host = &mut self.hosts[host_id.index()];
-            let Some(packet) = self.packets.front(host.waiting).copied() else { return };
-            host.waiting_bytes -= u64::from(packet.bytes);
-            if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
-                && host.codel.drops(now, now - packet.time, host.waiting_bytes, target, interval)
-            {
-                self.packets.pop(&mut host.waiting);
-                host.counters.downlink_drops += 1;
-                self.connections[packet.to.connection()].in_flight -= 1;
-                continue;
-            }
-            let done = host.down.finish(now, packet.bytes);
-            if done > now {
-                self.packets.transfer(&mut host.waiting, &mut host.serving, now);
-                queue.schedule(done, host_id, NetEvent::Deliver.into());
-                return;
-            }
-            self.packets.pop(&mut host.waiting);
-            self.receive(queue, host_id, packet.to, &packet.segment, packet.bytes);
-        }
-    }
-
-    fn deliver<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
-        let Some(packet) = self.packets.pop(&mut self.hosts[host_id.index()].serving) else { return };
-        self.receive(queue, host_id, packet.to, &packet.segment, packet.bytes);
-        self.start_downlink(queue, host_id);
-    }
-
-    fn receive<E: Copy + From<NetEvent>>(
-        &mut self,
-        queue: &mut EventQueue<E>,
-        host_id: HostId,
-        to: SocketId,
-        segment: &Segment,
-        bytes: u32,
-    ) {
-        self.hosts[host_id.index()].counters.bytes_received += u64::from(bytes);
-        self.connections[to.connection()].in_flight -= 1;
-        let effects = self.sockets[to.index()].tcb.on_segment(&self.tcp, queue.now(), segment);
-        self.react(queue, to, effects);
-        if self.sockets[to.index()].released {
-            self.forget_if_silent(to);
         }
     }
 }
