@@ -1,6 +1,5 @@
 //! Streams at the exit, and the servers behind them (`core/or/connection_edge.c`, `relay.c`, `sendme.c`).
 
-use crate::bucket::WAKE_UP;
 use crate::cell::{Cell, CellKind};
 use crate::circuit::HOPS;
 use crate::ids::{CircuitId, StreamId};
@@ -110,10 +109,7 @@ impl World {
                 let available = buckets.read.available(self.queue.now());
                 if available <= 0 {
                     buckets.waiting_streams.push(id);
-                    if !buckets.wake_up_pending {
-                        buckets.wake_up_pending = true;
-                        self.queue.schedule(self.queue.now() + WAKE_UP, exit, crate::world::Event::TokensAgain);
-                    }
+                    self.wait_for_tokens(exit);
                     return;
                 }
                 take = take.min(available as u64);
