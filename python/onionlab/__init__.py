@@ -9,7 +9,7 @@ In a notebook, the same as on the command line, with frames in and out:
 """
 
 from onionlab._core import version as _version
-from onionlab.errors import Cancelled, DocumentError, OnionlabError, ResultsError, RunError, ScenarioError
+from onionlab.errors import Cancelled, DocumentError, OnionlabError, QuestionError, ResultsError, RunError, ScenarioError
 from onionlab.results import Experiment, load
 from onionlab.runner import run
 
@@ -20,6 +20,7 @@ __all__ = [
     "DocumentError",
     "Experiment",
     "OnionlabError",
+    "QuestionError",
     "ResultsError",
     "RunError",
     "ScenarioError",

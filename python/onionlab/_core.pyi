@@ -1,4 +1,4 @@
-"""The compiled half of onionlab: thin functions over the Rust crate ``lab``.
+"""The compiled half of onionlab: thin functions over Rust crates.
 
 Paths are strings. Everything that comes back as JSON is UTF-8 text in canonical form (sorted keys), so that equal texts mean
 equal content.
@@ -11,6 +11,7 @@ __all__ = [
     "Cancelled",
     "DocumentError",
     "OnionlabError",
+    "QuestionError",
     "RunError",
     "ScenarioError",
     "consensus_summary",
@@ -18,6 +19,11 @@ __all__ = [
     "resolve",
     "run_one",
     "schema",
+    "shared_links",
+    "shared_links_by_circuits",
+    "shared_links_by_clients",
+    "shared_links_by_scale",
+    "shared_links_over_time",
     "synth",
     "version",
 ]
@@ -40,6 +46,9 @@ class ScenarioError(OnionlabError):
 
 class DocumentError(OnionlabError):
     """A consensus or another input document cannot be used."""
+
+class QuestionError(OnionlabError):
+    """A question about shared links has no answer."""
 
 class RunError(OnionlabError):
     """A simulation failed although its input was accepted."""
@@ -85,3 +94,22 @@ def synth(options_json: str) -> str:
 
 def consensus_summary(path: str) -> str:
     """Flags, weights and class shares of a consensus document, as JSON."""
+
+def shared_links(request_json: str) -> str:
+    """One answer for each document of the request, in their order, as a JSON list.
+
+    The request: ``files`` (none: the built-in network), ``question`` (the crate's), ``traffic`` and ``internal_share`` (in place
+    of the question's blend; each optional), ``method``, ``repeat``, ``seed``.
+    """
+
+def shared_links_by_circuits(request_json: str, circuits: list[int]) -> str:
+    """For each document, a list of answers, one for each number of circuits; expectation."""
+
+def shared_links_by_clients(request_json: str, per_client: list[int]) -> str:
+    """For each document, a list of answers, one for each number of circuits per client; expectation."""
+
+def shared_links_by_scale(request_json: str, scales: list[float]) -> str:
+    """For each document, a list of points, one for each scale, each with ``repeat`` sampled networks."""
+
+def shared_links_over_time(request_json: str, reference: str | None = None) -> str:
+    """An answer for each document; circuits in proportion to its consensus weight if a ``reference`` document is named."""

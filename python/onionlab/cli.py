@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onionlab import _core
-from onionlab.errors import DocumentError, OnionlabError, ResultsError, ScenarioError
+from onionlab.errors import DocumentError, OnionlabError, QuestionError, ResultsError, ScenarioError
 from onionlab.files import write_text
 
 EXIT_FAILED = 1
@@ -153,31 +153,109 @@ def fetch_consensus(
     print("Its signatures were not verified: it is as trustworthy as the server and the way from there.")
 
 
-@app.command(epilog="Example: onionlab reproduce shadow-tor")
+@app.command(name="shared-links", epilog="Example: onionlab shared-links consensus-2021-07-20.xz --circuits 96000 --undirected")
+def shared_links(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(metavar="[FILE...]", help="Consensus documents and folders of them.", show_default="the built-in network"),
+    ] = None,
+    circuits: Annotated[int, typer.Option(help="Active circuits of the whole network.")] = 96_876,
+    internal: Annotated[bool, typer.Option("--internal", help="Circuits within the network.")] = False,
+    internal_share: Annotated[float | None, typer.Option(help="Share of circuits within the network, 0 to 1.")] = None,
+    undirected: Annotated[bool, typer.Option("--undirected", help="A link from A to B is the one from B to A.")] = False,
+    per_client: Annotated[int, typer.Option(help="Circuits of one client, all over its guard.")] = 1,
+    guard_set: Annotated[bool, typer.Option("--guard-set", help="A client's circuits are over three guards.")] = False,
+    ports: Annotated[str | None, typer.Option(help="Exits that serve all of these ports, such as 80,6881-6889.")] = None,
+    traffic: Annotated[
+        str | None,
+        typer.Option(
+            help="Exits for web, bittorrent-base, bittorrent-extended, other-file-sharing, various; the paper's mixture of them;"
+            " or everything: the mixture and nine internal circuits for each external one."
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="No relay twice in a circuit (relay), no two of one /16 (subnet); by draw only.")
+    ] = None,
+    scale: Annotated[float, typer.Option(help="Sample so large a network, circuits in proportion.")] = 1.0,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="draw: circuits at random; expectation: closed form.",
+            show_default="expectation; draw with --exclude, or if --repeat or --seed are given without --scale",
+        ),
+    ] = None,
+    repeat: Annotated[int | None, typer.Option(help="Draws, or sampled networks with --scale: means.", show_default="1")] = None,
+    seed: Annotated[int | None, typer.Option(help="Of draws and samples.", show_default="1")] = None,
+    form: Annotated[str, typer.Option("--format", help="table, json or parquet.")] = "table",
+    out: Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")] = None,
+    charts: Annotated[Path | None, typer.Option(help="Draw the figures of the paper for the first document into it.")] = None,
+) -> None:
+    """Count how many links of a network carry more than one circuit, as SALSA does, or by closed form."""
+    from onionlab.shared_links_command import answer
+
+    answer(
+        files or [],
+        circuits=circuits,
+        internal=internal,
+        internal_share=internal_share,
+        undirected=undirected,
+        per_client=per_client,
+        guard_set=guard_set,
+        ports=ports,
+        traffic=traffic,
+        exclude=exclude or [],
+        scale=scale,
+        method=method,
+        repeat=repeat,
+        seed=seed,
+        form=form,
+        out=out,
+        charts=charts,
+    )
+
+
+@app.command(epilog="Example: onionlab reproduce salsa")
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor.")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor or salsa.")],
     experiments: Annotated[
         Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
     ] = None,
-    reference: Annotated[Path, typer.Option(help="Folder of the reference's own measurements, used where it exists.")] = Path(
-        "../shared/data/reference/shadow-tor"
-    ),
-    out: Annotated[Path | None, typer.Option(help="Results directories go below it.", show_default="out/PAPER")] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            help="shadow-tor: folder of the reference's own measurements, used where it exists.",
+            show_default="../shared/data/reference/shadow-tor",
+        ),
+    ] = None,
+    consensus: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE|DIR",
+            help="salsa: consensus documents, also several times; else synthetic networks.",
+            show_default="../shared/data/consensus, where it exists",
+        ),
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
     """Make published results again and write a page that shows ours beside theirs."""
     from onionlab.progress import ProgressDisplay
-    from onionlab.reproductions import PAPERS
+    from onionlab.reproductions import COMPUTED, PAPERS
 
-    if paper not in PAPERS:
-        raise typer.BadParameter(f"{paper!r} is not one of {', '.join(PAPERS)}", param_hint="PAPER")
-    page, broken = PAPERS[paper](
-        experiments if experiments is not None else Path("experiments") / paper,
-        reference,
-        out if out is not None else Path("out") / paper,
-        docs,
-        lambda: ProgressDisplay(Console(stderr=True)),
-    )
+    if paper not in PAPERS and paper not in COMPUTED:
+        raise typer.BadParameter(f"{paper!r} is not one of {', '.join([*PAPERS, *COMPUTED])}", param_hint="PAPER")
+    for option, value, owners in (("--reference", reference, PAPERS), ("--consensus", consensus, COMPUTED)):
+        if value is not None and paper not in owners:
+            raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
+    folder = experiments if experiments is not None else Path("experiments") / paper
+    results = out if out is not None else Path("out") / paper
+    errors = Console(stderr=True)
+    if paper in COMPUTED:
+        with errors.status("") as status:
+            page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
+    else:
+        measurements = reference if reference is not None else Path("../shared/data/reference/shadow-tor")
+        page, broken = PAPERS[paper](folder, measurements, results, docs, lambda: ProgressDisplay(errors))
     print(f"page: {page}")
     for sentence in broken:
         print(f"onionlab: {sentence}", file=sys.stderr)
@@ -204,7 +282,7 @@ def main() -> None:
     """Run the command line; every refusal is one sentence on the error stream."""
     try:
         app()
-    except (ScenarioError, DocumentError, ResultsError) as error:
+    except (ScenarioError, DocumentError, QuestionError, ResultsError) as error:
         print(f"onionlab: {error}", file=sys.stderr)
         sys.exit(EXIT_REFUSED)
     except OnionlabError as error:

@@ -3,9 +3,9 @@
 Each carries ``code``, a stable word that scripts can compare; its text is one sentence for people.
 """
 
-from onionlab._core import Cancelled, DocumentError, OnionlabError, RunError, ScenarioError
+from onionlab._core import Cancelled, DocumentError, OnionlabError, QuestionError, RunError, ScenarioError
 
-__all__ = ["Cancelled", "DocumentError", "OnionlabError", "ResultsError", "RunError", "ScenarioError"]
+__all__ = ["Cancelled", "DocumentError", "OnionlabError", "QuestionError", "ResultsError", "RunError", "ScenarioError"]
 
 
 class ResultsError(OnionlabError):

@@ -2,6 +2,7 @@
 
 use onionlab_lab::scenario::ScenarioError as LabScenarioError;
 use onionlab_lab::world::WorldError;
+use onionlab_shared_links::SharedLinksError;
 use pyo3::create_exception;
 use pyo3::exceptions::PyException;
 use pyo3::prelude::*;
@@ -15,6 +16,7 @@ create_exception!(
     "The experiment file cannot be read or asks for something impossible."
 );
 create_exception!(onionlab._core, DocumentError, OnionlabError, "A consensus or another input document cannot be used.");
+create_exception!(onionlab._core, QuestionError, OnionlabError, "A question about shared links has no answer.");
 create_exception!(onionlab._core, RunError, OnionlabError, "A simulation failed although its input was accepted.");
 create_exception!(onionlab._core, Cancelled, OnionlabError, "The callback of `run_one` asked to stop; nothing was written.");
 
@@ -31,6 +33,31 @@ pub fn document(error: &impl Display) -> PyErr {
 /// The error of options given as JSON.
 pub fn options(error: &impl Display) -> PyErr {
     coded(DocumentError::new_err, &format!("options: {error}"), "document-options")
+}
+
+/// The error of a value within a question.
+pub fn question(error: &impl Display, code: &str) -> PyErr {
+    coded(QuestionError::new_err, error, code)
+}
+
+/// The error of a question about shared links, to the network of `file`.
+pub fn shared_links(error: &SharedLinksError, file: Option<&str>) -> PyErr {
+    use SharedLinksError as Links;
+    let code = match error {
+        Links::NoCircuits { .. } | Links::TooManyCircuits { .. } => "question-circuits",
+        Links::PerClient { .. } => "question-per-client",
+        Links::Guards { .. } => "question-guards",
+        Links::Ports { .. } => "question-ports",
+        Links::NoPolicies { .. } => "question-policies",
+        Links::NoCandidate { .. } => "question-candidate",
+        Links::Share { .. } => "question-share",
+        Links::OnlyDraw { .. } => "question-method",
+        Links::NoCircuit { .. } | Links::Families { .. } => "question-exclusions",
+        Links::EmptySeries { .. } => "question-series",
+        Links::Directory(_) => "question-scale",
+        _ => "question",
+    };
+    file.map_or_else(|| question(error, code), |file| question(&format!("{file}: {error}"), code))
 }
 
 /// The error of a run.

@@ -4,8 +4,9 @@
 
 mod errors;
 mod run;
+mod shared_links;
 
-use errors::{Cancelled, DocumentError, OnionlabError, RunError, ScenarioError};
+use errors::{Cancelled, DocumentError, OnionlabError, QuestionError, RunError, ScenarioError};
 use onionlab_directory::synth as model;
 use onionlab_directory::{Consensus, Size};
 use onionlab_lab::scenario::ResolvedScenario;
@@ -92,6 +93,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         ("OnionlabError", py.get_type::<OnionlabError>(), "onionlab"),
         ("ScenarioError", py.get_type::<ScenarioError>(), "scenario"),
         ("DocumentError", py.get_type::<DocumentError>(), "document"),
+        ("QuestionError", py.get_type::<QuestionError>(), "question"),
         ("RunError", py.get_type::<RunError>(), "run"),
         ("Cancelled", py.get_type::<Cancelled>(), "run-cancelled"),
     ] {
@@ -104,5 +106,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_one, module)?)?;
     module.add_function(wrap_pyfunction!(synth, module)?)?;
-    module.add_function(wrap_pyfunction!(consensus_summary, module)?)
+    module.add_function(wrap_pyfunction!(consensus_summary, module)?)?;
+    module.add_function(wrap_pyfunction!(shared_links::shared_links, module)?)?;
+    module.add_function(wrap_pyfunction!(shared_links::shared_links_by_circuits, module)?)?;
+    module.add_function(wrap_pyfunction!(shared_links::shared_links_by_clients, module)?)?;
+    module.add_function(wrap_pyfunction!(shared_links::shared_links_by_scale, module)?)?;
+    module.add_function(wrap_pyfunction!(shared_links::shared_links_over_time, module)?)
 }

@@ -1,0 +1,318 @@
+"""Charts of shared links: the figures of the SALSA paper for another network, with the paper's values marked."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from onionlab.charts import theme
+from onionlab.charts.build import Chart
+from onionlab.charts.export import to_png, to_svg
+from onionlab.errors import QuestionError
+from onionlab.files import write_bytes, write_text
+from onionlab.shared_links import (
+    DEFAULT,
+    TRAFFIC,
+    Question,
+    Source,
+    by_circuits,
+    by_scale,
+    documents,
+    over_time,
+    shared_links,
+)
+
+#: Name of the paper's values in legends.
+PAPER = "the paper"
+
+#: Kinds of circuits in figures 4 and 8, by whether they are internal and whether links are directed.
+KINDS = {
+    "external, directed": (False, True),
+    "external, undirected": (False, False),
+    "internal, directed": (True, True),
+    "internal, undirected": (True, False),
+}
+
+#: Section 4.1.7: at the number of circuits of 2021, and section 4.2: at three times as many, the network's capacity.
+IN_2021 = {(False, True): 3.7, (True, False): 6.9}
+AT_CAPACITY = {(False, True): 8.0, (True, False): 16.0}
+CIRCUITS, CAPACITY = 96_876, 290_000
+
+#: Section 4.1.2: measured in Shadow, by network scale in percent.
+SHADOW = {1.0: 54.82, 10.0: 20.56, 25.0: 12.51}
+
+#: Figure 6: the whole network, by circuits per client.
+BY_CLIENTS = {1: 4.0, 64: 5.0}
+
+#: Figure 7: percent of links with two circuits, and with more.
+PER_LINK = {"2": 3.5, "3 and more": 0.3}
+
+#: Figure 5 and section 4.1.4: by traffic class, November 2021.
+BY_TRAFFIC = {
+    "web": 4.3,
+    "mixture": 6.7,
+    "bittorrent-base": 11.3,
+    "bittorrent-extended": 11.2,
+    "other-file-sharing": 11.2,
+    "various": 16.2,
+}
+
+#: Scales of figures 4 and 6.
+SCALES = (0.01, 0.02, 0.05, 0.1, 0.15, 0.25, 0.5, 0.75, 1.0)
+
+
+def _finish(name: str, title: str, chart: alt.LayerChart, data: pl.DataFrame, about: Sequence[str]) -> Chart:
+    lines = [part for line in about for part in textwrap.wrap(line, 100)]
+    done = chart.properties(width=theme.WIDTH, height=theme.HEIGHT, title=alt.TitleParams(title, subtitle=lines))
+    specification: dict[str, Any] = done.to_dict()
+    specification["config"] = theme.config()
+    return Chart(name, title, data, specification)
+
+
+def _rows(frame: pl.DataFrame) -> alt.InlineData:
+    return alt.InlineData(frame.with_columns(pl.selectors.float().round_sig_figs(6)).to_dicts())
+
+
+def _network(source: Source, frame: pl.DataFrame | None = None) -> str:
+    """Which network a chart is of."""
+    row = (shared_links(source, Question(circuits=1)) if frame is None else frame).row(0, named=True)
+    place = Path(row["file"]).name
+    return f"{place}: consensus of {row['consensus'][:16]}, {row['relays']:,} relays"
+
+
+def _colour(names: Sequence[str]) -> alt.Color:
+    legend = alt.Legend(columns=theme.legend_columns(names), symbolType="stroke", symbolFillColor="transparent")
+    scale = alt.Scale(domain=list(names), range=list(theme.colours(names).values()))
+    return alt.Color("line:N", scale=scale, legend=legend, sort=list(names))
+
+
+def _lines(data: pl.DataFrame, names: Sequence[str], x: alt.X, y: alt.Y) -> alt.LayerChart:
+    base = alt.Chart(_rows(data)).encode(x=x, y=y, color=_colour(names))
+    return alt.LayerChart(layer=[base.mark_line(), base.mark_circle(size=26, opacity=1)])
+
+
+def _marks(points: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, *, right: bool = True) -> list[alt.Chart]:
+    """The paper's values as crosses with their text beside them."""
+    if not points:
+        return []
+    base = alt.Chart(alt.InlineData(list(points))).encode(x=x, y=y)
+    look: dict[str, Any] = {"align": "left" if right else "right", "dx": 9 if right else -9}
+    return [
+        base.mark_point(shape="cross", angle=45, size=110, filled=True, color=theme.INK, opacity=1),
+        base.mark_text(baseline="middle", fontSize=12, color=theme.INK, **look).encode(text="label:N"),
+    ]
+
+
+def _percent(title: str = "shared links, % of links", **scale: Any) -> alt.Y:
+    return alt.Y("shared_percent:Q", title=title, scale=alt.Scale(**scale))
+
+
+def _kinds(question: Question) -> dict[str, Question]:
+    return {name: replace(question, internal=internal, directed=directed) for name, (internal, directed) in KINDS.items()}
+
+
+def _plain(question: Question) -> Question:
+    """The question without what the four kinds of circuits or the closed form leave away."""
+    return Question(circuits=question.circuits)
+
+
+def circuits_chart(source: Source = None, question: Question = DEFAULT) -> Chart:
+    """Figure 8: the share against the number of active circuits, up to three times those of the question."""
+    numbers = sorted({round(question.circuits * share / 20) for share in (1, 2, 4, 6, 8, 12, 16, 20, 26, 32, 40, 50, 60)} - {0})
+    frames = {name: by_circuits(source, numbers, asked) for name, asked in _kinds(_plain(question)).items()}
+    data = pl.concat(
+        frame.select(pl.lit(name).alias("line"), pl.col("circuits").cast(pl.Int64), "shared_percent")
+        for name, frame in frames.items()
+    )
+    x = alt.X("circuits:Q", title="active circuits", axis=alt.Axis(format="~s"))
+    y = _percent(zero=True)
+    points = [
+        {"circuits": circuits, "shared_percent": percent, "label": f"{percent:g} %"}
+        for circuits, values in ((CIRCUITS, IN_2021), (CAPACITY, AT_CAPACITY))
+        for percent in values.values()
+        if circuits <= 1.02 * numbers[-1]
+    ]
+    layers = [_lines(data, list(KINDS), x, y), *_marks(points, x, y, right=False)]
+    about = (
+        _network(source, frames["external, directed"]),
+        f"crosses: {PAPER}'s 3.7 to 6.9 % at {CIRCUITS:,} circuits and 8 to 16 % at {CAPACITY:,}, external directed to internal"
+        " undirected, average of 2021",
+    )
+    return _finish("shared-links-by-circuits", "Shared links against active circuits", alt.LayerChart(layer=layers), data, about)
+
+
+def _scaled(frame: pl.DataFrame, line: str) -> pl.DataFrame:
+    return frame.select(pl.lit(line).alias("line"), (100 * pl.col("scale")).alias("scale"), "shared_percent", "stddev_percent")
+
+
+def _scale_axis() -> alt.X:
+    axis = alt.Axis(values=[1, 2, 5, 10, 25, 50, 100], labelExpr="datum.label + ' %'")
+    return alt.X("scale:Q", title="scale of the network (relays and circuits)", scale=alt.Scale(type="log"), axis=axis)
+
+
+def scale_chart(source: Source = None, question: Question = DEFAULT, samples: int = 5) -> Chart:
+    """Figure 4: the share against the scale of the network."""
+    frames = [_scaled(by_scale(source, SCALES, asked, samples=samples), name) for name, asked in _kinds(_plain(question)).items()]
+    data = pl.concat(frames)
+    x, y = _scale_axis(), _percent(zero=True)
+    points = [{"scale": scale, "shared_percent": percent, "label": f"{percent} %"} for scale, percent in SHADOW.items()]
+    layers = [_lines(data, list(KINDS), x, y), *_marks(points, x, y)]
+    about = (
+        f"{_network(source)}; {question.circuits:,} circuits at 100 %",
+        f"mean of {samples} sampled networks; crosses: {PAPER}'s measurements in Shadow, external directed, of another month",
+    )
+    return _finish("shared-links-by-scale", "Shared links against network scale", alt.LayerChart(layer=layers), data, about)
+
+
+def clients_chart(source: Source = None, question: Question = DEFAULT, samples: int = 5) -> Chart:
+    """Figure 6: the share against the scale of the network for several numbers of circuits per client."""
+    names = {1: "1 circuit per client", 16: "16", 32: "32", 64: "64"}
+    # A client of k circuits wants a network with as many; draws, since they take milliseconds where the formula takes a second.
+    scales = [scale for scale in SCALES if round(question.circuits * scale) >= max(names)]
+    frames = [
+        _scaled(by_scale(source, scales, replace(_plain(question), per_client=k), samples=samples, method="draw"), name)
+        for k, name in names.items()
+    ]
+    data = pl.concat(frames)
+    x, y = _scale_axis(), _percent(type="log", nice=False)
+    points = [{"scale": 100.0, "shared_percent": percent, "label": f"{percent:g} %"} for percent in BY_CLIENTS.values()]
+    layers = [_lines(data, list(names.values()), x, y), *_marks(points, x, y)]
+    about = (
+        f"{_network(source)}; {question.circuits:,} external circuits at 100 %, links directed",
+        f"mean of {samples} sampled networks, one draw each; crosses: {PAPER}'s 4 % (1 circuit per client) and 5 % (64)",
+    )
+    title = "Shared links against circuits per client"
+    return _finish("shared-links-by-clients", title, alt.LayerChart(layer=layers), data, about)
+
+
+def per_link_chart(source: Source = None, question: Question = DEFAULT) -> Chart:
+    """Figure 7: how many circuits a link carries."""
+    frame = shared_links(source, question, method="draw" if question.excludes else "expectation")
+    row = frame.row(0, named=True)
+    counts = [*row["circuits_per_link"], 0.0, 0.0]
+    shares = {str(n + 1): 100 * count / row["links"] for n, count in enumerate(counts[:9])}
+    shares["10 and more"] = 100 * sum(counts[9:]) / row["links"]
+    data = pl.DataFrame({"circuits": list(shares), "percent": list(shares.values())}).filter(pl.col("percent") > 0)
+    x = alt.X("circuits:N", sort=list(shares), title="circuits on the link", axis=alt.Axis(labelAngle=0))
+    y = alt.Y("percent:Q", title="% of links", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g"))
+    kind = alt.condition("datum.circuits == '1'", alt.value(theme.PALETTE[0]), alt.value(theme.PALETTE[1]))
+    base = alt.Chart(_rows(data))
+    dots = base.mark_circle(size=130, opacity=1).encode(x=x, y=y, color=kind)
+    text = base.transform_calculate(label="format(datum.percent, '.2~r') + ' %'")
+    words = text.mark_text(dy=-14, fontSize=12, color=theme.INK).encode(x=x, y=y, text="label:N")
+    points = [{"circuits": "2", "percent": PER_LINK["2"], "label": f"{PER_LINK['2']} %"}]
+    layers = [dots, words, *_marks(points, x, y)]
+    rest = 100 * sum(counts[2:]) / row["links"]
+    about = (
+        f"{_network(source, frame)}; {row['circuits']:,} {row['kind']} circuits, links {_directed(question)}",
+        f"cross: {PAPER}'s 3.5 % of links with two circuits, with 0.3 % that have more (here {rest:.2f} %), average of 2021",
+    )
+    return _finish("shared-links-circuits-per-link", "Circuits per link", alt.LayerChart(layer=layers), data, about)
+
+
+def _directed(question: Question) -> str:
+    return "directed" if question.directed else "undirected"
+
+
+def traffic_chart(source: Source = None, question: Question = DEFAULT) -> Chart:
+    """Figure 5: the share if all circuits were for one class of traffic; nothing where the consensus has no exit policies."""
+    name, title = "shared-links-by-traffic", "Shared links by class of traffic"
+    classes = [traffic for traffic in TRAFFIC if traffic in BY_TRAFFIC]
+    try:
+        frames = [shared_links(source, replace(_plain(question), traffic=traffic)) for traffic in classes]
+    except QuestionError as error:
+        if error.code != "question-policies":
+            raise
+        return Chart(name, title, pl.DataFrame(), None, (f"No chart of traffic classes: {error}.",))
+    data = pl.DataFrame({"traffic": classes, "shared_percent": [frame["shared_percent"][0] for frame in frames]})
+    y = alt.Y("traffic:N", sort=list(BY_TRAFFIC), title=None)
+    x = alt.X("shared_percent:Q", title="shared links, % of links")
+    dots = alt.Chart(_rows(data)).mark_circle(size=130, opacity=1, color=theme.PALETTE[0]).encode(x=x, y=y)
+    points = [
+        {"traffic": traffic, "shared_percent": BY_TRAFFIC[traffic], "label": f"{BY_TRAFFIC[traffic]} %"} for traffic in classes
+    ]
+    crosses = _marks(points, x, y)
+    about = (
+        f"{_network(source, frames[0])}; {question.circuits:,} external circuits, links directed",
+        f"dot: all circuits of this class; cross: {PAPER}, November 2021",
+    )
+    return _finish(name, title, alt.LayerChart(layer=[dots, *crosses]), data, about)
+
+
+def simplification_chart(source: Source = None, question: Question = DEFAULT, draws: int = 20) -> Chart:
+    """Figure 11: what it changes that a circuit may have a relay twice, or two of one /16."""
+    plain = _plain(question)
+    rules = {
+        "as the paper": plain,
+        "no relay twice": replace(plain, exclude_same_relay=True),
+        "no two of one /16": replace(plain, exclude_same_subnet=True),
+    }
+    rows = [
+        {"rule": rule, "draw": seed, "shared_percent": shared_links(source, asked, method="draw", seed=seed)["shared_percent"][0]}
+        for rule, asked in rules.items()
+        for seed in range(1, draws + 1)
+    ]
+    data = pl.DataFrame(rows)
+    y = alt.Y("rule:N", sort=list(rules), title=None)
+    x = alt.X("shared_percent:Q", title="shared links, % of links", scale=alt.Scale(zero=False))
+    dots = alt.Chart(_rows(data)).mark_circle(size=60, opacity=0.55, color=theme.PALETTE[0]).encode(x=x, y=y)
+    means = data.group_by("rule", maintain_order=True).agg(pl.col("shared_percent").mean())
+    bars = alt.Chart(_rows(means)).mark_tick(thickness=3, size=44, color=theme.PALETTE[1]).encode(x=x, y=y)
+    about = (
+        f"{_network(source)}; {question.circuits:,} external circuits, links directed; {draws} draws each, bar: their mean",
+        f"{PAPER}: a tor client with all of tor's rules and SALSA alike in November 2021, TorPS 0.2 points higher",
+    )
+    title = "What rules of tor that are left away would change"
+    return _finish("shared-links-simplification", title, alt.LayerChart(layer=[dots, bars]), data, about)
+
+
+def time_chart(sources: Source | Sequence[Source], question: Question = DEFAULT) -> Chart:
+    """The share over time, with the same circuits everywhere and with circuits in proportion to the network's weight."""
+    names = {"fixed": f"always {question.circuits:,} circuits", "weight": "circuits in proportion to consensus weight"}
+    fixed, grown = over_time(sources, question), over_time(sources, question, growth="weight")
+    data = pl.concat(
+        frame.select(pl.lit(name).alias("line"), "consensus", pl.col("circuits").cast(pl.Int64), "shared_percent")
+        for name, frame in ((names["fixed"], fixed), (names["weight"], grown))
+    )
+    x = alt.X("consensus:T", title=None, axis=alt.Axis(format="%Y"))
+    y = _percent(zero=True)
+    published = IN_2021.get((question.internal is True, question.directed)) if question.internal in (True, False) else None
+    plain = question.ports is None and question.traffic is None and question.per_client == 1
+    points = []
+    if published is not None and plain and 0.9 < question.circuits / CIRCUITS < 1.1:
+        points.append({"consensus": "2021-07-01 00:00:00", "shared_percent": published, "label": f"{published} %, {PAPER}, 2021"})
+    layers = [_lines(data, list(names.values()), x, y), *_marks(points, x, y)]
+    own = grown.filter(pl.col("circuits") == question.circuits)["consensus"].to_list()
+    about = (
+        f"{fixed['kind'][0]} circuits, links {_directed(question)}; {fixed.height} consensuses",
+        f"proportion: {question.circuits:,} circuits on {own[0][:10] if own else 'the document of reference'}; weights before"
+        " 2021 come from another bandwidth scanner and do not compare",
+    )
+    return _finish("shared-links-over-time", "Shared links over time", alt.LayerChart(layer=layers), data, about)
+
+
+def all_charts(sources: Source | Sequence[Source] = None, question: Question = DEFAULT) -> list[Chart]:
+    """All charts: over time for several documents, and the others for the first."""
+    files = documents(sources)
+    first = files[0] if files else None
+    charts = [time_chart(list(files), question)] if len(files) > 1 and not question.excludes else []
+    one = (scale_chart, traffic_chart, clients_chart, circuits_chart, simplification_chart)
+    return [*charts, *(draw(first, question) for draw in one), per_link_chart(first, question)]
+
+
+def write(charts: Sequence[Chart], directory: Path) -> list[Path]:
+    """Write each chart as PNG and SVG; their paths."""
+    written = []
+    for chart in charts:
+        if chart.specification is not None:
+            svg = to_svg(chart.specification)
+            write_text(directory / f"{chart.name}.svg", svg)
+            write_bytes(directory / f"{chart.name}.png", to_png(svg))
+            written += [directory / f"{chart.name}.png", directory / f"{chart.name}.svg"]
+    return written

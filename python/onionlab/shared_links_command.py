@@ -1,0 +1,177 @@
+"""What `onionlab shared-links` does with its options."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from onionlab.errors import QuestionError, ResultsError
+from onionlab.files import write_bytes
+from onionlab.quantity import format_fixed, format_number
+from onionlab.shared_links import Method, Question, documents, shared_links, to_json
+
+FORMATS = ("table", "json", "parquet")
+EXCLUSIONS = ("relay", "subnet")
+
+#: What a table shows of the network.
+COUNTS = ("relays", "guards", "middles", "exits", "circuits")
+
+#: Tor's primary guards.
+GUARD_SET = 3
+
+
+def _chosen(option: str, value: str, allowed: Sequence[str]) -> str:
+    if value not in allowed:
+        raise QuestionError(f"{option}: {value!r} is not one of {', '.join(allowed)}")
+    return value
+
+
+def answer(
+    files: Sequence[Path],
+    *,
+    circuits: int,
+    internal: bool,
+    internal_share: float | None,
+    undirected: bool,
+    per_client: int,
+    guard_set: bool,
+    ports: str | None,
+    traffic: str | None,
+    exclude: Sequence[str],
+    scale: float,
+    method: str | None,
+    repeat: int | None,
+    seed: int | None,
+    form: str,
+    out: Path | None,
+    charts: Path | None,
+) -> None:
+    """Answer the question of a command line, and draw its charts."""
+    _chosen("--format", form, FORMATS)
+    excluded = {_chosen("--exclude", rule, EXCLUSIONS) for rule in exclude}
+    if internal and internal_share is not None:
+        raise QuestionError("--internal and --internal-share say two things: write one of them")
+    if form == "parquet" and out is None:
+        raise QuestionError("--format parquet wants a file: add --out FILE.parquet")
+    question = Question(
+        circuits=circuits,
+        internal=internal if internal_share is None else internal_share,
+        directed=not undirected,
+        per_client=per_client,
+        guards_per_client=GUARD_SET if guard_set else 1,
+        ports=ports,
+        traffic=traffic,
+        exclude_same_relay="relay" in excluded,
+        exclude_same_subnet="subnet" in excluded,
+    )
+    sources = documents(list(files))
+    repeated = scale == 1 and (repeat is not None or seed is not None)
+    by: Method = "draw" if question.excludes or repeated else "expectation"
+    if method is not None:
+        by = "draw" if _chosen("--method", method, ("draw", "expectation")) == "draw" else "expectation"
+    frame = shared_links(
+        list(sources),
+        question,
+        scale=scale,
+        method=by,
+        repeat=1 if repeat is None else repeat,
+        seed=1 if seed is None else seed,
+    )
+    try:
+        _write(frame, question, form, out)
+        if charts is not None:
+            _draw(list(sources), question, charts)
+    except OSError as error:
+        raise ResultsError(f"cannot write {error.filename or out or charts}: {error.strerror}") from error
+
+
+def _draw(sources: list[str], question: Question, directory: Path) -> None:
+    from onionlab.charts.shared_links import all_charts, write
+
+    drawn = all_charts(list(sources), question)
+    write(drawn, directory)
+    for note in (note for chart in drawn for note in chart.notes):
+        print(f"onionlab: {note}", file=sys.stderr)
+    print(f"charts: {directory}", file=sys.stderr)
+
+
+def _write(frame: pl.DataFrame, question: Question, form: str, out: Path | None) -> None:
+    if form == "parquet":
+        buffer = io.BytesIO()
+        frame.write_parquet(buffer)
+        assert out is not None
+        write_bytes(out, buffer.getvalue())
+        return
+    if form == "json":
+        text = json.dumps(to_json(frame), indent=2) + "\n"
+    else:
+        console = Console() if out is None else Console(file=io.StringIO(), width=130)
+        console.print(table(frame, question))
+        if out is None:
+            return
+        text = console.file.getvalue() if isinstance(console.file, io.StringIO) else ""
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_bytes(out, text.encode())
+
+
+def describe(question: Question, row: dict[str, Any]) -> str:
+    """A question in a few words."""
+    words = [f"{row['kind']} circuits, links {'directed' if question.directed else 'undirected'}"]
+    if question.per_client > 1:
+        guards = f" over {question.guards_per_client} guards" if question.guards_per_client > 1 else ""
+        words.append(f"{question.per_client:,} per client{guards}")
+    if question.traffic is not None:
+        words.append(f"traffic: {question.traffic}")
+    if question.ports is not None:
+        words.append(f"exits for ports {question.ports}")
+    if isinstance(question.internal, float) and 0 < question.internal < 1:
+        words.append(f"{100 * question.internal:g} % internal")
+    if question.exclude_same_relay or question.exclude_same_subnet:
+        words.append("no two relays of one /16 in a circuit" if question.exclude_same_subnet else "no relay twice in a circuit")
+    if row["scale"] < 1:
+        words.append(f"{100 * row['scale']:g} % of the network, {row['repeat']} sampled")
+    words.append("expectation" if row["method"] == "expectation" else f"{row['repeat']} drawn" if row["scale"] == 1 else "drawn")
+    return "; ".join(words)
+
+
+def table(frame: pl.DataFrame, question: Question) -> Table:
+    """Answers for a terminal."""
+    rows = frame.to_dicts()
+    named = len({row["consensus"] for row in rows}) < len(rows)
+    drawn = Table(box=box.SIMPLE_HEAD, title=f"Shared links: {describe(question, rows[0])}", title_justify="left")
+    drawn.add_column("consensus")
+    if named:
+        drawn.add_column("file")
+    for heading in (*COUNTS, "links", "shared", "shared\n%", "circuits\nwith one", "with\ntwo"):
+        drawn.add_column(heading, justify="right")
+    for row in rows:
+        deviation = row["stddev_percent"]
+        share = format_fixed(row["shared_percent"], 2)
+        drawn.add_row(
+            row["consensus"][:16],
+            *([escape(Path(row["file"]).name)] if named else []),
+            *(f"{row[column]:,}" for column in COUNTS),
+            *(f"{row[column]:,.0f}" for column in ("links", "shared_links")),
+            share if deviation is None else f"{share} ±{format_number(deviation, 2)}",
+            *(f"{row['shared_circuits'][part]:,.0f}" for part in ("one", "two")),
+        )
+    seconds = sum(row["seconds"] for row in rows)
+    drawn.caption = f"±: standard deviation between {_between(rows[0])}. Computed in {format_number(1e3 * seconds)} ms."
+    drawn.caption_justify = "left"
+    return drawn
+
+
+def _between(row: dict[str, Any]) -> str:
+    return "sampled networks" if row["scale"] < 1 and row["repeat"] > 1 else "draws"
