@@ -5,11 +5,12 @@ A reproduction lives in ``experiments/<name>/``: the experiment files, ``publish
 the page.
 """
 
-from onionlab.reproductions import shadow_tor
+from onionlab.reproductions import salsa, shadow_tor
 
-#: Name on the command line, and what makes it. The function takes the folder of experiment files, that of the reference's own
-#: measurements, those for results and for the page, and a maker of observers; it returns the page's path and a sentence for each
-#: figure that should agree and does not.
+#: Names on the command line. Each has a function `reproduce` that takes the folder of ``published.json``, what it needs of the
+#: world outside, the folder for results and that for the page; it returns the page's path and a sentence for each figure that
+#: should agree and does not.
 PAPERS = {"shadow-tor": shadow_tor.reproduce}
+COMPUTED = {"salsa": salsa.reproduce}
 
-__all__ = ["PAPERS", "shadow_tor"]
+__all__ = ["COMPUTED", "PAPERS", "salsa", "shadow_tor"]
