@@ -35,17 +35,18 @@ test-python: build
 lint: $(VENV)/locked ## Check form: rustfmt, clippy, ruff, mypy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	$(BIN)/ruff check python tests/python
-	$(BIN)/ruff format --check python tests/python
+	$(BIN)/ruff check python tests/python benches
+	$(BIN)/ruff format --check python tests/python benches
 	$(BIN)/mypy
 
 format: $(VENV)/locked ## Bring all sources into form
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python tests/python
-	$(BIN)/ruff format --quiet python tests/python
+	$(BIN)/ruff check --fix --quiet python tests/python benches
+	$(BIN)/ruff format --quiet python tests/python benches
 
-bench: $(VENV)/locked ## Measure events and cell-hops a second on fixed worlds
+bench: build ## Measure events and cell-hops a second on fixed worlds
 	cargo run --release --locked --quiet -p onionlab-benches -- target/bench.json
+	$(BIN)/python benches/shared_links.py --out target/bench-shared-links.json
 
 check-slow: build ## Run the slow tests too
 	cargo test --workspace --locked --release -- --include-ignored

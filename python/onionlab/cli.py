@@ -157,7 +157,7 @@ def fetch_consensus(
 def shared_links(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="[FILE...]", help="Consensus documents and folders of them.", show_default="the built-in network"),
+        typer.Argument(metavar="FILE", help="Consensus documents and folders of them.", show_default="the built-in network"),
     ] = None,
     circuits: Annotated[int, typer.Option(help="Active circuits of the whole network.")] = 96_876,
     internal: Annotated[bool, typer.Option("--internal", help="Circuits within the network.")] = False,
@@ -188,7 +188,9 @@ def shared_links(
     seed: Annotated[int | None, typer.Option(help="Of draws and samples.", show_default="1")] = None,
     form: Annotated[str, typer.Option("--format", help="table, json or parquet.")] = "table",
     out: Annotated[Path | None, typer.Option(help="File to write.", show_default="standard output")] = None,
-    charts: Annotated[Path | None, typer.Option(help="Draw the figures of the paper for the first document into it.")] = None,
+    charts: Annotated[
+        Path | None, typer.Option(help="Folder for the charts: the figures of the paper for the document next to November 2021.")
+    ] = None,
 ) -> None:
     """Count how many links of a network carry more than one circuit, as SALSA does, or by closed form."""
     from onionlab.shared_links_command import answer

@@ -96,9 +96,13 @@ def answer(
 
 
 def _draw(sources: list[str], question: Question, directory: Path) -> None:
-    from onionlab.charts.shared_links import all_charts, write
+    from rich.progress import track
 
-    drawn = all_charts(list(sources), question)
+    from onionlab.charts.shared_links import plan, write
+
+    console = Console(stderr=True)
+    draws = plan(list(sources), question)
+    drawn = [draw() for draw in track(draws, "drawing", console=console, transient=True, disable=not console.is_terminal)]
     write(drawn, directory)
     for note in (note for chart in drawn for note in chart.notes):
         print(f"onionlab: {note}", file=sys.stderr)
@@ -150,22 +154,25 @@ def table(frame: pl.DataFrame, question: Question) -> Table:
     """Answers for a terminal."""
     rows = frame.to_dicts()
     named = len({row["consensus"] for row in rows}) < len(rows)
-    drawn = Table(box=box.SIMPLE_HEAD, title=f"Shared links: {describe(question, rows[0])}", title_justify="left")
-    drawn.add_column("consensus")
+    hours = len({row["consensus"][:10] for row in rows}) < len({row["consensus"] for row in rows})
+    drawn = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), title=f"Shared links: {describe(question, rows[0])}", title_justify="left"
+    )
+    drawn.add_column("consensus", no_wrap=True)
     if named:
-        drawn.add_column("file")
-    for heading in (*COUNTS, "links", "shared", "shared\n%", "circuits\nwith one", "with\ntwo"):
-        drawn.add_column(heading, justify="right")
+        drawn.add_column("file", overflow="fold")
+    counts = [column for column in COUNTS if not named or column not in ("guards", "middles")]
+    for heading in (*counts, "links", "shared %"):
+        drawn.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         deviation = row["stddev_percent"]
         share = format_fixed(row["shared_percent"], 2)
         drawn.add_row(
-            row["consensus"][:16],
+            row["consensus"][: 16 if hours else 10],
             *([escape(Path(row["file"]).name)] if named else []),
-            *(f"{row[column]:,}" for column in COUNTS),
-            *(f"{row[column]:,.0f}" for column in ("links", "shared_links")),
+            *(f"{row[column]:,}" for column in counts),
+            f"{row['links']:,.0f}",
             share if deviation is None else f"{share} ±{format_number(deviation, 2)}",
-            *(f"{row['shared_circuits'][part]:,.0f}" for part in ("one", "two")),
         )
     seconds = sum(row["seconds"] for row in rows)
     drawn.caption = f"±: standard deviation between {_between(rows[0])}. Computed in {format_number(1e3 * seconds)} ms."

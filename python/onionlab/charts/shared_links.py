@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from onionlab.errors import QuestionError
 from onionlab.files import write_bytes, write_text
 from onionlab.shared_links import (
     DEFAULT,
+    PAPER_TIME,
     TRAFFIC,
     Question,
     Source,
@@ -105,6 +107,8 @@ def _marks(points: Sequence[Mapping[str, Any]], x: alt.X, y: alt.Y, *, right: bo
     look: dict[str, Any] = {"align": "left" if right else "right", "dx": 9 if right else -9}
     return [
         base.mark_point(shape="cross", angle=45, size=110, filled=True, color=theme.INK, opacity=1),
+        # A halo, for lines may pass below the text.
+        base.mark_text(baseline="middle", fontSize=12, stroke="white", strokeWidth=4, **look).encode(text="label:N"),
         base.mark_text(baseline="middle", fontSize=12, color=theme.INK, **look).encode(text="label:N"),
     ]
 
@@ -130,7 +134,7 @@ def circuits_chart(source: Source = None, question: Question = DEFAULT) -> Chart
         frame.select(pl.lit(name).alias("line"), pl.col("circuits").cast(pl.Int64), "shared_percent")
         for name, frame in frames.items()
     )
-    x = alt.X("circuits:Q", title="active circuits", axis=alt.Axis(format="~s"))
+    x = alt.X("circuits:Q", title="active circuits", axis=alt.Axis(format=",d", tickCount=7))
     y = _percent(zero=True)
     points = [
         {"circuits": circuits, "shared_percent": percent, "label": f"{percent:g} %"}
@@ -180,11 +184,12 @@ def clients_chart(source: Source = None, question: Question = DEFAULT, samples: 
         for k, name in names.items()
     ]
     data = pl.concat(frames)
-    x, y = _scale_axis(), _percent(type="log", nice=False)
     points = [{"scale": 100.0, "shared_percent": percent, "label": f"{percent:g} %"} for percent in BY_CLIENTS.values()]
+    low, high = min(*data["shared_percent"], *BY_CLIENTS.values()), max(*data["shared_percent"], *BY_CLIENTS.values())
+    x, y = _scale_axis(), _percent(type="log", nice=False, domain=[0.85 * low, 1.1 * high])
     layers = [_lines(data, list(names.values()), x, y), *_marks(points, x, y)]
     about = (
-        f"{_network(source)}; {question.circuits:,} external circuits at 100 %, links directed",
+        f"{_network(source)}; {question.circuits:,} external circuits at 100 %",
         f"mean of {samples} sampled networks, one draw each; crosses: {PAPER}'s 4 % (1 circuit per client) and 5 % (64)",
     )
     title = "Shared links against circuits per client"
@@ -196,11 +201,16 @@ def per_link_chart(source: Source = None, question: Question = DEFAULT) -> Chart
     frame = shared_links(source, question, method="draw" if question.excludes else "expectation")
     row = frame.row(0, named=True)
     counts = [*row["circuits_per_link"], 0.0, 0.0]
-    shares = {str(n + 1): 100 * count / row["links"] for n, count in enumerate(counts[:9])}
-    shares["10 and more"] = 100 * sum(counts[9:]) / row["links"]
+    shares = {str(n + 1): 100 * count / row["links"] for n, count in enumerate(counts[:6])}
+    shares["7 and more"] = 100 * sum(counts[6:]) / row["links"]
     data = pl.DataFrame({"circuits": list(shares), "percent": list(shares.values())}).filter(pl.col("percent") > 0)
     x = alt.X("circuits:N", sort=list(shares), title="circuits on the link", axis=alt.Axis(labelAngle=0))
-    y = alt.Y("percent:Q", title="% of links", scale=alt.Scale(type="log"), axis=alt.Axis(format="~g"))
+    y = alt.Y(
+        "percent:Q",
+        title="% of links",
+        scale=alt.Scale(type="log"),
+        axis=alt.Axis(format="~g", values=[10**n for n in range(-6, 3)]),
+    )
     kind = alt.condition("datum.circuits == '1'", alt.value(theme.PALETTE[0]), alt.value(theme.PALETTE[1]))
     base = alt.Chart(_rows(data))
     dots = base.mark_circle(size=130, opacity=1).encode(x=x, y=y, color=kind)
@@ -210,7 +220,7 @@ def per_link_chart(source: Source = None, question: Question = DEFAULT) -> Chart
     layers = [dots, words, *_marks(points, x, y)]
     rest = 100 * sum(counts[2:]) / row["links"]
     about = (
-        f"{_network(source, frame)}; {row['circuits']:,} {row['kind']} circuits, links {_directed(question)}",
+        f"{_network(source, frame)}; {row['circuits']:,} {row['kind']} circuits, {_directed(question)}",
         f"cross: {PAPER}'s 3.5 % of links with two circuits, with 0.3 % that have more (here {rest:.2f} %), average of 2021",
     )
     return _finish("shared-links-circuits-per-link", "Circuits per link", alt.LayerChart(layer=layers), data, about)
@@ -232,20 +242,20 @@ def traffic_chart(source: Source = None, question: Question = DEFAULT) -> Chart:
         return Chart(name, title, pl.DataFrame(), None, (f"No chart of traffic classes: {error}.",))
     data = pl.DataFrame({"traffic": classes, "shared_percent": [frame["shared_percent"][0] for frame in frames]})
     y = alt.Y("traffic:N", sort=list(BY_TRAFFIC), title=None)
-    x = alt.X("shared_percent:Q", title="shared links, % of links")
+    x = alt.X("shared_percent:Q", title="shared links, % of links", axis=alt.Axis(tickCount=8))
     dots = alt.Chart(_rows(data)).mark_circle(size=130, opacity=1, color=theme.PALETTE[0]).encode(x=x, y=y)
     points = [
         {"traffic": traffic, "shared_percent": BY_TRAFFIC[traffic], "label": f"{BY_TRAFFIC[traffic]} %"} for traffic in classes
     ]
     crosses = _marks(points, x, y)
     about = (
-        f"{_network(source, frames[0])}; {question.circuits:,} external circuits, links directed",
+        f"{_network(source, frames[0])}; {question.circuits:,} external circuits, directed",
         f"dot: all circuits of this class; cross: {PAPER}, November 2021",
     )
     return _finish(name, title, alt.LayerChart(layer=[dots, *crosses]), data, about)
 
 
-def simplification_chart(source: Source = None, question: Question = DEFAULT, draws: int = 20) -> Chart:
+def simplification_chart(source: Source = None, question: Question = DEFAULT, draws: int = 12) -> Chart:
     """Figure 11: what it changes that a circuit may have a relay twice, or two of one /16."""
     plain = _plain(question)
     rules = {
@@ -260,13 +270,13 @@ def simplification_chart(source: Source = None, question: Question = DEFAULT, dr
     ]
     data = pl.DataFrame(rows)
     y = alt.Y("rule:N", sort=list(rules), title=None)
-    x = alt.X("shared_percent:Q", title="shared links, % of links", scale=alt.Scale(zero=False))
+    x = alt.X("shared_percent:Q", title="shared links, % of links", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=8))
     dots = alt.Chart(_rows(data)).mark_circle(size=60, opacity=0.55, color=theme.PALETTE[0]).encode(x=x, y=y)
     means = data.group_by("rule", maintain_order=True).agg(pl.col("shared_percent").mean())
     bars = alt.Chart(_rows(means)).mark_tick(thickness=3, size=44, color=theme.PALETTE[1]).encode(x=x, y=y)
     about = (
-        f"{_network(source)}; {question.circuits:,} external circuits, links directed; {draws} draws each, bar: their mean",
-        f"{PAPER}: a tor client with all of tor's rules and SALSA alike in November 2021, TorPS 0.2 points higher",
+        f"{_network(source)}; {question.circuits:,} external circuits, directed",
+        f"{draws} draws each, bar: their mean; {PAPER}: tor with all its rules and SALSA alike, TorPS 0.2 points higher",
     )
     title = "What rules of tor that are left away would change"
     return _finish("shared-links-simplification", title, alt.LayerChart(layer=[dots, bars]), data, about)
@@ -287,7 +297,7 @@ def time_chart(sources: Source | Sequence[Source], question: Question = DEFAULT)
     points = []
     if published is not None and plain and 0.9 < question.circuits / CIRCUITS < 1.1:
         points.append({"consensus": "2021-07-01 00:00:00", "shared_percent": published, "label": f"{published} %, {PAPER}, 2021"})
-    layers = [_lines(data, list(names.values()), x, y), *_marks(points, x, y)]
+    layers = [_lines(data, list(names.values()), x, y), *_marks(points, x, y, right=False)]
     own = grown.filter(pl.col("circuits") == question.circuits)["consensus"].to_list()
     about = (
         f"{fixed['kind'][0]} circuits, links {_directed(question)}; {fixed.height} consensuses",
@@ -297,13 +307,35 @@ def time_chart(sources: Source | Sequence[Source], question: Question = DEFAULT)
     return _finish("shared-links-over-time", "Shared links over time", alt.LayerChart(layer=layers), data, about)
 
 
-def all_charts(sources: Source | Sequence[Source] = None, question: Question = DEFAULT) -> list[Chart]:
-    """All charts: over time for several documents, and the others for the first."""
+def _by_distance(sources: Source | Sequence[Source]) -> list[Source]:
+    """Documents in order of their distance from the paper's month."""
     files = documents(sources)
-    first = files[0] if files else None
-    charts = [time_chart(list(files), question)] if len(files) > 1 and not question.excludes else []
-    one = (scale_chart, traffic_chart, clients_chart, circuits_chart, simplification_chart)
-    return [*charts, *(draw(first, question) for draw in one), per_link_chart(first, question)]
+    if len(files) < 2:
+        return [*files] or [None]
+    distance = (pl.col("consensus").str.to_datetime() - pl.lit(PAPER_TIME).str.to_datetime()).abs()
+    return list(shared_links(list(files), Question(circuits=1, internal=True)).sort(distance)["file"])
+
+
+def plan(sources: Source | Sequence[Source] = None, question: Question = DEFAULT) -> list[Callable[[], Chart]]:
+    """What draws each chart: over time for several documents, and the others for the one next to the paper's month."""
+    files = _by_distance(sources)
+    drawn = [partial(time_chart, files, question)] if len(files) > 1 and not question.excludes else []
+    for chart in (scale_chart, clients_chart, per_link_chart, circuits_chart, simplification_chart):
+        drawn.append(partial(chart, files[0], question))
+    drawn.insert(-4, partial(_traffic_of_any, files, question))
+    return [*drawn]
+
+
+def _traffic_of_any(files: Sequence[Source], question: Question) -> Chart:
+    """Figure 5 for the first document that has exit policies."""
+    charts = (traffic_chart(file, question) for file in files)
+    first = next(charts)
+    return first if first.specification is not None else next((chart for chart in charts if chart.specification), first)
+
+
+def all_charts(sources: Source | Sequence[Source] = None, question: Question = DEFAULT) -> list[Chart]:
+    """All charts of `plan`."""
+    return [draw() for draw in plan(sources, question)]
 
 
 def write(charts: Sequence[Chart], directory: Path) -> list[Path]:
