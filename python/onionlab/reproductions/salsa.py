@@ -236,9 +236,10 @@ def _documents(documents: Documents) -> list[str]:
             f"**The consensus of {month} stands in for those of November 2021**, which were not at hand"
             + ("." if "year" in documents.original else ", and for the mean of all 2021.")
         )
-    if policies is not None:
-        made = "the built-in synthetic network" if policies.path.name.startswith("built-in") else policies.day
-        found.append(f"It has no exit policies: its exits got those of {made}, as the assumptions say.")
+    if documents.policies is None:
+        found.append("No document has exit policies: the built-in synthetic network answers for the traffic classes.")
+    elif policies is not None:
+        found.append(f"It has no exit policies: its exits got those of {policies.day}, as the assumptions say.")
     found.append("`onionlab fetch consensus --date 2021-11-15T12` gets a right one, --consensus takes it.")
     return found
 
@@ -294,8 +295,8 @@ def _reasons(measured: Measured) -> list[tuple[tuple[str, ...], str]]:
     return [
         (
             ("entry-lowest", "entry-highest", "last-lowest", "last-highest"),
-            "How the parts divide the relays follows the weights by position of the document's hour. Where guards stand less often "
-            "in the middle (a smaller Wmg), both move towards the paper's numbers; November's weights are not at hand.",
+            "How the parts divide the relays follows the weights by position of the document's hour. Where guards stand less "
+            "often in the middle (a smaller Wmg), both move towards the paper's numbers; November's weights are not at hand.",
         ),
         (
             ("capacity-lowest", "capacity-highest"),

@@ -99,7 +99,7 @@ def _diamonds(rows: Rows, x: alt.X, y: alt.Y | alt.YOffset, label: bool = True, 
     if label:
         offsets = {"align": "left", "dx": 9, "dy": -7, **place}
         # White behind the letters, where they cross a line.
-        for paint in ({"color": "white", "stroke": "white", "strokeWidth": 4}, {"color": theme.INK}):
+        for paint in ({"color": "white", "stroke": "white", "strokeWidth": 3}, {"color": theme.INK}):
             marks.append(base.mark_text(fontSize=12, **paint, **offsets).encode(x=x, y=y, text="label:N"))
     return marks
 
@@ -123,7 +123,8 @@ def _scale(measured: Measured, published: Published) -> tuple[alt.LayerChart, st
         {"scale": percent / 100, "shared_percent": published[f"shadow-{percent}"], "label": f"{published[f'shadow-{percent}']} %"}
         for percent in (1, 10, 25)
     ]
-    layers = [*_lines(rows, x, y, list(KINDS), columns=2), *_diamonds(shadow, x, y)]
+    layers = [*_lines(rows, x, y, list(KINDS), columns=2), *_diamonds(shadow[:1], x, y)]
+    layers += _diamonds(shadow[1:], x, y, align="right", dx=-4, dy=20)
     return _layers(layers), f"{DIAMOND}, measured in Shadow with external circuits and directed links"
 
 
@@ -133,14 +134,14 @@ def _classes(measured: Measured, published: Published) -> tuple[alt.LayerChart, 
         {
             "class": CLASS_NAMES[row["class"]],
             "shared_percent": row["shared_percent"],
-            "label": f"{row['shared_percent']:.1f} % here, {published[row['class']]:.1f} % in the paper; {row['exits']:,.0f} exits here",
+            "label": f"{row['shared_percent']:.1f} % with {row['exits']:,.0f} exits; paper {published[row['class']]:.1f} %",
             "paper": published[row["class"]],
         }
         for row in measured.frames["classes"].iter_rows(named=True)
     ]
     y = alt.Y("class:N", title=None, sort=names, axis=alt.Axis(grid=False, ticks=False, domain=False))
     longest = max(max(row["shared_percent"], row["paper"]) for row in rows)
-    scale = alt.Scale(domain=[0, 1.9 * longest], nice=False)
+    scale = alt.Scale(domain=[0, 1.7 * longest], nice=False)
     axis = alt.Axis(values=list(range(0, int(longest) + 2, 2)), grid=True)
     x = alt.X("shared_percent:Q", title="shared links (%)", scale=scale, axis=axis)
     bars = alt.Chart(_data(rows)).mark_bar(color=theme.PALETTE[5], height=18).encode(x=x, y=y)
@@ -168,8 +169,8 @@ def _clients(measured: Measured, published: Published) -> tuple[alt.LayerChart, 
         {"scale": 1.0, "shared_percent": published["clients-64"], "label": f"{published['clients-64']:g} % with 64"},
         {"scale": 1.0, "shared_percent": published["clients-1"], "label": f"{published['clients-1']:g} % with 1"},
     ]
-    layers = [*_lines(rows, x, y, list(names.values())), *_diamonds(paper[:1], x, y, align="right", dx=6, dy=-14)]
-    layers += _diamonds(paper[1:], x, y, align="right", dx=6, dy=14)
+    layers = [*_lines(rows, x, y, list(names.values())), *_diamonds(paper[:1], x, y, align="right", dx=6, dy=-22)]
+    layers += _diamonds(paper[1:], x, y, align="right", dx=6, dy=12)
     return _layers(layers), f"all of a client over one guard; external, directed; {DIAMOND}, in whole per cents"
 
 

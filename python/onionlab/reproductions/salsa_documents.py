@@ -48,9 +48,9 @@ class Documents:
     november, year
         Those of November 2021 and of 2021, or the one that stands in.
     policies
-        The one with exit policies, for the traffic classes.
+        The one with exit policies, for the traffic classes; None is the built-in network.
     policies_from
-        The one whose policies were given to the document of ``policies``; None if it has its own.
+        The one whose policies were given to the document of ``policies``; None if that has its own.
     original
         Of ``november``, ``year`` and ``policies`` those which are the paper's own.
     synthetic
@@ -60,7 +60,7 @@ class Documents:
     over_time: tuple[Document, ...]
     november: tuple[Document, ...]
     year: tuple[Document, ...]
-    policies: Document
+    policies: Document | None
     policies_from: Document | None
     original: frozenset[str]
     synthetic: bool = False
@@ -136,7 +136,7 @@ def _arrange(found: Sequence[Document], scratch: Path, synthetic: bool = False) 
     whole = len({one.valid_after.month for one in of_year}) == 12
     main = november[len(november) // 2]
     original = {name for name, own in (("november", bool(of_month)), ("year", whole)) if own and not synthetic}
-    donor = None
+    donor = policies = None
     if main.policies:
         policies = main
         if "november" in original:
@@ -145,9 +145,6 @@ def _arrange(found: Sequence[Document], scratch: Path, synthetic: bool = False) 
         donors = [one for one in found if one.policies]
         if donors:
             donor = min(donors, key=_distance)
-            policies = _with_policies(main, donor, scratch)
-        else:
-            donor = _built_in(scratch)
             policies = _with_policies(main, donor, scratch)
     return Documents(over_time, november, of_year or (nearest,), policies, donor, frozenset(original), synthetic)
 
@@ -168,13 +165,6 @@ def _synthetic(scratch: Path) -> Documents:
         write_text(path, text)
         found.append(read(path))
     return _arrange(found, scratch, synthetic=True)
-
-
-def _built_in(scratch: Path) -> Document:
-    """The built-in network in the form that has exit policies."""
-    path = scratch / "built-in-with-policies.txt"
-    write_text(path, _core.synth(json.dumps({"flavour": "ns"})))
-    return read(path)
 
 
 def _with_policies(main: Document, donor: Document, scratch: Path) -> Document:

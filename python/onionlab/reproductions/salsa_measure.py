@@ -144,12 +144,13 @@ def _scales(documents: Documents, whole: Question, measured: Measured) -> None:
 
 
 def _classes(documents: Documents, whole: Question, measured: Measured) -> None:
-    sources = (
-        [documents.policies] if "policies" not in documents.original else [one for one in documents.november if one.policies]
-    )
+    sources: list[Path | None] = [documents.policies.path if documents.policies is not None else None]
+    if "policies" in documents.original:
+        sources = [one.path for one in documents.november if one.policies]
+    everything = replace(whole, traffic="everything")
     percents, exits = {}, {}
     for name in CLASSES:
-        frame = shared_links(_paths(sources), replace(whole, traffic=name))
+        frame = shared_links(sources, replace(whole, traffic=name))
         percents[name], exits[name] = fmean(frame["shared_percent"]), fmean(frame["exits"])
     measured.frames["classes"] = pl.DataFrame(
         {"class": list(CLASSES), "shared_percent": list(percents.values()), "exits": list(exits.values())}
@@ -159,8 +160,8 @@ def _classes(documents: Documents, whole: Question, measured: Measured) -> None:
         "web-exits": exits["web"],
         "bittorrent-exits": exits["bittorrent-base"],
         "various-exits": exits["various"],
-        "everything-directed": _percent(sources, replace(whole, traffic="everything")),
-        "everything-undirected": _percent(sources, replace(whole, traffic="everything", directed=False)),
+        "everything-directed": fmean(shared_links(sources, everything)["shared_percent"]),
+        "everything-undirected": fmean(shared_links(sources, replace(everything, directed=False))["shared_percent"]),
     }
 
 

@@ -61,30 +61,37 @@ def shares(network: Chances, circuits: int, *, internal: bool, directed: bool) -
     end = network.middle if internal else network.exit
     sums = {part: np.zeros(2) for part in ("entry", "last", "whole")}
     size = len(network.count)
+    nothing = np.zeros((1, 1))
     for start in range(0, size, BLOCK):
-        rows = slice(start, start + BLOCK)
+        rows = slice(start, min(start + BLOCK, size))
         entry = np.outer(network.guard[rows], network.middle)
         last = np.outer(network.middle[rows], end)
         pairs = np.outer(network.count[rows], network.count)
+        both = nothing
         if not directed:
             entry = entry + np.outer(network.middle[rows], network.guard)
             last = last + np.outer(end[rows], network.middle)
             pairs = pairs / 2
-        # A relay and itself are no pair; a relay twice in a circuit makes a link to itself in the paper's model, however.
-        own = np.arange(start, min(start + BLOCK, size))
-        for part, chance in (("entry", entry), ("last", last), ("whole", entry + last)):
-            sums[part] += _links(chance, pairs, circuits)
+            # There and back: a circuit whose guard is its last relay too puts both parts on one link.
+            back = network.guard * end
+            both = np.outer(back[rows], network.middle) + np.outer(network.middle[rows], back)
+        at = np.arange(start, rows.stop)
+        for part, chance, twice in (("entry", entry, nothing), ("last", last, nothing), ("whole", entry + last, both)):
+            sums[part] += _links(chance, twice, pairs, circuits)
             if not directed:
-                at = chance[own - start, own]
-                count = network.count[own]
-                # Half of each of these was counted with the chance of a pair of two relays.
-                sums[part] += _links(at / 2, count, circuits) - _links(at, count / 2, circuits)
+                # A relay and itself are one pair with half that chance, and were counted as half a pair with all of it.
+                alone, count = chance[at - start, at], network.count[at]
+                returns = twice[at - start, at] if twice is both else np.zeros(1)
+                sums[part] += _links(alone / 2, returns / 2, count, circuits) - _links(alone, returns, count / 2, circuits)
     return {part: float(100 * (links - once) / links) for part, (links, once) in sums.items()}
 
 
-def _links(chance: Array, pairs: Array, circuits: int) -> Array:
-    """Expected links, and links with one circuit, of so many pairs each."""
-    missed = np.log1p(-chance)
+def _links(chance: Array, both: Array, pairs: Array, circuits: int) -> Array:
+    """Expected links, and links with one part of one circuit, of so many pairs.
+
+    ``chance`` is the mean number of parts that one circuit puts on the pair, ``both`` the chance that it puts two there.
+    """
+    missed = np.log1p(both - chance)
     links = np.sum(pairs * -np.expm1(circuits * missed))
-    once = np.sum(pairs * circuits * chance * np.exp((circuits - 1) * missed))
+    once = np.sum(pairs * circuits * (chance - 2 * both) * np.exp((circuits - 1) * missed))
     return np.array([links, once])
