@@ -72,19 +72,6 @@ def test_a_folder_over_time() -> None:
 
 
 @real_documents
-def test_charts_of_a_folder_are_those_next_to_the_paper(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    documents = [CONSENSUSES / "ns-2022-11-19.xz", CONSENSUSES / "md-2021-07-20.xz"]
-    assert call(monkeypatch, *documents, "--format", "json", "--circuits", 5000, "--charts", tmp_path / "charts") == 0
-    assert len(json.loads(capsys.readouterr().out)) == 2
-    drawn = {path.name: path for path in (tmp_path / "charts").iterdir()}
-    assert len(drawn) == 2 * 7
-    assert "md-2021-07-20.xz" in drawn["shared-links-by-scale.svg"].read_text(encoding="utf-8")
-    assert "ns-2022-11-19.xz" in drawn["shared-links-by-traffic.svg"].read_text(encoding="utf-8")
-
-
-@real_documents
 def test_traffic_classes_want_exit_policies() -> None:
     with pytest.raises(QuestionError, match="microdescriptor consensus") as refused:
         shared_links(CONSENSUSES / "md-2021-07-20.xz", Question(ports="6881-6889"))
@@ -295,9 +282,27 @@ def test_frames_and_plain_data_agree(consensus: Path) -> None:
 def test_charts(consensus: Path, tmp_path: Path) -> None:
     charts = all_charts([consensus, consensus], Question(circuits=9688))
     assert len(charts) == 7
+    few = all_charts(consensus, Question(circuits=20))
+    assert [chart.name for chart in few if chart.specification is None][-1] == "shared-links-by-clients"
     missing = [chart.name for chart in charts if chart.specification is None]
     assert missing == ["shared-links-by-traffic"]
     written = write([chart for chart in charts if chart.name == "shared-links-circuits-per-link"], tmp_path)
     assert [path.suffix for path in written] == [".png", ".svg"]
     assert written[0].read_bytes().startswith(b"\x89PNG")
     assert "3.5 %" in written[1].read_text(encoding="utf-8")
+
+
+def test_charts_of_several_documents_are_of_the_one_next_to_the_paper(
+    consensus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    of_2021 = tmp_path / "of-2021"
+    of_2021.write_text(_core.synth('{"relays": 300, "year": 2021}'), encoding="utf-8")
+    folder = tmp_path / "charts"
+    assert call(monkeypatch, consensus, of_2021, "--format", "json", "--circuits", 5000, "--charts", folder) == 0
+    captured = capsys.readouterr()
+    assert len(json.loads(captured.out)) == 2
+    assert "No chart of traffic classes" in captured.err
+    drawn = {path.name: path for path in folder.iterdir()}
+    assert len(drawn) == 2 * 6
+    assert "of-2021: consensus of 2021" in drawn["shared-links-by-scale.svg"].read_text(encoding="utf-8")
+    assert "2 consensuses" in drawn["shared-links-over-time.svg"].read_text(encoding="utf-8")

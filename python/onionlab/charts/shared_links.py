@@ -81,9 +81,13 @@ def _rows(frame: pl.DataFrame) -> alt.InlineData:
     return alt.InlineData(frame.with_columns(pl.selectors.float().round_sig_figs(6)).to_dicts())
 
 
-def _network(source: Source, frame: pl.DataFrame | None = None) -> str:
+def _first_row(source: Source) -> dict[str, Any]:
+    """What a document says of itself."""
+    return shared_links(source, Question(circuits=1, internal=True)).row(0, named=True)
+
+
+def _network(row: Mapping[str, Any]) -> str:
     """Which network a chart is of."""
-    row = (shared_links(source, Question(circuits=1)) if frame is None else frame).row(0, named=True)
     place = Path(row["file"]).name
     return f"{place}: consensus of {row['consensus'][:16]}, {row['relays']:,} relays"
 
@@ -144,11 +148,18 @@ def circuits_chart(source: Source = None, question: Question = DEFAULT) -> Chart
     ]
     layers = [_lines(data, list(KINDS), x, y), *_marks(points, x, y, right=False)]
     about = (
-        _network(source, frames["external, directed"]),
+        _network(frames["external, directed"].row(0, named=True)),
         f"crosses: {PAPER}'s 3.7 to 6.9 % at {CIRCUITS:,} circuits and 8 to 16 % at {CAPACITY:,}, external directed to internal"
         " undirected, average of 2021",
     )
     return _finish("shared-links-by-circuits", "Shared links against active circuits", alt.LayerChart(layer=layers), data, about)
+
+
+def _scales(row: Mapping[str, Any], question: Question, circuits: int = 1) -> list[float]:
+    """Scales at which a network of relays of every class, and so many circuits, is left."""
+    return [
+        scale for scale in SCALES if (row["relays"] * scale >= 10 or scale == 1) and round(question.circuits * scale) >= circuits
+    ]
 
 
 def _scaled(frame: pl.DataFrame, line: str) -> pl.DataFrame:
@@ -162,13 +173,15 @@ def _scale_axis() -> alt.X:
 
 def scale_chart(source: Source = None, question: Question = DEFAULT, samples: int = 5) -> Chart:
     """Figure 4: the share against the scale of the network."""
-    frames = [_scaled(by_scale(source, SCALES, asked, samples=samples), name) for name, asked in _kinds(_plain(question)).items()]
+    row = _first_row(source)
+    scales = _scales(row, question)
+    frames = [_scaled(by_scale(source, scales, asked, samples=samples), name) for name, asked in _kinds(_plain(question)).items()]
     data = pl.concat(frames)
     x, y = _scale_axis(), _percent(zero=True)
     points = [{"scale": scale, "shared_percent": percent, "label": f"{percent} %"} for scale, percent in SHADOW.items()]
     layers = [_lines(data, list(KINDS), x, y), *_marks(points, x, y)]
     about = (
-        f"{_network(source)}; {question.circuits:,} circuits at 100 %",
+        f"{_network(row)}; {question.circuits:,} circuits at 100 %",
         f"mean of {samples} sampled networks; crosses: {PAPER}'s measurements in Shadow, external directed, of another month",
     )
     return _finish("shared-links-by-scale", "Shared links against network scale", alt.LayerChart(layer=layers), data, about)
@@ -177,11 +190,16 @@ def scale_chart(source: Source = None, question: Question = DEFAULT, samples: in
 def clients_chart(source: Source = None, question: Question = DEFAULT, samples: int = 5) -> Chart:
     """Figure 6: the share against the scale of the network for several numbers of circuits per client."""
     names = {1: "1 circuit per client", 16: "16", 32: "32", 64: "64"}
-    # A client of k circuits wants a network with as many; draws, since they take milliseconds where the formula takes a second.
-    scales = [scale for scale in SCALES if round(question.circuits * scale) >= max(names)]
+    # A client of k circuits wants a network with as many. Draws, since they take milliseconds where the formula takes a second.
+    row = _first_row(source)
+    scales = _scales(row, question, max(names))
+    name, title = "shared-links-by-clients", "Shared links against circuits per client"
+    if not scales:
+        note = f"No chart of circuits per client: {question.circuits} circuits are not enough for a client of {max(names)}."
+        return Chart(name, title, pl.DataFrame(), None, (note,))
     frames = [
-        _scaled(by_scale(source, scales, replace(_plain(question), per_client=k), samples=samples, method="draw"), name)
-        for k, name in names.items()
+        _scaled(by_scale(source, scales, replace(_plain(question), per_client=k), samples=samples, method="draw"), line)
+        for k, line in names.items()
     ]
     data = pl.concat(frames)
     points = [{"scale": 100.0, "shared_percent": percent, "label": f"{percent:g} %"} for percent in BY_CLIENTS.values()]
@@ -189,11 +207,10 @@ def clients_chart(source: Source = None, question: Question = DEFAULT, samples: 
     x, y = _scale_axis(), _percent(type="log", nice=False, domain=[0.85 * low, 1.1 * high])
     layers = [_lines(data, list(names.values()), x, y), *_marks(points, x, y)]
     about = (
-        f"{_network(source)}; {question.circuits:,} external circuits at 100 %",
+        f"{_network(row)}; {question.circuits:,} external circuits at 100 %",
         f"mean of {samples} sampled networks, one draw each; crosses: {PAPER}'s 4 % (1 circuit per client) and 5 % (64)",
     )
-    title = "Shared links against circuits per client"
-    return _finish("shared-links-by-clients", title, alt.LayerChart(layer=layers), data, about)
+    return _finish(name, title, alt.LayerChart(layer=layers), data, about)
 
 
 def per_link_chart(source: Source = None, question: Question = DEFAULT) -> Chart:
@@ -220,7 +237,7 @@ def per_link_chart(source: Source = None, question: Question = DEFAULT) -> Chart
     layers = [dots, words, *_marks(points, x, y)]
     rest = 100 * sum(counts[2:]) / row["links"]
     about = (
-        f"{_network(source, frame)}; {row['circuits']:,} {row['kind']} circuits, {_directed(question)}",
+        f"{_network(row)}; {row['circuits']:,} {row['kind']} circuits, {_directed(question)}",
         f"cross: {PAPER}'s 3.5 % of links with two circuits, with 0.3 % that have more (here {rest:.2f} %), average of 2021",
     )
     return _finish("shared-links-circuits-per-link", "Circuits per link", alt.LayerChart(layer=layers), data, about)
@@ -249,13 +266,13 @@ def traffic_chart(source: Source = None, question: Question = DEFAULT) -> Chart:
     ]
     crosses = _marks(points, x, y)
     about = (
-        f"{_network(source, frames[0])}; {question.circuits:,} external circuits, directed",
+        f"{_network(frames[0].row(0, named=True))}; {question.circuits:,} external circuits, directed",
         f"dot: all circuits of this class; cross: {PAPER}, November 2021",
     )
     return _finish(name, title, alt.LayerChart(layer=[dots, *crosses]), data, about)
 
 
-def simplification_chart(source: Source = None, question: Question = DEFAULT, draws: int = 12) -> Chart:
+def simplification_chart(source: Source = None, question: Question = DEFAULT, draws: int = 30) -> Chart:
     """Figure 11: what it changes that a circuit may have a relay twice, or two of one /16."""
     plain = _plain(question)
     rules = {
@@ -263,23 +280,31 @@ def simplification_chart(source: Source = None, question: Question = DEFAULT, dr
         "no relay twice": replace(plain, exclude_same_relay=True),
         "no two of one /16": replace(plain, exclude_same_subnet=True),
     }
-    rows = [
-        {"rule": rule, "draw": seed, "shared_percent": shared_links(source, asked, method="draw", seed=seed)["shared_percent"][0]}
-        for rule, asked in rules.items()
-        for seed in range(1, draws + 1)
+    frames = [shared_links(source, asked, method="draw", repeat=draws) for asked in rules.values()]
+    data = pl.DataFrame(
+        {
+            "rule": list(rules),
+            "shared_percent": [frame["shared_percent"][0] for frame in frames],
+            "stddev_percent": [frame["stddev_percent"][0] for frame in frames],
+        }
+    )
+    spread = data.with_columns(
+        low=pl.col("shared_percent") - pl.col("stddev_percent"), high=pl.col("shared_percent") + pl.col("stddev_percent")
+    )
+    base = alt.Chart(_rows(spread)).encode(y=alt.Y("rule:N", sort=list(rules), title=None))
+    title, scale = "shared links, % of links", alt.Scale(zero=False, padding=20)
+    bars = base.mark_rule(strokeWidth=3, strokeDash=[1, 0], color=theme.PALETTE[0], opacity=0.5)
+    dots = base.mark_circle(size=130, opacity=1, color=theme.PALETTE[0])
+    layers = [
+        bars.encode(x=alt.X("low:Q", title=title, scale=scale, axis=alt.Axis(tickCount=8)), x2="high:Q"),
+        dots.encode(x=alt.X("shared_percent:Q", title=title, scale=scale)),
     ]
-    data = pl.DataFrame(rows)
-    y = alt.Y("rule:N", sort=list(rules), title=None)
-    x = alt.X("shared_percent:Q", title="shared links, % of links", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=8))
-    dots = alt.Chart(_rows(data)).mark_circle(size=60, opacity=0.55, color=theme.PALETTE[0]).encode(x=x, y=y)
-    means = data.group_by("rule", maintain_order=True).agg(pl.col("shared_percent").mean())
-    bars = alt.Chart(_rows(means)).mark_tick(thickness=3, size=44, color=theme.PALETTE[1]).encode(x=x, y=y)
     about = (
-        f"{_network(source)}; {question.circuits:,} external circuits, directed",
-        f"{draws} draws each, bar: their mean; {PAPER}: tor with all its rules and SALSA alike, TorPS 0.2 points higher",
+        f"{_network(frames[0].row(0, named=True))}; {question.circuits:,} external circuits, directed",
+        f"mean and standard deviation of {draws} draws; {PAPER}: tor with all its rules and SALSA alike, TorPS 0.2 points higher",
     )
     title = "What rules of tor that are left away would change"
-    return _finish("shared-links-simplification", title, alt.LayerChart(layer=[dots, bars]), data, about)
+    return _finish("shared-links-simplification", title, alt.LayerChart(layer=layers), data, about)
 
 
 def time_chart(sources: Source | Sequence[Source], question: Question = DEFAULT) -> Chart:
