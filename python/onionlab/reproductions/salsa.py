@@ -210,14 +210,20 @@ def page(published: Published, documents: Documents, measured: Measured, finding
     return "\n".join(lines)
 
 
-def _about(documents: Documents) -> str:
-    """The data in a line, for charts."""
+def _about(documents: Documents) -> dict[str, str]:
+    """The data in a line, for each chart where it is another than for the rest."""
     made = f"onionlab {_core.version()}"
     if documents.synthetic:
-        return f"{made}; synthetic networks made by onionlab, no real consensus at hand"
+        return {"": f"{made}; synthetic networks made by onionlab, no real consensus at hand"}
+    main = f"{made}; consensus of {documents.main.day}, in place of those of the paper"
     if "november" in documents.original:
-        return f"{made}; {len(documents.november)} consensus documents of November 2021"
-    return f"{made}; consensus of {documents.main.day}, in place of those of the paper"
+        main = f"{made}; {len(documents.november)} consensus documents of November 2021"
+    about = {"": main, "years": f"{made}; consensus documents of {len(documents.over_time)} days"}
+    if documents.policies is None:
+        about["classes"] = f"{made}; the built-in synthetic network, because no document has exit policies"
+    elif documents.policies_from is not None:
+        about["classes"] = f"{made}; consensus of {documents.main.day} with exit policies of {documents.policies_from.day}"
+    return about
 
 
 def _documents(documents: Documents) -> list[str]:

@@ -39,7 +39,7 @@ Published = Mapping[str, float]
 Rows = list[dict[str, Any]]
 
 
-def charts(measured: Measured, published: Published, about: str) -> dict[str, dict[str, Any]]:
+def charts(measured: Measured, published: Published, about: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Vega-Lite of each chart, by the keys of `TITLES`.
 
     Parameters
@@ -48,8 +48,8 @@ def charts(measured: Measured, published: Published, about: str) -> dict[str, di
         Ours.
     published
         The paper's numbers by the keys of its claims.
-    about : str
-        The data, in a line or two below each title.
+    about
+        The data of each chart by its name, in a line below its title; that of ``""`` for all others.
     """
     made: dict[str, Callable[[Measured, Published], tuple[alt.LayerChart, str]]] = {
         "scale": _scale,
@@ -63,7 +63,7 @@ def charts(measured: Measured, published: Published, about: str) -> dict[str, di
     found = {}
     for name, make in made.items():
         chart, reading = make(measured, published)
-        lines = [part for line in (about, reading) for part in textwrap.wrap(line, 100)]
+        lines = [part for line in (about.get(name, about[""]), reading) for part in textwrap.wrap(line, 100)]
         done = chart.properties(title=alt.TitleParams(TITLES[name], subtitle=lines, frame="bounds"))
         specification: dict[str, Any] = done.to_dict()
         specification["config"] = theme.config()
