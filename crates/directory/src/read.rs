@@ -35,6 +35,7 @@ pub(crate) fn text(bytes: &[u8], document: &str) -> Result<String, DirectoryErro
         }
         _ => bytes.to_vec(),
     };
+    let raw = without_annotation(raw);
     String::from_utf8(raw).map_err(|error| {
         let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
         if valid.starts_with("network-status-version") {
@@ -46,6 +47,18 @@ pub(crate) fn text(bytes: &[u8], document: &str) -> Result<String, DirectoryErro
             not_a_consensus(&String::from_utf8_lossy(error.as_bytes()), document)
         }
     })
+}
+
+/// CollecTor puts a line `@type network-status-consensus-3 1.0` before each document.
+///
+/// Line numbers in error messages count from the line behind it.
+fn without_annotation(mut raw: Vec<u8>) -> Vec<u8> {
+    if raw.starts_with(b"@type ")
+        && let Some(end) = raw.iter().position(|&byte| byte == b'\n')
+    {
+        raw.drain(..=end);
+    }
+    raw
 }
 
 /// The error for a document that begins with something else.
@@ -90,6 +103,12 @@ mod tests {
         for bytes in [data.clone().into_bytes(), xz(data.as_bytes()), gz(data.as_bytes())] {
             assert_eq!(text(&bytes, "test").unwrap(), data);
         }
+    }
+
+    #[test]
+    fn the_line_that_collector_adds_is_skipped() {
+        let annotated = b"@type network-status-consensus-3 1.0\nnetwork-status-version 3\n";
+        assert_eq!(text(annotated, "test").unwrap(), "network-status-version 3\n");
     }
 
     #[test]
