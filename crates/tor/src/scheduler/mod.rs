@@ -11,7 +11,6 @@ use crate::node::Role;
 use crate::settings::ChannelScheduler;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
-use onionlab_quantities::SimDuration;
 use std::cmp::Ordering;
 
 /// `scheduler_compare_channels`
@@ -108,13 +107,5 @@ impl World {
 
     fn is_open(&self, id: EndId) -> bool {
         self.ends[id.index()].opening == Opening::Open
-    }
-
-    /// How long KIST waits between runs at the longest, for those who sample it.
-    pub fn scheduler_interval(&self) -> SimDuration {
-        match self.settings.channel_scheduler {
-            ChannelScheduler::Vanilla => SimDuration::ZERO,
-            ChannelScheduler::Kist { interval, .. } => interval,
-        }
     }
 }
