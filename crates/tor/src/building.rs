@@ -13,7 +13,7 @@ use onionlab_engine::HostId;
 
 impl World {
     /// The channel between two hosts, opened now if there is none (`channel_get_for_extend`): the end at `from`.
-    fn channel_between(&mut self, from: HostId, to: HostId) -> EndId {
+    pub(crate) fn channel_between(&mut self, from: HostId, to: HostId) -> EndId {
         if let Some(&first) = self.channels.get(&channel::pair(from, to)) {
             return channel::end_at(&self.ends, first, from);
         }

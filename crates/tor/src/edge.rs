@@ -2,6 +2,7 @@
 
 use crate::cell::{Cell, CellKind};
 use crate::circuit::HOPS;
+use crate::event_loop::Operation;
 use crate::ids::{CircuitId, StreamId};
 use crate::queues::Direction;
 use crate::stream::ExitState;
@@ -12,8 +13,8 @@ use onionlab_net::tcp::Effects;
 
 const EXIT: u8 = HOPS as u8 - 1;
 
-/// At most so much is read from a server in one event: 32 payloads of 498 bytes (`connection_bucket_get_share`).
-const READ_AT_MOST: u64 = 32 * 498;
+/// Unit of an operation on an edge connection, whatever a DATA cell holds (`RELAY_PAYLOAD_SIZE_MAX`): 32 make the 15,936 bytes of a read.
+const UNIT: u64 = 498;
 
 impl World {
     /// BEGIN: the exit connects to the server.
@@ -29,7 +30,8 @@ impl World {
         stream.exit = ExitState::Connecting;
     }
 
-    pub(crate) fn exit_upcall(&mut self, id: StreamId, effects: Effects) {
+    /// The callbacks of an exit's connection to a server.
+    pub(crate) fn serve_exit(&mut self, id: StreamId, effects: Effects) {
         if effects.has(Effects::CONNECTED) && self.streams[id.index()].exit == ExitState::Connecting {
             self.streams[id.index()].exit = ExitState::Connected;
             let circuit = self.streams[id.index()].circuit;
@@ -42,7 +44,7 @@ impl World {
             self.streams[id.index()].server_closed = true;
         }
         if effects.has(Effects::READABLE | Effects::PEER_CLOSED | Effects::RESET) {
-            self.pump(id);
+            self.read_from_server(id);
         }
     }
 
@@ -59,19 +61,23 @@ impl World {
             return;
         }
         stream.outbuf += u64::from(cell.length);
-        // Written when all that has arrived is read: five cells that came in one record leave in one write, not in five segments.
-        if self.unwritten.back() != Some(&cell.stream) {
-            self.unwritten.push_back(cell.stream);
+        // Written in the next pass: cells that came in one read leave in one write, not in a segment each.
+        if stream.exit == ExitState::Connected {
+            self.watch_stream(cell.stream, Effects::WRITABLE);
         }
     }
 
-    pub(crate) fn write_to_server(&mut self, id: StreamId) {
+    /// One write callback.
+    fn write_to_server(&mut self, id: StreamId) {
         let stream = &mut self.streams[id.index()];
         if stream.exit != ExitState::Connected {
             return;
         }
-        let written = self.net.write(&mut self.queue, stream.socket, stream.outbuf);
+        let written = self.net.write(&mut self.queue, stream.socket, stream.outbuf.min(32 * UNIT));
         stream.outbuf -= written;
+        if stream.outbuf > 0 && self.net.is_writable(stream.socket) {
+            self.event_loop.watch(stream.socket, Effects::WRITABLE);
+        }
         if stream.outbuf <= u64::from(STREAM_SENDME_MAX_OUTBUF) {
             let circuit = stream.circuit;
             for _ in 0..stream.exit_edge.deliver.take_sendmes() {
@@ -80,44 +86,56 @@ impl World {
         }
     }
 
-    /// Reads from the server and packages, as far as queue, windows and tokens allow.
-    pub(crate) fn pump(&mut self, id: StreamId) {
-        loop {
-            if self.streams[id.index()].exit != ExitState::Connected {
-                return;
-            }
-            self.package(id);
-            let stream = &self.streams[id.index()];
-            let circuit = &self.circuits[stream.circuit.index()];
-            let here = &circuit.hops[EXIT as usize];
-            let windows_open = circuit.exit_edge.package.available() > 0 && stream.exit_edge.package.available() > 0;
-            if here.sides[0].blocked || !windows_open || stream.inbuf > 0 {
-                return;
-            }
-            let readable = self.net.readable(stream.socket);
-            if readable == 0 {
-                if stream.server_closed {
-                    let circuit = stream.circuit;
-                    self.originate(EXIT, Direction::ToClient, Cell::new(CellKind::End, circuit).on(id));
-                    self.end_at_exit(id);
-                }
-                return;
-            }
-            let (exit, socket) = (here.host, stream.socket);
-            let mut take = readable.min(READ_AT_MOST);
-            if let Some(buckets) = &mut self.nodes[exit.index()].buckets {
-                let available = buckets.read.available(self.queue.now());
-                if available <= 0 {
-                    buckets.waiting_streams.push(id);
-                    self.wait_for_tokens(exit);
-                    return;
-                }
-                take = take.min(available as u64);
-                buckets.read.charge(take);
-            }
-            self.net.read(&mut self.queue, socket, take);
-            self.streams[id.index()].inbuf += take;
+    /// Reading from the server may go on (`connection_start_reading`): if there is anything, in the next pass.
+    pub(crate) fn resume_reading(&mut self, id: StreamId) {
+        let stream = &self.streams[id.index()];
+        if stream.exit == ExitState::Connected && (stream.server_closed || self.net.readable(stream.socket) > 0) {
+            self.watch_stream(id, Effects::READABLE);
         }
+    }
+
+    /// One read callback: the share of an edge connection, packaged at once. What is left is read in the next pass, if queue and windows allow.
+    fn read_from_server(&mut self, id: StreamId) {
+        if !self.may_read(id) {
+            return;
+        }
+        let (circuit, socket) = (self.streams[id.index()].circuit, self.streams[id.index()].socket);
+        let readable = self.net.readable(socket);
+        if readable > 0 {
+            let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
+            let Some(share) = self.share(exit, Operation::Read, UNIT) else {
+                if let Some(buckets) = &mut self.nodes[exit.index()].buckets {
+                    buckets.waiting_streams.push(id);
+                }
+                self.wait_for_tokens(exit);
+                return;
+            };
+            let taken = readable.min(share);
+            self.charge(exit, Operation::Read, taken);
+            self.net.read(&mut self.queue, socket, taken);
+            self.streams[id.index()].inbuf += taken;
+            self.package(id);
+            if !self.may_read(id) {
+                return;
+            }
+        }
+        if self.net.readable(socket) > 0 {
+            self.watch_stream(id, Effects::READABLE);
+        } else if self.streams[id.index()].server_closed {
+            self.originate(EXIT, Direction::ToClient, Cell::new(CellKind::End, circuit).on(id));
+            self.end_at_exit(id);
+        }
+    }
+
+    /// Whether tor reads this connection: the circuit's queue is not blocked, and both windows are open for what has been read.
+    fn may_read(&self, id: StreamId) -> bool {
+        let stream = &self.streams[id.index()];
+        if stream.exit != ExitState::Connected || stream.inbuf > 0 {
+            return false;
+        }
+        let circuit = &self.circuits[stream.circuit.index()];
+        let windows_open = circuit.exit_edge.package.available() > 0 && stream.exit_edge.package.available() > 0;
+        windows_open && !circuit.hops[EXIT as usize].sides[0].blocked
     }
 
     /// `connection_edge_package_raw_inbuf`: whole payloads first, what remains as a short cell.
@@ -149,9 +167,16 @@ impl World {
             self.close_at(id, EXIT, None);
             return;
         }
-        if !circuit.hops[EXIT as usize].sides[0].blocked {
-            self.resume_streams(id);
+        if circuit.hops[EXIT as usize].sides[0].blocked {
+            return;
         }
+        // `circuit_resume_edge_reading`: what has been read already is packaged at once.
+        for index in 0..circuit.streams.len() {
+            if let Some(&stream) = self.circuits[id.index()].streams.get(index) {
+                self.package(stream);
+            }
+        }
+        self.resume_streams(id);
     }
 
     pub(crate) fn stream_sendme_at_exit(&mut self, cell: Cell) {
@@ -160,7 +185,8 @@ impl World {
         if stream.exit == ExitState::Connected
             && stream.exit_edge.package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_ok()
         {
-            self.resumed.push_back(cell.stream);
+            self.package(cell.stream);
+            self.resume_reading(cell.stream);
         }
     }
 

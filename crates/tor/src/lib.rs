@@ -8,6 +8,7 @@ mod circuit;
 mod client;
 mod closing;
 mod edge;
+mod event_loop;
 mod ids;
 mod node;
 mod outbuf;

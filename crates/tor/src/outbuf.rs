@@ -29,19 +29,19 @@ impl Outbuf {
         self.len += bytes;
     }
 
-    /// Plaintext bytes of the record that is written next; 0 if there is nothing to write.
-    pub fn next_record(self) -> u32 {
-        if self.begun > 0 { self.begun } else { self.len.min(CHUNK_BYTES - self.head_drained) }
+    /// Plaintext bytes of the record that is written next by a call that may write `most`: the head chunk, or as much of it; 0 if there is nothing to
+    /// write. A record that was begun is not cut anew.
+    pub fn next_record(self, most: u32) -> u32 {
+        if self.begun > 0 { self.begun } else { self.len.min(CHUNK_BYTES - self.head_drained).min(most) }
     }
 
-    /// Bytes of that record, encrypted, that the kernel has not taken yet.
-    pub fn wire_bytes_left(self, overhead: u32) -> u32 {
-        self.next_record() + overhead - self.taken
+    /// Bytes of that `record`, encrypted, that the kernel has not taken yet.
+    pub fn wire_bytes_left(self, record: u32, overhead: u32) -> u32 {
+        record + overhead - self.taken
     }
 
-    /// The kernel took `bytes` of that record; true if it is complete.
-    pub fn written(&mut self, bytes: u32, overhead: u32) -> bool {
-        let record = self.next_record();
+    /// The kernel took `bytes` of that `record`; true if it is complete.
+    pub fn written(&mut self, bytes: u32, record: u32, overhead: u32) -> bool {
         self.taken += bytes;
         if self.taken < record + overhead {
             self.begun = record;
@@ -65,8 +65,8 @@ mod tests {
     fn write_all(outbuf: &mut Outbuf) -> Vec<u32> {
         let mut records = Vec::new();
         while outbuf.len() > 0 {
-            let record = outbuf.next_record();
-            assert!(outbuf.written(record + 22, 22));
+            let record = outbuf.next_record(u32::MAX);
+            assert!(outbuf.written(record + 22, record, 22));
             records.push(record);
         }
         records
@@ -84,19 +84,40 @@ mod tests {
         let mut outbuf = Outbuf::default();
         outbuf.append(514);
         outbuf.append(4048);
-        assert_eq!(outbuf.next_record(), 4048);
-        assert!(outbuf.written(4070, 22));
-        assert_eq!(outbuf.next_record(), 514);
+        assert_eq!(outbuf.next_record(u32::MAX), 4048);
+        assert!(outbuf.written(4070, 4048, 22));
+        assert_eq!(outbuf.next_record(u32::MAX), 514);
+    }
+
+    /// A call of `connection_handle_write` on a full outbuf: four chunks and 256 bytes of the fifth, of which the next call writes the rest first.
+    #[test]
+    fn the_share_of_a_call_cuts_its_last_record() {
+        let mut outbuf = Outbuf::default();
+        outbuf.append(64 * 514);
+        let mut calls = [const { Vec::new() }; 2];
+        for records in &mut calls {
+            let mut left = 16_448;
+            while left > 0 {
+                let record = outbuf.next_record(left);
+                assert!(outbuf.written(record + 22, record, 22));
+                records.push(record);
+                left -= record;
+            }
+        }
+        assert_eq!(calls[0], [4048, 4048, 4048, 4048, 256]);
+        assert_eq!(calls[1], [3792, 4048, 4048, 4048, 512]);
+        assert_eq!(outbuf.len(), 0);
     }
 
     #[test]
     fn a_record_that_the_kernel_cut_is_not_cut_anew() {
         let mut outbuf = Outbuf::default();
         outbuf.append(514);
-        assert!(!outbuf.written(100, 22));
+        assert!(!outbuf.written(100, 514, 22));
         outbuf.append(514);
-        assert_eq!(outbuf.wire_bytes_left(22), 436);
-        assert!(outbuf.written(436, 22));
+        let record = outbuf.next_record(u32::MAX);
+        assert_eq!(outbuf.wire_bytes_left(record, 22), 436);
+        assert!(outbuf.written(436, record, 22));
         assert_eq!(write_all(&mut outbuf), [514]);
     }
 }

@@ -120,7 +120,9 @@ impl World {
     /// Every stream of the circuit at its exit may go on reading.
     pub(crate) fn resume_streams(&mut self, circuit: CircuitId) {
         if self.circuits[circuit.index()].state != CircuitState::Closed {
-            self.resumed.extend(self.circuits[circuit.index()].streams.iter().copied());
+            for index in 0..self.circuits[circuit.index()].streams.len() {
+                self.resume_reading(self.circuits[circuit.index()].streams[index]);
+            }
         }
     }
 }

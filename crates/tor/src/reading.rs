@@ -2,65 +2,71 @@
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::Opening;
+use crate::event_loop::Operation;
 use crate::ids::EndId;
 use crate::queues::Direction;
 use crate::world::World;
 
-/// At most so much is read from a connection in one event: 32 cells (`connection_bucket_get_share`).
-const READ_AT_MOST: u64 = 32 * CELL_BYTES as u64;
-
 impl World {
-    /// `connection_handle_read_impl`: what the kernel has, record by record, every whole cell processed at once.
+    /// One read callback of a channel (`connection_handle_read_impl`): records from the kernel until they hold its share of bytes, the last of
+    /// them whole even beyond the share, then every whole cell. If more is left in the kernel, the socket is ready again.
     pub(crate) fn read_channel(&mut self, id: EndId) {
-        let overhead = self.settings.tls_record_overhead;
-        while !self.ends[id.index()].read_blocked {
-            let (host, socket) = (self.ends[id.index()].host, self.ends[id.index()].socket);
-            let mut take = self.net.readable(socket);
-            if take == 0 {
-                return;
-            }
-            match self.ends[id.index()].opening {
-                Opening::Awaiting { .. } => {
-                    self.read_flight(id, take);
-                    continue;
-                }
-                Opening::Open => {}
-                Opening::Connecting | Opening::Closed => return,
-            }
-            take = take.min(READ_AT_MOST);
-            if let Some(buckets) = &mut self.nodes[host.index()].buckets {
-                let available = buckets.read.available(self.queue.now());
-                if available <= 0 {
+        if self.ends[id.index()].read_blocked {
+            return;
+        }
+        let (host, socket) = (self.ends[id.index()].host, self.ends[id.index()].socket);
+        let readable = self.net.readable(socket);
+        if readable == 0 {
+            return;
+        }
+        match self.ends[id.index()].opening {
+            Opening::Awaiting { .. } => self.read_flight(id, readable),
+            Opening::Open => {
+                let Some(share) = self.share(host, Operation::Read, u64::from(CELL_BYTES)) else {
                     self.ends[id.index()].read_blocked = true;
                     self.wait_for_tokens(host);
                     return;
-                }
-                take = take.min(available as u64);
-                buckets.read.charge(take);
-            }
-            self.nodes[host.index()].counters.channel_bytes_read += take;
-            self.net.read(&mut self.queue, socket, take);
-            let peer = id.peer().index();
-            let mut record_read = self.ends[id.index()].record_read + take as u32;
-            let mut plaintext = self.ends[id.index()].plaintext_read;
-            while let Some(&record) = self.ends[peer].sent_records.front() {
-                let size = u32::from(record) + overhead;
-                if record_read < size {
-                    break;
-                }
-                record_read -= size;
-                plaintext += u32::from(record);
-                self.ends[peer].sent_records.pop_front();
-            }
-            let cells = plaintext / CELL_BYTES;
-            self.ends[id.index()].record_read = record_read;
-            self.ends[id.index()].plaintext_read = plaintext % CELL_BYTES;
-            for _ in 0..cells {
-                let Some(cell) = self.ends[peer].sent_cells.pop_front() else {
-                    unreachable!("as many cells arrive as were sent")
                 };
-                self.process_cell(id, cell);
+                self.read_cells(id, readable, share);
             }
+            Opening::Connecting | Opening::Closed => return,
+        }
+        if self.ends[id.index()].opening != Opening::Closed && self.net.readable(socket) > 0 {
+            self.watch_channel_reading(id);
+        }
+    }
+
+    /// Reads records until they hold `share` bytes of plaintext, out of `readable` bytes in the kernel, and processes the cells that are whole then.
+    fn read_cells(&mut self, id: EndId, readable: u64, share: u64) {
+        let overhead = self.settings.tls_record_overhead;
+        let (host, socket) = (self.ends[id.index()].host, self.ends[id.index()].socket);
+        let peer = id.peer().index();
+        let mut left = readable;
+        let mut plaintext = 0;
+        let mut partial = self.ends[id.index()].record_read;
+        while plaintext < share {
+            // A record whose end the sender has not written yet is not in the queue: its bytes are taken as far as they are here.
+            let missing = self.ends[peer].sent_records.front().map(|&record| u64::from(u32::from(record) + overhead - partial));
+            let Some(missing) = missing.filter(|&missing| missing <= left) else {
+                partial += left as u32;
+                left = 0;
+                break;
+            };
+            left -= missing;
+            partial = 0;
+            plaintext += self.ends[peer].sent_records.pop_front().map_or(0, u64::from);
+        }
+        let taken = readable - left;
+        self.nodes[host.index()].counters.channel_bytes_read += taken;
+        self.charge(host, Operation::Read, taken);
+        self.net.read(&mut self.queue, socket, taken);
+        let end = &mut self.ends[id.index()];
+        let plaintext = end.plaintext_read + plaintext as u32;
+        end.record_read = partial;
+        end.plaintext_read = plaintext % CELL_BYTES;
+        for _ in 0..plaintext / CELL_BYTES {
+            let Some(cell) = self.ends[peer].sent_cells.pop_front() else { return };
+            self.process_cell(id, cell);
         }
     }
 

@@ -1,24 +1,25 @@
 //! The world: every node, channel, circuit and stream, and the loop that moves them.
 //!
 //! The other modules each add one subject to [`World`]: opening and reading and writing channels, cell queues, the schedulers, building and
-//! closing circuits, streams at the exit, clients. An event is handled as one pass of a node's event loop: sockets
-//! are read and cells processed inline, then the schedulers that were activated run, then streams that were blocked go on.
+//! closing circuits, streams at the exit, clients. What follows from an event at its node happens in passes of the node's event loop
+//! (`event_loop.rs`).
 
 use crate::cell::CellPool;
 use crate::channel::ChannelEnd;
 use crate::circuit::{Circuit, Edge};
 use crate::client::{Client, ClientConfig, PathSource};
+use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, StreamId};
 use crate::node::{Node, Role};
 use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
 use crate::settings::Settings;
 use crate::stream::Stream;
-use onionlab_engine::{EventQueue, HostId, prefetch};
+use onionlab_engine::{EventQueue, prefetch};
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
-use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, Upcall, tcp::Effects, tcp::TcpConfig};
+use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, tcp::TcpConfig};
 use onionlab_quantities::{Seed, SimTime};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 /// What can happen. The host concerned comes with it from the queue.
 #[derive(Debug, Clone, Copy)]
@@ -93,12 +94,7 @@ pub struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) paths: Box<dyn PathSource>,
     pub(crate) sockets: Vec<SocketUse>,
-    /// Nodes whose scheduler runs at the end of this pass.
-    pub(crate) activated: VecDeque<HostId>,
-    /// Exit streams with bytes for their server, which are written when all that has arrived is read.
-    pub(crate) unwritten: VecDeque<StreamId>,
-    /// Exit streams that may go on reading.
-    pub(crate) resumed: VecDeque<StreamId>,
+    pub(crate) event_loop: EventLoop,
     /// KIST's channels that ran into their limit, kept for its buffer.
     pub(crate) aside: Vec<EndId>,
     pub(crate) records: Records,
@@ -140,9 +136,7 @@ impl World {
             clients: config.clients.into_iter().map(Client::new).collect(),
             paths: config.paths,
             sockets: Vec::new(),
-            activated: VecDeque::new(),
-            unwritten: VecDeque::new(),
-            resumed: VecDeque::new(),
+            event_loop: EventLoop::default(),
             aside: Vec::new(),
             records: Records::default(),
             sampler,
@@ -181,53 +175,12 @@ impl World {
         }
     }
 
-    /// Finishes the pass of the event loop: everything that follows in the same instant.
-    fn settle(&mut self) {
-        loop {
-            if let Some(upcall) = self.net.next_upcall() {
-                self.upcall(upcall);
-            } else if let Some(stream) = self.unwritten.pop_front() {
-                self.write_to_server(stream);
-            } else if let Some(host) = self.activated.pop_front() {
-                self.run_scheduler(host);
-            } else if let Some(stream) = self.resumed.pop_front() {
-                self.pump(stream);
-            } else {
-                return;
-            }
-        }
-    }
-
-    fn upcall(&mut self, upcall: Upcall) {
-        match self.sockets.get(upcall.socket.index()).copied().unwrap_or(SocketUse::Nothing) {
-            SocketUse::Nothing => {}
-            SocketUse::Channel(end) => self.channel_upcall(end, upcall.effects),
-            SocketUse::Exit(stream) => self.exit_upcall(stream, upcall.effects),
-            SocketUse::Server(stream) => self.server_upcall(stream, upcall.effects),
-        }
-    }
-
-    fn channel_upcall(&mut self, end: EndId, effects: Effects) {
-        if effects.has(Effects::RESET | Effects::PEER_CLOSED) {
-            self.channel_lost(end);
-            return;
-        }
-        if effects.has(Effects::CONNECTED) {
-            self.channel_connected(end);
-        }
-        if effects.has(Effects::READABLE) {
-            self.read_channel(end);
-        }
-        if effects.has(Effects::WRITABLE) {
-            self.write_channel(end);
-        }
-    }
-
     pub(crate) fn use_socket(&mut self, socket: SocketId, usage: SocketUse) {
         if self.sockets.len() <= socket.index() {
             self.sockets.resize(socket.index() + 1, SocketUse::Nothing);
         }
         self.sockets[socket.index()] = usage;
+        self.event_loop.forget(socket);
     }
 
     /// The time of the event handled last.

@@ -1,54 +1,48 @@
 //! From the outbuf to the kernel, as TLS records.
 
+use crate::CELL_BYTES;
 use crate::bucket::WAKE_UP;
 use crate::channel::Opening;
+use crate::event_loop::Operation;
 use crate::ids::EndId;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
 
 impl World {
-    /// `connection_handle_write`: as many records as the kernel and the write bucket take.
-    ///
-    /// tor writes at most 32 cells a call and comes back in the next pass of its event loop while the socket stays writable; without a cost
-    /// of CPU time all those calls happen in the same instant, and are one here.
+    /// One write callback of a channel, or a write that KIST asks for (`connection_handle_write`): its share of bytes as records, as far as the
+    /// kernel takes them. If some are left and the kernel takes more, the socket is ready again.
     pub(crate) fn write_channel(&mut self, id: EndId) {
         let overhead = self.settings.tls_record_overhead;
         let end = &self.ends[id.index()];
         let (host, socket) = (end.host, end.socket);
-        if end.opening != Opening::Open || end.write_blocked {
+        if end.opening != Opening::Open || end.write_blocked || end.outbuf.len() == 0 {
             return;
         }
-        let mut wrote = false;
-        while self.ends[id.index()].outbuf.len() > 0 {
-            if let Some(buckets) = &mut self.nodes[host.index()].buckets {
-                let available = buckets.write.available(self.queue.now());
-                if available <= 0 {
-                    self.ends[id.index()].write_blocked = true;
-                    self.wait_for_tokens(host);
-                    break;
-                }
-            }
+        let Some(share) = self.share(host, Operation::Write, u64::from(CELL_BYTES)) else {
+            self.ends[id.index()].write_blocked = true;
+            self.wait_for_tokens(host);
+            return;
+        };
+        let mut left = share.min(u64::from(self.ends[id.index()].outbuf.len())) as u32;
+        let mut written = 0;
+        while left > 0 {
             let end = &mut self.ends[id.index()];
-            let record = end.outbuf.next_record();
-            let taken = self.net.write(&mut self.queue, socket, u64::from(end.outbuf.wire_bytes_left(overhead)));
-            if taken == 0 {
-                break;
-            }
-            wrote = true;
-            let node = &mut self.nodes[host.index()];
-            node.counters.channel_bytes_written += taken;
-            if let Some(buckets) = &mut node.buckets {
-                buckets.write.charge(taken);
-            }
-            if !end.outbuf.written(taken as u32, overhead) {
+            let record = end.outbuf.next_record(left);
+            let taken = self.net.write(&mut self.queue, socket, u64::from(end.outbuf.wire_bytes_left(record, overhead)));
+            written += taken;
+            if !end.outbuf.written(taken as u32, record, overhead) {
                 break;
             }
             end.sent_records.push_back(record as u16);
+            left = left.saturating_sub(record);
         }
+        self.nodes[host.index()].counters.channel_bytes_written += written;
+        self.charge(host, Operation::Write, written);
         // `connection_or_flushed_some`
-        if wrote && u64::from(self.ends[id.index()].outbuf.len()) < self.settings.outbuf_low.get() {
+        if written > 0 && u64::from(self.ends[id.index()].outbuf.len()) < self.settings.outbuf_low.get() {
             self.wants_writes(id);
         }
+        self.watch_channel_writing(id);
     }
 
     /// All of this node's connections that ran out of tokens try again when the wake-up comes.
@@ -67,14 +61,15 @@ impl World {
         for index in 0..self.nodes[host.index()].ends.len() {
             let id = self.nodes[host.index()].ends[index];
             if std::mem::take(&mut self.ends[id.index()].read_blocked) {
-                self.read_channel(id);
+                self.watch_channel_reading(id);
             }
             if std::mem::take(&mut self.ends[id.index()].write_blocked) {
-                self.write_channel(id);
+                self.watch_channel_writing(id);
             }
         }
-        if let Some(buckets) = &mut self.nodes[host.index()].buckets {
-            self.resumed.extend(buckets.waiting_streams.drain(..));
+        let waiting = self.nodes[host.index()].buckets.as_mut().map(|buckets| std::mem::take(&mut buckets.waiting_streams));
+        for stream in waiting.into_iter().flatten() {
+            self.resume_reading(stream);
         }
     }
 }

@@ -249,6 +249,11 @@ impl Network {
         self.sockets[socket.index()].tcb.send_space(&self.tcp)
     }
 
+    /// Whether poll would call the socket writable: a third of its send buffer is free.
+    pub fn is_writable(&self, socket: SocketId) -> bool {
+        self.sockets[socket.index()].tcb.is_writable()
+    }
+
     /// Bytes received in order and not read.
     pub fn readable(&self, socket: SocketId) -> u64 {
         self.sockets[socket.index()].tcb.readable()

@@ -235,8 +235,8 @@ impl Tcb {
     pub(super) fn buffered(&self) -> u64 {
         self.written.saturating_sub(self.una.max(1))
     }
-    /// Whether a third of the send buffer is free.
-    pub(super) fn is_writable(&self) -> bool {
+    /// Whether a third of the send buffer is free: poll would call the socket writable (`sk_stream_is_writeable`).
+    pub fn is_writable(&self) -> bool {
         self.takes_data() && self.buffered() * 3 <= u64::from(self.send_buffer) * 2
     }
     fn takes_data(&self) -> bool {

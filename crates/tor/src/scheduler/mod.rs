@@ -74,7 +74,7 @@ impl World {
         };
         if due <= now {
             node.activated = true;
-            self.activated.push_back(host);
+            self.event_loop.activate(host);
         } else {
             node.run_timer = true;
             self.queue.schedule(due, host, Event::RunScheduler);
@@ -86,7 +86,7 @@ impl World {
         node.run_timer = false;
         if !node.pending.is_empty() && !node.activated {
             node.activated = true;
-            self.activated.push_back(host);
+            self.event_loop.activate(host);
         }
     }
 

@@ -25,9 +25,8 @@ impl World {
                 touched.push(id);
             }
         }
-        // libevent finds these sockets writable in the next pass.
         for id in touched {
-            self.write_channel(id);
+            self.watch_channel_writing(id);
         }
     }
 }
