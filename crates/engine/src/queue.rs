@@ -1,12 +1,15 @@
-//! The event queue: a calendar of short days over a heap for what lies beyond it.
+//! The event queue: a calendar of short days, and a heap for what lies beyond it.
 //!
-//! Events are totally ordered by (time, host, that host's event counter), so two runs of one scenario handle them in
+//! Events are totally ordered by time, then by host, then by when they were scheduled, so two runs of one scenario handle them in
 //! the same order on any machine, and an event that is added for one host never changes the order of two others'.
 //!
 //! Nearly all events of a network simulation lie a few round trips ahead. They go, unsorted, into one of 4,096 buckets of
 //! 2^15 ns (33 us; 134 ms in all), and a bucket is sorted when its turn comes: both constant time an event at the
 //! densities that occur (measured in `docs/performance.md`). Time-outs and pauses beyond the calendar wait in a binary heap.
 //! The idea is Brown's calendar queue (CACM 1988) without its resizing.
+//!
+//! An entry of a bucket says only what the bucket does not: the time within the day. With an event of eight bytes it takes sixteen, so that
+//! what is written to the ends of a thousand buckets and read again much later stays small.
 
 use crate::HostId;
 use onionlab_quantities::SimTime;
@@ -16,6 +19,11 @@ use std::collections::BinaryHeap;
 const BUCKET_BITS: u32 = 15;
 const BUCKETS: usize = 4096;
 const WORDS: usize = BUCKETS / 64;
+const HOST_BITS: u32 = 24;
+const HOSTS: u32 = 1 << HOST_BITS;
+/// What is left of a key's 64 bits: the order of scheduling among events of one day.
+const SERIAL_BITS: u32 = 64 - BUCKET_BITS - HOST_BITS;
+const SERIALS: u64 = 1 << SERIAL_BITS;
 
 /// An event that has become due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,27 +36,59 @@ pub struct Popped<E> {
     pub event: E,
 }
 
+/// An event of a day that is known.
 #[derive(Debug, Clone, Copy)]
 struct Entry<E> {
-    /// time (64 bits) | host (24) | the host's counter (40).
-    key: u128,
+    /// Nanoseconds of the day (15 bits) | host (24) | how many were scheduled for that day before it (25).
+    key: u64,
     event: E,
 }
 
-impl<E> PartialEq for Entry<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key == other.key
+impl<E> Entry<E> {
+    fn new(time: SimTime, host: HostId, serial: u64, event: E) -> Self {
+        let nanos = time.as_nanos() & ((1 << BUCKET_BITS) - 1);
+        Self { key: nanos << (HOST_BITS + SERIAL_BITS) | u64::from(host.0) << SERIAL_BITS | serial, event }
+    }
+    fn time(&self, day: u64) -> SimTime {
+        SimTime::from_nanos(day << BUCKET_BITS | self.key >> (HOST_BITS + SERIAL_BITS))
+    }
+    fn host(&self) -> HostId {
+        HostId((self.key >> SERIAL_BITS) as u32 & (HOSTS - 1))
     }
 }
-impl<E> Eq for Entry<E> {}
-impl<E> PartialOrd for Entry<E> {
+
+/// An event of any day.
+#[derive(Debug, Clone, Copy)]
+struct Far<E> {
+    time: SimTime,
+    host: HostId,
+    /// How many were put into the heap before it.
+    serial: u64,
+    event: E,
+}
+
+impl<E> Far<E> {
+    fn key(&self) -> (SimTime, HostId, u64) {
+        (self.time, self.host, self.serial)
+    }
+    fn day(&self) -> u64 {
+        self.time.as_nanos() >> BUCKET_BITS
+    }
+}
+impl<E> PartialEq for Far<E> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+impl<E> Eq for Far<E> {}
+impl<E> PartialOrd for Far<E> {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
-impl<E> Ord for Entry<E> {
+impl<E> Ord for Far<E> {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key.cmp(&other.key)
+        self.key().cmp(&other.key())
     }
 }
 
@@ -58,15 +98,20 @@ pub struct EventQueue<E> {
     now: SimTime,
     handled: u64,
     pending: usize,
-    counters: Vec<u64>,
+    hosts: usize,
     /// The bucket whose turn it is, sorted descending: the next event is the last.
     today: Vec<Entry<E>>,
     /// Its number: time >> BUCKET_BITS.
     day: u64,
+    /// Events scheduled for that day so far.
+    serial: u64,
     buckets: Vec<Vec<Entry<E>>>,
     /// One bit a bucket: not empty.
     occupied: [u64; WORDS],
-    beyond: BinaryHeap<Reverse<Entry<E>>>,
+    far: BinaryHeap<Reverse<Far<E>>>,
+    far_serial: u64,
+    /// How many events of `far` are of days before `day`: a glance ahead had turned the calendar past them when they came.
+    early: usize,
 }
 
 impl<E: Copy> EventQueue<E> {
@@ -75,17 +120,20 @@ impl<E: Copy> EventQueue<E> {
     /// # Panics
     /// With 2^24 hosts or more.
     pub fn new(hosts: usize) -> Self {
-        assert!(hosts < 1 << 24, "an event key holds 2^24 hosts at most");
+        assert!(hosts < HOSTS as usize, "an event key holds 2^24 hosts at most");
         Self {
             now: SimTime::ZERO,
             handled: 0,
             pending: 0,
-            counters: vec![0; hosts],
+            hosts,
             today: Vec::new(),
             day: 0,
+            serial: 0,
             buckets: (0..BUCKETS).map(|_| Vec::new()).collect(),
             occupied: [0; WORDS],
-            beyond: BinaryHeap::new(),
+            far: BinaryHeap::new(),
+            far_serial: 0,
+            early: 0,
         }
     }
 
@@ -105,48 +153,64 @@ impl<E: Copy> EventQueue<E> {
     /// Makes `event` happen to `host` at `time`.
     ///
     /// # Panics
-    /// If `time` lies before [`Self::now`]: the clock never runs back.
+    /// If `time` lies before [`Self::now`]: the clock never runs back. If there is no such host.
     pub fn schedule(&mut self, time: SimTime, host: HostId, event: E) {
         assert!(time >= self.now, "an event was scheduled {} ns in the past", self.now.as_nanos() - time.as_nanos());
-        let counter = &mut self.counters[host.index()];
-        *counter += 1;
-        let key = u128::from(time.as_nanos()) << 64 | u128::from(host.0) << 40 | u128::from(*counter & 0xff_ffff_ffff);
-        let entry = Entry { key, event };
+        assert!(host.index() < self.hosts, "an event was scheduled for a host that is not there");
         self.pending += 1;
         let day = time.as_nanos() >> BUCKET_BITS;
-        // A glance ahead may have turned the calendar past days that were empty: what comes for them now is due today.
-        if day <= self.day {
-            let place = self.today.partition_point(|other| other.key > key);
+        let ahead = day.wrapping_sub(self.day);
+        if ahead == 0 {
+            if self.serial == SERIALS {
+                self.number_anew();
+            }
+            let entry = Entry::new(time, host, self.serial, event);
+            self.serial += 1;
+            let place = self.today.partition_point(|other| other.key > entry.key);
             self.today.insert(place, entry);
-        } else if day - self.day < BUCKETS as u64 {
-            self.put_in_bucket(day, entry);
+        } else if ahead < BUCKETS as u64 {
+            self.put_in_bucket(time, host, event);
         } else {
-            self.beyond.push(Reverse(entry));
+            self.early += usize::from(day < self.day);
+            self.far.push(Reverse(Far { time, host, serial: self.far_serial, event }));
+            self.far_serial += 1;
         }
     }
 
-    fn put_in_bucket(&mut self, day: u64, entry: Entry<E>) {
-        let bucket = day as usize % BUCKETS;
-        self.buckets[bucket].push(entry);
-        self.occupied[bucket / 64] |= 1 << (bucket % 64);
+    /// Of one host and instant, those that the heap hands over come first: they were scheduled when the day was still far away.
+    fn put_in_bucket(&mut self, time: SimTime, host: HostId, event: E) {
+        let index = (time.as_nanos() >> BUCKET_BITS) as usize % BUCKETS;
+        let bucket = &mut self.buckets[index];
+        let serial = bucket.len() as u64;
+        assert!(serial < SERIALS, "a day of the calendar holds 2^25 events at most");
+        bucket.push(Entry::new(time, host, serial, event));
+        self.occupied[index / 64] |= 1 << (index % 64);
+    }
+
+    /// Gives today's events new numbers in their order, because the last was given out.
+    #[cold]
+    fn number_anew(&mut self) {
+        self.serial = self.today.len() as u64;
+        assert!(self.serial < SERIALS, "a day of the calendar holds 2^25 events at most");
+        for (serial, entry) in self.today.iter_mut().rev().enumerate() {
+            entry.key = entry.key & !(SERIALS - 1) | serial as u64;
+        }
     }
 
     /// The time of the next event.
     pub fn next_time(&mut self) -> Option<SimTime> {
+        if self.early > 0 {
+            return self.far.peek().map(|Reverse(far)| far.time);
+        }
         if self.today.is_empty() && !self.turn_to_next_day() {
             return None;
         }
-        self.today.last().map(|entry| SimTime::from_nanos((entry.key >> 64) as u64))
+        self.today.last().map(|entry| entry.time(self.day))
     }
 
     /// Takes the next event and moves the clock to it.
     pub fn pop(&mut self) -> Option<Popped<E>> {
-        let time = self.next_time()?;
-        let entry = self.today.pop()?;
-        self.now = time;
-        self.handled += 1;
-        self.pending -= 1;
-        Some(Popped { time, host: HostId((entry.key >> 40) as u32 & 0xff_ffff), event: entry.event })
+        self.pop_until(SimTime::MAX)
     }
 
     /// The event that will be handled after `between` others, if it is due within the calendar's day and nothing new comes before it: a
@@ -154,37 +218,47 @@ impl<E: Copy> EventQueue<E> {
     #[inline]
     pub fn ahead(&self, between: usize) -> Option<(HostId, E)> {
         let entry = self.today.get(self.today.len().wrapping_sub(1 + between))?;
-        Some((HostId((entry.key >> 40) as u32 & 0xff_ffff), entry.event))
+        Some((entry.host(), entry.event))
     }
 
     /// Takes the next event if it is due at `until` or before.
+    #[inline]
     pub fn pop_until(&mut self, until: SimTime) -> Option<Popped<E>> {
-        if self.next_time()? <= until { self.pop() } else { None }
+        let time = self.next_time()?;
+        if time > until {
+            return None;
+        }
+        self.now = time;
+        self.handled += 1;
+        self.pending -= 1;
+        if self.early > 0 {
+            self.early -= 1;
+            return self.far.pop().map(|Reverse(far)| Popped { time, host: far.host, event: far.event });
+        }
+        self.today.pop().map(|entry| Popped { time, host: entry.host(), event: entry.event })
     }
 
     /// Moves the calendar to the next day that has an event; false if there is none.
     fn turn_to_next_day(&mut self) -> bool {
-        let beyond_day = self.beyond.peek().map(|Reverse(entry)| ((entry.key >> 64) as u64) >> BUCKET_BITS);
-        let day = match (self.next_occupied_day(), beyond_day) {
+        let far_day = self.far.peek().map(|Reverse(far)| far.day());
+        let day = match (self.next_occupied_day(), far_day) {
             (None, None) => return false,
             (Some(day), None) | (None, Some(day)) => day,
             (Some(near), Some(far)) => near.min(far),
         };
         self.day = day;
         // The calendar now reaches further: what was beyond it comes in.
-        while let Some(Reverse(entry)) = self.beyond.peek() {
-            let entry_day = ((entry.key >> 64) as u64) >> BUCKET_BITS;
-            if entry_day - day >= BUCKETS as u64 {
-                break;
-            }
-            let entry = *entry;
-            self.beyond.pop();
-            self.put_in_bucket(entry_day, entry);
+        while let Some(&Reverse(far)) = self.far.peek()
+            && far.day() - day < BUCKETS as u64
+        {
+            self.far.pop();
+            self.put_in_bucket(far.time, far.host, far.event);
         }
         let bucket = day as usize % BUCKETS;
         self.occupied[bucket / 64] &= !(1 << (bucket % 64));
         // Swapping hands the empty bucket the buffer of the day that has passed: no allocation in the steady state.
         std::mem::swap(&mut self.today, &mut self.buckets[bucket]);
+        self.serial = self.today.len() as u64;
         self.today.sort_unstable_by_key(|entry| Reverse(entry.key));
         true
     }
@@ -232,6 +306,38 @@ mod tests {
         queue.schedule(SimTime::from_nanos(10), HostId(0), ());
         queue.pop();
         queue.schedule(SimTime::from_nanos(9), HostId(0), ());
+    }
+
+    #[test]
+    fn an_entry_is_sixteen_bytes_with_an_event_of_eight() {
+        assert_eq!(size_of::<Entry<u64>>(), 16);
+    }
+
+    #[test]
+    fn numbers_that_run_out_are_given_anew() {
+        let mut queue = EventQueue::new(1);
+        for number in 0..3 {
+            queue.schedule(SimTime::ZERO, HostId(0), number);
+        }
+        queue.serial = SERIALS;
+        queue.schedule(SimTime::ZERO, HostId(0), 3);
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop().map(|popped| popped.event)).collect();
+        assert_eq!(order, [0, 1, 2, 3]);
+    }
+
+    /// Two events of one host and instant, the first scheduled when that was beyond the calendar.
+    #[test]
+    fn what_was_scheduled_long_before_comes_first() {
+        let (soon, later) = (SimTime::from_nanos(100_000_000), SimTime::from_nanos(200_000_000));
+        let mut queue = EventQueue::new(2);
+        queue.schedule(later, HostId(1), "b1");
+        queue.schedule(later, HostId(1), "b2");
+        queue.schedule(soon, HostId(0), "soon");
+        assert_eq!(queue.pop().unwrap().event, "soon");
+        queue.schedule(later, HostId(1), "b3");
+        queue.schedule(later, HostId(0), "a1");
+        let order: Vec<_> = std::iter::from_fn(|| queue.pop().map(|popped| popped.event)).collect();
+        assert_eq!(order, ["a1", "b1", "b2", "b3"]);
     }
 
     #[test]

@@ -11,26 +11,27 @@ impl Network {
         let now = queue.now();
         let to = self.sockets[sender.peer().index()].host;
         let mut wire = self.sockets[sender.index()].wire;
-        let Some(packet) = self.packets.front(wire).copied() else { return };
+        let Some(packet) = self.packets.front(wire) else { return };
+        let bytes = packet.wire_bytes(&self.tcp);
+        let next = self.packets.next_time(packet);
         let host = &mut self.hosts[to.index()];
-        let fits = host.waiting.is_empty() || host.waiting_bytes + u64::from(packet.bytes) <= host.queue.limit.get();
-        let straight_through = host.down.is_unlimited();
-        if straight_through || !fits {
-            self.packets.pop(&mut wire);
-            if !straight_through {
-                host.counters.downlink_drops += 1;
-                self.connections[sender.connection()].in_flight -= 1;
-            }
-        } else {
+        let mut received = None;
+        if host.down.is_unlimited() {
+            received = self.packets.pop(&mut wire);
+        } else if host.waiting.is_empty() || host.waiting_bytes + u64::from(bytes) <= host.queue.limit.get() {
             self.packets.transfer(&mut wire, &mut host.waiting, now);
-            host.waiting_bytes += u64::from(packet.bytes);
+            host.waiting_bytes += u64::from(bytes);
+        } else {
+            self.packets.pop(&mut wire);
+            host.counters.downlink_drops += 1;
+            self.sockets[sender.peer().index()].take_packet();
         }
         self.sockets[sender.index()].wire = wire;
-        if let Some(next) = packet.next_time() {
+        if let Some(next) = next {
             queue.schedule(next, to, NetEvent::Arrive(sender).into());
         }
-        if straight_through {
-            self.receive(queue, to, packet.to, &packet.segment, packet.bytes);
+        if let Some((segment, socket)) = received {
+            self.receive(queue, to, socket, &segment, bytes);
         } else if self.hosts[to.index()].serving.is_empty() {
             self.start_downlink(queue, to);
         }
@@ -41,30 +42,32 @@ impl Network {
         let now = queue.now();
         loop {
             let host = &mut self.hosts[host_id.index()];
-            let Some(packet) = self.packets.front(host.waiting).copied() else { return };
-            host.waiting_bytes -= u64::from(packet.bytes);
+            let Some(packet) = self.packets.front(host.waiting) else { return };
+            let bytes = packet.wire_bytes(&self.tcp);
+            host.waiting_bytes -= u64::from(bytes);
             if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
                 && host.codel.drops(now, now - packet.time, host.waiting_bytes, target, interval)
             {
-                self.packets.pop(&mut host.waiting);
                 host.counters.downlink_drops += 1;
-                self.connections[packet.to.connection()].in_flight -= 1;
+                self.sockets[packet.to.index()].take_packet();
+                self.packets.pop(&mut host.waiting);
                 continue;
             }
-            let done = host.down.finish(now, packet.bytes);
+            let done = host.down.finish(now, bytes);
             if done > now {
                 self.packets.transfer(&mut host.waiting, &mut host.serving, now);
                 queue.schedule(done, host_id, NetEvent::Deliver.into());
                 return;
             }
-            self.packets.pop(&mut host.waiting);
-            self.receive(queue, host_id, packet.to, &packet.segment, packet.bytes);
+            let Some((segment, to)) = self.packets.pop(&mut host.waiting) else { return };
+            self.receive(queue, host_id, to, &segment, bytes);
         }
     }
 
     pub(super) fn deliver<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
-        let Some(packet) = self.packets.pop(&mut self.hosts[host_id.index()].serving) else { return };
-        self.receive(queue, host_id, packet.to, &packet.segment, packet.bytes);
+        let Some((segment, to)) = self.packets.pop(&mut self.hosts[host_id.index()].serving) else { return };
+        let bytes = segment.wire_bytes(&self.tcp);
+        self.receive(queue, host_id, to, &segment, bytes);
         self.start_downlink(queue, host_id);
     }
 
@@ -77,8 +80,9 @@ impl Network {
         bytes: u32,
     ) {
         self.hosts[host_id.index()].counters.bytes_received += u64::from(bytes);
-        self.connections[to.connection()].in_flight -= 1;
-        let effects = self.sockets[to.index()].tcb.on_segment(&self.tcp, queue.now(), segment);
+        let socket = &mut self.sockets[to.index()];
+        socket.take_packet();
+        let effects = socket.tcb.on_segment(&self.tcp, queue.now(), segment);
         self.react(queue, to, effects);
         if self.sockets[to.index()].released {
             self.forget_if_silent(to);

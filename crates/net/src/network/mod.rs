@@ -119,17 +119,25 @@ struct Socket {
     /// The earliest timer event that is pending for this socket.
     timer_at: SimTime,
     packets: u32,
+    /// Packets that this end has put on the wire, less those that were for it and have been received or dropped: the sum of both ends is what
+    /// is on its way.
+    balance: i32,
     timer_events: u16,
     in_ready: bool,
     released: bool,
+}
+
+impl Socket {
+    /// A packet that was for this socket is no longer on its way.
+    fn take_packet(&mut self) {
+        self.balance = self.balance.wrapping_sub(1);
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Connection {
     path: Path,
     stream: RandomStream,
-    /// Packets on the wires and in the downlinks, both directions.
-    in_flight: u32,
 }
 
 /// All hosts, links, paths and connections.
@@ -207,7 +215,7 @@ impl Network {
     pub fn connect<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, from: HostId, to: HostId) -> SocketId {
         let path = self.topology.path(from, to);
         let host = &mut self.hosts[from.index()];
-        let connection = Connection { path, stream: host.stream.member(host.connections), in_flight: 0 };
+        let connection = Connection { path, stream: host.stream.member(host.connections) };
         host.connections += 1;
         let socket = |host: HostId, tcp: &TcpConfig| Socket {
             tcb: Tcb::new(tcp),
@@ -217,6 +225,7 @@ impl Network {
             last_arrival: SimTime::ZERO,
             timer_at: SimTime::MAX,
             packets: 0,
+            balance: 0,
             timer_events: 0,
             in_ready: false,
             released: false,
@@ -299,7 +308,8 @@ impl Network {
     fn forget_if_silent(&mut self, socket: SocketId) {
         let silent = |socket: &Socket| socket.released && socket.timer_events == 0 && !socket.in_ready;
         let ends = [socket.index(), socket.peer().index()];
-        if self.connections[socket.connection()].in_flight == 0 && ends.iter().all(|&end| silent(&self.sockets[end])) {
+        let on_their_way = self.sockets[ends[0]].balance.wrapping_add(self.sockets[ends[1]].balance);
+        if on_their_way == 0 && ends.iter().all(|&end| silent(&self.sockets[end])) {
             for end in ends {
                 self.sockets[end].released = false;
             }

@@ -77,9 +77,9 @@ impl Network {
         }
         arrival = arrival.max(socket.last_arrival);
         socket.last_arrival = arrival;
-        self.connections[id.connection()].in_flight += 1;
+        socket.balance = socket.balance.wrapping_add(1);
         let first = socket.wire.is_empty();
-        self.packets.push(&mut socket.wire, segment, id.peer(), arrival, bytes);
+        self.packets.push(&mut socket.wire, &segment, id.peer(), arrival);
         if first {
             let to = self.sockets[id.peer().index()].host;
             queue.schedule(arrival, to, NetEvent::Arrive(id).into());

@@ -1,5 +1,6 @@
 //! What a TCP end is configured with: one value for a whole network, shared by every connection.
 
+use super::segment::Flags;
 use onionlab_quantities::{Bytes, SimDuration};
 
 /// The congestion controls on offer.
@@ -94,6 +95,20 @@ pub struct TcpConfig {
 }
 
 impl TcpConfig {
+    /// Bytes on the wire of a segment with this payload, these flags and so many SACK blocks, headers included.
+    pub(crate) fn wire_bytes(&self, len: u16, flags: Flags, sack_count: u8) -> u32 {
+        let options = if !self.options_on_wire {
+            0
+        } else if flags.has(Flags::SYN) {
+            8
+        } else if sack_count > 0 {
+            4 + 8 * u32::from(sack_count)
+        } else {
+            0
+        };
+        self.header_bytes + u32::from(len) + options
+    }
+
     /// Linux 6 with its defaults.
     pub fn linux() -> Self {
         Self {

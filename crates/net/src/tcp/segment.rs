@@ -64,16 +64,7 @@ pub struct Segment {
 impl Segment {
     /// Bytes on the wire, headers included (without the link layer's).
     pub fn wire_bytes(&self, cfg: &TcpConfig) -> u32 {
-        let options = if !cfg.options_on_wire {
-            0
-        } else if self.flags.has(Flags::SYN) {
-            8
-        } else if self.sack_count > 0 {
-            4 + 8 * u32::from(self.sack_count)
-        } else {
-            0
-        };
-        cfg.header_bytes + u32::from(self.len) + options
+        cfg.wire_bytes(self.len, self.flags, self.sack_count)
     }
 
     /// One past the last sequence number that this segment takes.
