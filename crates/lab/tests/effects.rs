@@ -89,7 +89,7 @@ const AXES: [(&str, &str); 33] = [
     ("cell-queue-high = 100", "cell-queue-low = 90"),
     ("", "max-cell-queue-in = 50"),
     ("channel-scheduler = \"vanilla\"", "outbuf-high = \"64 KiB\""),
-    ("channel-scheduler = \"vanilla\"", "outbuf-low = \"4 KiB\""),
+    ("channel-scheduler = \"vanilla\"\nsend-buffer = \"32 KiB\"", "outbuf-low = \"4 KiB\""),
     ("", "net = \"shadow\""),
     ("", "tcp = \"reno\""),
     ("", "nagle = false"),
