@@ -2,6 +2,7 @@
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::Opening;
+use crate::circuit::Place;
 use crate::event_loop::Operation;
 use crate::ids::EndId;
 use crate::queues::Direction;
@@ -96,8 +97,9 @@ impl World {
             CellKind::Extend => self.extend_from(cell.circuit, hop),
             CellKind::Begin => self.process_begin(cell),
             CellKind::Data => self.data_at_exit(cell),
-            CellKind::SendmeCircuit => self.circuit_sendme_at_exit(cell.circuit),
-            CellKind::SendmeStream => self.stream_sendme_at_exit(cell),
+            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Exit),
+            CellKind::SendmeStream => self.stream_sendme(cell, Place::Exit),
+            CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Exit),
             CellKind::End => self.end_at_exit(cell.stream),
             _ => {}
         }
@@ -111,8 +113,9 @@ impl World {
             CellKind::Extended => self.process_extended(cell.circuit),
             CellKind::Connected => self.connected_at_client(cell),
             CellKind::Data => self.data_at_client(cell),
-            CellKind::SendmeCircuit => self.circuit_sendme_at_client(cell.circuit),
-            CellKind::SendmeStream => self.stream_sendme_at_client(cell),
+            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Client),
+            CellKind::SendmeStream => self.stream_sendme(cell, Place::Client),
+            CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Client),
             CellKind::End => self.end_at_client(cell),
             _ => {}
         }

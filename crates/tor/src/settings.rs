@@ -1,7 +1,10 @@
 //! What a treatment can set about tor.
 
 use onionlab_circuitmux::PolicyKind;
+use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
+use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
+use std::sync::Arc;
 
 /// How channels of a relay take turns, and how much goes to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -19,6 +22,37 @@ pub enum ChannelScheduler {
     },
 }
 
+/// What limits the DATA cells of a circuit and of its streams.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlowControl {
+    /// Fixed windows with SENDMEs for circuits and streams (tor up to 0.4.6, and without congestion control).
+    Windows,
+    /// `TOR_VEGAS` for circuits, XON and XOFF for streams (proposal 324).
+    Vegas(CongestionSettings),
+}
+
+/// Parameters of `TOR_VEGAS`, shared by all circuits, and of XON and XOFF.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CongestionSettings {
+    /// For circuits to an exit.
+    pub exit_circuits: Arc<VegasParameters>,
+    /// For streams where they end at an exit.
+    pub exit_streams: XonXoffParameters,
+    /// For streams where they end at a client.
+    pub client_streams: XonXoffParameters,
+}
+
+impl Default for CongestionSettings {
+    /// tor 0.4.9's code defaults.
+    fn default() -> Self {
+        Self {
+            exit_circuits: Arc::new(VegasParameters::new(PathType::Exit)),
+            exit_streams: XonXoffParameters::from_consensus(false, |_| None),
+            client_streams: XonXoffParameters::from_consensus(true, |_| None),
+        }
+    }
+}
+
 /// Mechanisms and constants of every tor process of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -28,6 +62,8 @@ pub struct Settings {
     pub channel_scheduler: ChannelScheduler,
     /// Payload of a DATA cell in bytes: 498, or 488 with CGO (`relay_cell_max_payload_size`).
     pub cell_payload: u16,
+    /// What limits the DATA cells of a circuit and of its streams; the four settings of windows below apply to [`FlowControl::Windows`].
+    pub flow_control: FlowControl,
     /// Circuit package and deliver window in cells at the start (`CIRCWINDOW_START`).
     pub circuit_window: Cells,
     /// Cells per circuit SENDME (`CIRCWINDOW_INCREMENT`).
@@ -67,6 +103,7 @@ impl Default for Settings {
                 socket_buffer_factor: 1.0,
             },
             cell_payload: 498,
+            flow_control: FlowControl::Windows,
             circuit_window: Cells::new(1000),
             circuit_window_increment: Cells::new(100),
             stream_window: Cells::new(500),

@@ -3,6 +3,7 @@
 use crate::CELL_BYTES;
 use crate::bucket::WAKE_UP;
 use crate::channel::Opening;
+use crate::circuit::Place;
 use crate::event_loop::Operation;
 use crate::ids::EndId;
 use crate::world::{Event, World};
@@ -69,7 +70,7 @@ impl World {
         }
         let waiting = self.nodes[host.index()].buckets.as_mut().map(|buckets| std::mem::take(&mut buckets.waiting_streams));
         for stream in waiting.into_iter().flatten() {
-            self.resume_reading(stream);
+            self.resume_reading(stream, Place::Exit);
         }
     }
 }

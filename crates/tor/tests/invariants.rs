@@ -10,7 +10,7 @@ use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
-use onionlab_tor::{ChannelScheduler, CircuitOutcome, Outcome, RateLimit, RelayClass, Role};
+use onionlab_tor::{ChannelScheduler, CircuitOutcome, CongestionSettings, FlowControl, Outcome, RateLimit, RelayClass, Role};
 use proptest::prelude::*;
 
 fn policies() -> impl Strategy<Value = PolicyKind> {
@@ -53,6 +53,7 @@ prop_compose! {
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..800_000, 1_u32..4), 1..6),
         request in prop_oneof![Just(200_u64), 1_u64..600_000],
         per_transfer in any::<bool>(),
+        vegas in any::<bool>(),
     ) -> Plan {
         let mut plan = Plan::new();
         plan.seed = seed;
@@ -67,6 +68,7 @@ prop_compose! {
         plan.settings.channel_scheduler = scheduler;
         plan.settings.cell_payload = payload;
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
+        plan.settings.flow_control = if vegas { FlowControl::Vegas(CongestionSettings::default()) } else { FlowControl::Windows };
         plan.circuit_per_transfer = per_transfer;
         (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));
         let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {

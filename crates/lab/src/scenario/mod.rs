@@ -5,6 +5,7 @@
 //! wrong is one sentence that names file, line or key, value, and what is allowed ([`ScenarioError`]).
 
 pub mod clients;
+pub(crate) mod consensus_params;
 mod diagnose;
 mod error;
 mod file;

@@ -1,12 +1,15 @@
 //! Checks of `[base]` and `[[treatments]]`: a value on every axis, and no setting without an effect.
 
+use super::consensus_params;
 use super::error::{Fault, clipped};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
-use super::treatment::{BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, LinkProfile, LinkShaping, Tcp, TreatmentFile};
+use super::treatment::{
+    BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp, TreatmentFile,
+};
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
 use onionlab_quantities::{Bytes, SimDuration};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]>) -> Checked<Vec<Treatment>> {
     let nothing = BaseFile::default();
@@ -37,7 +40,8 @@ pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]
             let from_base = !own_keys.iter().any(|key| key == setting) && base_keys.iter().any(|key| key == setting);
             if from_base { format!("base.{setting}") } else { format!("{key}.{setting}") }
         };
-        let treatment = one(place, name, slug, &own.over(base))?;
+        let mut treatment = one(place, name, slug, &own.over(base))?;
+        treatment.consensus_params = consensus_params::checked(&key, &treatment, &own, base)?;
         if let Some((setting, needs)) = without_effect(&treatment, &own).first() {
             return Err(Fault::conflict(
                 format!("{key}.{setting}"),
@@ -46,6 +50,7 @@ pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]
         }
         resolved.push(treatment);
     }
+    consensus_params::base_serves(base, &resolved)?;
     // A setting of `[base]` may serve some of the treatments only, but it must serve one.
     for setting in base.keys() {
         let needs: Vec<&str> = resolved
@@ -68,12 +73,18 @@ fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str,
     let ewma = treatment.circuitmux == Circuitmux::Ewma;
     let kist = treatment.channel_scheduler == ChannelScheduler::Kist;
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
+    let windows = treatment.flow_control == FlowControl::Windows;
+    let for_windows = "flow-control = \"windows\"";
     [
         ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
         ("kist-interval", given.kist_interval.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
         ("outbuf-high", given.outbuf_high.is_some(), !kist, "channel-scheduler = \"vanilla\""),
         ("outbuf-low", given.outbuf_low.is_some(), !kist, "channel-scheduler = \"vanilla\""),
+        ("circuit-window", given.circuit_window.is_some(), windows, for_windows),
+        ("circuit-window-increment", given.circuit_window_increment.is_some(), windows, for_windows),
+        ("stream-window", given.stream_window.is_some(), windows, for_windows),
+        ("stream-window-increment", given.stream_window_increment.is_some(), windows, for_windows),
         ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
         ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
         ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
@@ -122,6 +133,8 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let channel_scheduler = all.channel_scheduler.unwrap_or(ChannelScheduler::Kist);
     let ewma = circuitmux == Circuitmux::Ewma;
     let kist = channel_scheduler == ChannelScheduler::Kist;
+    let flow_control = all.flow_control.unwrap_or(FlowControl::Windows);
+    let windows = flow_control == FlowControl::Windows;
     let tcp = all.tcp.expect(filled);
     let downlink_queue = all.downlink_queue.expect(filled);
     let codel = downlink_queue == DownlinkQueue::Codel;
@@ -152,6 +165,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
             .map(|interval| within(key("kist-interval"), interval, ms(2), ms(100)))
             .transpose()?,
         kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
+        flow_control,
         cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(498), 1, 498)?,
         circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
         cell_queue_high,
@@ -163,10 +177,15 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
             .transpose()?,
         outbuf_high: (!kist).then_some(outbuf_high),
         outbuf_low: (!kist).then(|| within(key("outbuf-low"), outbuf_low, Bytes::new(514), outbuf_high)).transpose()?,
-        circuit_window,
-        circuit_window_increment: increment(key("circuit-window-increment"), circuit_increment, circuit_window)?,
-        stream_window,
-        stream_window_increment: increment(key("stream-window-increment"), stream_increment, stream_window)?,
+        circuit_window: windows.then_some(circuit_window),
+        circuit_window_increment: windows
+            .then(|| increment(key("circuit-window-increment"), circuit_increment, circuit_window))
+            .transpose()?,
+        stream_window: windows.then_some(stream_window),
+        stream_window_increment: windows
+            .then(|| increment(key("stream-window-increment"), stream_increment, stream_window))
+            .transpose()?,
+        consensus_params: BTreeMap::new(),
         net,
         tcp,
         nagle: all.nagle.expect(filled),

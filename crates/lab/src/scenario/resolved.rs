@@ -2,10 +2,11 @@
 
 use super::clients::{Position, StartRange};
 use super::network::{PowerFile, Role};
-use super::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, LinkProfile, LinkShaping, Tcp};
+use super::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp};
 use onionlab_load::LoadModel;
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// A checked experiment. Its JSON is canonical: the same experiment gives the same bytes on every machine.
@@ -263,6 +264,8 @@ pub struct ClientGroup {
     pub stall: SimDuration,
     /// Whether each transfer gets its own circuit.
     pub circuit_per_transfer: bool,
+    /// Whether the congestion control of its circuits' exits is recorded.
+    pub trace: bool,
 }
 
 /// Which hosts a group of clients is.
@@ -309,7 +312,7 @@ pub struct LoadTarget {
 }
 
 /// A treatment with a value on every axis. `None` on an axis that the others make meaningless, and where the network decides:
-/// what the file leaves open about `ewma-half-life`, `kist-interval` and `max-cell-queue-*` is the consensus's to say.
+/// what the file leaves open about `ewma-half-life`, `kist-interval`, `max-cell-queue-*` and `consensus-params` is the consensus's to say.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Treatment {
@@ -327,6 +330,8 @@ pub struct Treatment {
     pub kist_interval: Option<SimDuration>,
     /// KIST's socket buffer factor, with KIST.
     pub kist_socket_buffer_factor: Option<f64>,
+    /// What limits the DATA cells of circuits and streams.
+    pub flow_control: FlowControl,
     /// Bytes of data in a DATA cell.
     pub cell_payload: u32,
     /// Age from which a circuit gets no new stream.
@@ -343,14 +348,16 @@ pub struct Treatment {
     pub outbuf_high: Option<Bytes>,
     /// Bytes below which an outbuf wants more, with the vanilla scheduler.
     pub outbuf_low: Option<Bytes>,
-    /// Circuit window in cells.
-    pub circuit_window: u32,
-    /// Cells per circuit SENDME.
-    pub circuit_window_increment: u32,
-    /// Stream window in cells.
-    pub stream_window: u32,
-    /// Cells per stream SENDME.
-    pub stream_window_increment: u32,
+    /// Circuit window in cells, with windows.
+    pub circuit_window: Option<u32>,
+    /// Cells per circuit SENDME, with windows.
+    pub circuit_window_increment: Option<u32>,
+    /// Stream window in cells, with windows.
+    pub stream_window: Option<u32>,
+    /// Cells per stream SENDME, with windows.
+    pub stream_window_increment: Option<u32>,
+    /// Consensus parameters: what the file gives; in a run, all that have an effect and no field of their own.
+    pub consensus_params: BTreeMap<String, i32>,
     /// The link profile.
     pub net: LinkProfile,
     /// Congestion control.

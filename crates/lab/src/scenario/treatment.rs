@@ -6,6 +6,7 @@ use super::text::{BytesText, DurationText};
 use onionlab_quantities::{Bytes, SimDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 /// Declares every axis once: `[base]` has all of them, `[[treatments]]` has them and a name.
 macro_rules! axes {
@@ -16,6 +17,8 @@ macro_rules! axes {
         #[schemars(rename = "Base")]
         pub struct BaseFile {
             $($(#[$meta])* pub $axis: Option<$type>,)+
+            /// Parameters of the network's consensus, by tor's names, in place of those of the document; a treatment's entries come before those of `[base]`. Only parameters that have an effect and no key of their own.
+            pub consensus_params: Option<BTreeMap<String, i64>>,
         }
 
         /// One of the treatments to compare: a name, and where it differs from `[base]` and the defaults.
@@ -27,22 +30,28 @@ macro_rules! axes {
             #[schemars(length(min = 1, max = 100))]
             pub name: String,
             $($(#[$meta])* pub $axis: Option<$type>,)+
+            /// Parameters of the network's consensus, by tor's names, in place of those of the document; a treatment's entries come before those of `[base]`. Only parameters that have an effect and no key of their own.
+            pub consensus_params: Option<BTreeMap<String, i64>>,
         }
 
         impl TreatmentFile {
             /// The treatment's own settings, without its name.
             pub(super) fn own(&self) -> BaseFile {
-                BaseFile { $($axis: self.$axis,)+ }
+                BaseFile { $($axis: self.$axis,)+ consensus_params: self.consensus_params.clone() }
             }
         }
 
         impl BaseFile {
             /// These settings, and `under` where they say nothing.
             pub(super) fn over(&self, under: &Self) -> Self {
-                Self { $($axis: self.$axis.or(under.$axis),)+ }
+                let mut consensus_params = under.consensus_params.clone();
+                if let Some(own) = &self.consensus_params {
+                    consensus_params.get_or_insert_default().extend(own.clone());
+                }
+                Self { $($axis: self.$axis.or(under.$axis),)+ consensus_params }
             }
 
-            /// The keys that are set, as they are written in the file.
+            /// The keys that are set, as they are written in the file, without `consensus-params`.
             pub(super) fn keys(&self) -> Vec<String> {
                 let mut keys = Vec::new();
                 $(if self.$axis.is_some() {
@@ -68,19 +77,21 @@ axes! {
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
     #[schemars(range(min = 0.0, max = 10.0))]
     kist_socket_buffer_factor: f64,
+    /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: "windows".
+    flow_control: FlowControl,
     /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto. Default: 498.
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
-    /// Circuit window in DATA cells. Default: 1000.
+    /// With flow-control "windows": circuit window in DATA cells. Default: 1000.
     #[schemars(range(min = 100, max = 65_535))]
     circuit_window: u32,
-    /// DATA cells that one circuit SENDME acknowledges. Default: 100.
+    /// With flow-control "windows": DATA cells that one circuit SENDME acknowledges. Default: 100.
     #[schemars(range(min = 1, max = 65_535))]
     circuit_window_increment: u32,
-    /// Stream window in DATA cells. Default: 500.
+    /// With flow-control "windows": stream window in DATA cells. Default: 500.
     #[schemars(range(min = 50, max = 65_535))]
     stream_window: u32,
-    /// DATA cells that one stream SENDME acknowledges. Default: 50.
+    /// With flow-control "windows": DATA cells that one stream SENDME acknowledges. Default: 50.
     #[schemars(range(min = 1, max = 65_535))]
     stream_window_increment: u32,
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
@@ -171,6 +182,16 @@ pub enum ChannelScheduler {
     Vanilla,
     /// Kernel-informed: no more than the congestion windows take, in an order over all channels.
     Kist,
+}
+
+/// What limits the DATA cells of circuits and streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FlowControl {
+    /// Fixed windows for circuits and for streams.
+    Windows,
+    /// tor's congestion control `TOR_VEGAS` for circuits, XON and XOFF for streams.
+    Vegas,
 }
 
 /// A link profile.

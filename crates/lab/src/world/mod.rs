@@ -122,7 +122,7 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
         hosts: hosts.collect(),
         topology: layout.topology,
         tcp: tuning::tcp(&treatment),
-        settings: tuning::settings(&treatment, &layout.params),
+        settings: tuning::settings(&treatment),
         clients,
         paths: Box::new(layout.routes),
     });
@@ -148,6 +148,7 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         timeout: group.timeout,
         stall: group.stall,
         circuit_per_transfer: group.circuit_per_transfer,
+        trace: group.trace,
     }
 }
 

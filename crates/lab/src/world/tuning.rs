@@ -1,20 +1,24 @@
 //! From a treatment and the consensus to the settings of every tor, TCP and queue.
 
 use crate::scenario::resolved::Treatment;
-use crate::scenario::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, LinkProfile, LinkShaping, Tcp};
+use crate::scenario::consensus_params;
+use crate::scenario::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp};
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_directory::params::{self, Params};
+use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
+use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
-use onionlab_tor::Settings;
+use onionlab_tor::{CongestionSettings, Settings};
+use std::sync::Arc;
 
 /// KIST's least interval (C tor 0.4.9: `KIST_SCHED_RUN_INTERVAL_MIN`).
 const KIST_INTERVAL_MIN: i32 = 2;
 /// Limits of a circuit's cell queue (C tor: `RELAY_CIRC_CELL_QUEUE_SIZE_DEFAULT`, `_MIN`).
 const MAX_CELL_QUEUE: (i32, i32) = (2500, 50);
 
-/// Fills in what the treatment leaves to the consensus: half-life, KIST's interval, the limits of cell queues.
+/// Fills in what the treatment leaves to the consensus: half-life, KIST's interval, the limits of cell queues, congestion control.
 ///
 /// The result is what `treatment_json` of the table `run` shows.
 pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
@@ -31,12 +35,21 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         kist_interval: kist.then(|| treatment.kist_interval.unwrap_or_else(interval)),
         max_cell_queue_in: Some(inbound),
         max_cell_queue_out: Some(outbound),
+        consensus_params: consensus_params::known()
+            .into_iter()
+            .filter(|known| known.serves(treatment))
+            .map(|known| {
+                let value = treatment.consensus_params.get(&known.name).copied().or_else(|| params.get(&known.name));
+                let value = known.clamp(value.unwrap_or(known.default));
+                (known.name, value)
+            })
+            .collect(),
         ..treatment.clone()
     }
 }
 
 /// The settings of every tor under a treatment in which nothing is left open.
-pub(super) fn settings(treatment: &Treatment, params: &Params) -> Settings {
+pub(super) fn settings(treatment: &Treatment) -> Settings {
     let defaults = Settings::default();
     let swrr = |weight| PolicyKind::Swrr { weight };
     let circuitmux = match treatment.circuitmux {
@@ -51,7 +64,8 @@ pub(super) fn settings(treatment: &Treatment, params: &Params) -> Settings {
         Circuitmux::SwrrLogarithmic => swrr(SwrrWeight::Logarithmic { c: 1.0 }),
     };
     // Clients run KIST at an interval of their own (`KISTSchedRunIntervalClient`, 2 ms).
-    let client_interval = params.get("KISTSchedRunIntervalClient").unwrap_or(KIST_INTERVAL_MIN).clamp(KIST_INTERVAL_MIN, 100);
+    let param = |name: &str| treatment.consensus_params.get(name).copied();
+    let client_interval = param("KISTSchedRunIntervalClient").unwrap_or(KIST_INTERVAL_MIN);
     let channel_scheduler = match treatment.channel_scheduler {
         ChannelScheduler::Vanilla => onionlab_tor::ChannelScheduler::Vanilla,
         ChannelScheduler::Kist => onionlab_tor::ChannelScheduler::Kist {
@@ -61,14 +75,23 @@ pub(super) fn settings(treatment: &Treatment, params: &Params) -> Settings {
         },
     };
     let cells = |count: u32| Cells::new(u64::from(count));
+    let flow_control = match treatment.flow_control {
+        FlowControl::Windows => onionlab_tor::FlowControl::Windows,
+        FlowControl::Vegas => onionlab_tor::FlowControl::Vegas(CongestionSettings {
+            exit_circuits: Arc::new(VegasParameters::from_consensus(PathType::Exit, param)),
+            exit_streams: XonXoffParameters::from_consensus(false, param),
+            client_streams: XonXoffParameters::from_consensus(true, param),
+        }),
+    };
     Settings {
         circuitmux,
         channel_scheduler,
         cell_payload: treatment.cell_payload as u16,
-        circuit_window: cells(treatment.circuit_window),
-        circuit_window_increment: cells(treatment.circuit_window_increment),
-        stream_window: cells(treatment.stream_window),
-        stream_window_increment: cells(treatment.stream_window_increment),
+        flow_control,
+        circuit_window: treatment.circuit_window.map_or(defaults.circuit_window, cells),
+        circuit_window_increment: treatment.circuit_window_increment.map_or(defaults.circuit_window_increment, cells),
+        stream_window: treatment.stream_window.map_or(defaults.stream_window, cells),
+        stream_window_increment: treatment.stream_window_increment.map_or(defaults.stream_window_increment, cells),
         cell_queue_high: cells(treatment.cell_queue_high),
         cell_queue_low: cells(treatment.cell_queue_low),
         max_cell_queue_in: treatment.max_cell_queue_in.map_or(defaults.max_cell_queue_in, cells),
