@@ -167,7 +167,8 @@ impl World {
             return;
         }
         stream.exit = ExitState::Ended;
-        let (circuit, socket, done) = (stream.circuit, stream.socket, stream.answer_written >= stream.size && stream.ends[Place::Exit as usize].inbuf == 0);
+        let (circuit, socket, done) =
+            (stream.circuit, stream.socket, stream.answer_written >= stream.size && stream.ends[Place::Exit as usize].inbuf == 0);
         self.circuits[circuit.index()].streams.retain(|&other| other != id);
         self.use_socket(socket, SocketUse::Nothing);
         self.use_socket(socket.peer(), SocketUse::Nothing);

@@ -31,7 +31,8 @@ pub use ids::{CircuitId, ClientId, EndId, StreamId};
 pub use node::{RateLimit, RelayClass, Role};
 pub use outbuf::CHUNK_BYTES;
 pub use records::{
-    CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample, VegasState,
+    CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample,
+    VegasState,
 };
 pub use settings::{ChannelScheduler, CongestionSettings, FlowControl, Settings};
 pub use world::{Event, World, WorldConfig};

@@ -49,8 +49,13 @@ pub const CIRCUITS: Table = Table {
         Column::new("cells_in", Kind::U64, "cell", "DATA cells that reached the client."),
         Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit."),
         Column::new("cwnd", Kind::U32, "cell", "The exit's congestion window at the end; none with fixed windows.").nullable(),
-        Column::new("min_rtt_ns", Kind::I64, "ns", "Least smoothed round-trip time that the exit's SENDMEs measured; none before the first.")
-            .nullable(),
+        Column::new(
+            "min_rtt_ns",
+            Kind::I64,
+            "ns",
+            "Least smoothed round-trip time that the exit's SENDMEs measured; none before the first.",
+        )
+        .nullable(),
         Column::new("ewma_rtt_ns", Kind::I64, "ns", "Smoothed round-trip time at the end, of the same SENDMEs.").nullable(),
     ],
 };
@@ -136,7 +141,12 @@ pub const VEGAS: Table = Table {
         Column::new("ewma_rtt_ns", Kind::I64, "ns", "Smoothed round-trip time."),
         Column::new("max_rtt_ns", Kind::I64, "ns", "Greatest round-trip time."),
         Column::new("cwnd", Kind::U32, "cell", "Congestion window."),
-        Column::new("inflight", Kind::U32, "cell", "DATA cells not acknowledged, those of this SENDME still counted, as tor logs it."),
+        Column::new(
+            "inflight",
+            Kind::U32,
+            "cell",
+            "DATA cells not acknowledged, those of this SENDME still counted, as tor logs it.",
+        ),
         Column::new("bdp", Kind::U64, "cell", "Estimate of the DATA cells that the path holds without queueing."),
         Column::new("queue_use", Kind::U64, "cell", "Window less that estimate: DATA cells that queue."),
         Column::new("slow_start", Kind::U32, "1", "1 in slow start, 0 after it."),

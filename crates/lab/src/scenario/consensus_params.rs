@@ -72,16 +72,10 @@ pub(crate) fn known() -> Vec<Known> {
     let vegas = VegasParameters::new(PathType::Exit).table(PathType::Exit);
     let vegas = vegas.into_iter().map(|(name, default, least, most)| Known { name, default, least, most, serves: Serves::Vegas });
     let streams = XON_XOFF_TABLE.into_iter().filter(|(name, ..)| IDLE.iter().all(|(idle, _)| idle != name));
-    let streams = streams.map(|(name, default, least, most)| Known {
-        name: name.to_owned(),
-        default,
-        least,
-        most,
-        serves: Serves::Vegas,
-    });
+    let streams =
+        streams.map(|(name, default, least, most)| Known { name: name.to_owned(), default, least, most, serves: Serves::Vegas });
     // KIST's interval at clients (C tor 0.4.9: `KIST_SCHED_RUN_INTERVAL_MIN`, `_MAX`).
-    let kist =
-        Known { name: "KISTSchedRunIntervalClient".to_owned(), default: 2, least: 2, most: 100, serves: Serves::Kist };
+    let kist = Known { name: "KISTSchedRunIntervalClient".to_owned(), default: 2, least: 2, most: 100, serves: Serves::Kist };
     let mut all: Vec<Known> = vegas.chain(streams).chain([kist]).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
@@ -95,9 +89,10 @@ pub(super) fn checked(key: &str, treatment: &Treatment, own: &BaseFile, base: &B
         for (name, &value) in given.consensus_params.iter().flatten() {
             let key = format!("{table}.consensus-params.{}", clipped(name, 80));
             let known = find(&key, name, &known)?;
-            let value = i32::try_from(value).ok().filter(|value| (known.least..=known.most).contains(value)).ok_or_else(|| {
-                Fault::out_of_range(key.clone(), value, format!("from {} to {}", known.least, known.most))
-            })?;
+            let value = i32::try_from(value)
+                .ok()
+                .filter(|value| (known.least..=known.most).contains(value))
+                .ok_or_else(|| Fault::out_of_range(key.clone(), value, format!("from {} to {}", known.least, known.most)))?;
             if known.serves(treatment) {
                 all.insert(name.clone(), value);
             } else if table != "base" {

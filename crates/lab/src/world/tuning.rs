@@ -1,7 +1,7 @@
 //! From a treatment and the consensus to the settings of every tor, TCP and queue.
 
-use crate::scenario::resolved::Treatment;
 use crate::scenario::consensus_params;
+use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp};
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_directory::params::{self, Params};
