@@ -70,7 +70,7 @@ fn without_effect(base: &str, changes: &[(&str, &str)], insert: impl Fn(&str, &s
 }
 
 /// Each axis, with what it needs to have an effect.
-const AXES: [(&str, &str); 33] = [
+const AXES: [(&str, &str); 34] = [
     ("", "circuitmux = \"round-robin\""),
     ("", "circuitmux = \"swrr-linear\""),
     ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-proportional\""),
@@ -80,6 +80,7 @@ const AXES: [(&str, &str); 33] = [
     ("", "kist-interval = \"20 ms\""),
     ("", "kist-socket-buffer-factor = 0.1"),
     ("", "cell-payload = 488"),
+    ("", "flow-control = \"vegas\""),
     ("", "circuit-window = 200"),
     ("", "circuit-window-increment = 50"),
     ("", "stream-window = 100"),
