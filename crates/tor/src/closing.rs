@@ -2,11 +2,10 @@
 
 use crate::cell::{Cell, CellKind};
 use crate::channel::{self, Opening};
-use crate::circuit::{CircuitState, HOPS, Place};
+use crate::circuit::{CircuitState, HOPS};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
 use crate::records::{CircuitOutcome, CircuitRecord};
-use crate::sampling::vegas_state;
 use crate::stream::ExitState;
 use crate::world::{SocketUse, World};
 
@@ -113,7 +112,6 @@ impl World {
             },
             cells_in: circuit.cells_to_client,
             cells_out: circuit.cells_to_exit,
-            vegas: circuit.edges[Place::Exit as usize].package.as_vegas().map(vegas_state),
         }
     }
 

@@ -36,8 +36,6 @@ pub(crate) struct EventLoop {
     effects: Vec<Effects>,
     /// Nodes whose scheduler runs at the end of this pass.
     activated: VecDeque<HostId>,
-    /// Streams whose client's program may be read, in the next pass.
-    programs: VecDeque<StreamId>,
 }
 
 impl EventLoop {
@@ -51,11 +49,6 @@ impl EventLoop {
     /// The scheduler of `host` runs at the end of this pass (`mainloop_event_activate`).
     pub fn activate(&mut self, host: HostId) {
         self.activated.push_back(host);
-    }
-
-    /// The client's program at this stream will be read in the next pass.
-    pub fn watch_program(&mut self, stream: StreamId) {
-        self.programs.push_back(stream);
     }
 
     /// The socket will be served in the next pass, for these effects too.
@@ -100,11 +93,7 @@ impl World {
                 self.serve(socket, effects);
             } else if let Some(host) = self.event_loop.activated.pop_front() {
                 self.run_scheduler(host);
-            } else if self.event_loop.begin_pass() {
-                // Its first socket is next.
-            } else if let Some(stream) = self.event_loop.programs.pop_front() {
-                self.read_request(stream);
-            } else {
+            } else if !self.event_loop.begin_pass() {
                 return;
             }
         }

@@ -5,7 +5,6 @@
 //! wrong is one sentence that names file, line or key, value, and what is allowed ([`ScenarioError`]).
 
 pub mod clients;
-pub(crate) mod consensus_params;
 mod diagnose;
 mod error;
 mod file;
@@ -18,6 +17,7 @@ pub mod resolved;
 mod schema;
 mod text;
 pub mod treatment;
+pub mod version;
 
 pub use error::{Fault, Place, ScenarioError};
 pub use file::ScenarioFile;

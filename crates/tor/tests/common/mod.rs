@@ -31,7 +31,6 @@ pub struct Plan {
     pub timeout: SimDuration,
     pub stall: SimDuration,
     pub circuit_per_transfer: bool,
-    pub trace: bool,
 }
 
 struct Links(BTreeMap<(u32, u32), Path>, Path);
@@ -69,7 +68,6 @@ impl Plan {
             timeout: SimDuration::from_secs(600),
             stall: SimDuration::from_secs(600),
             circuit_per_transfer: false,
-            trace: false,
         }
     }
 
@@ -114,7 +112,6 @@ impl Plan {
             timeout: self.timeout,
             stall: self.stall,
             circuit_per_transfer: self.circuit_per_transfer,
-            trace: self.trace,
         });
         World::new(WorldConfig {
             seed: Seed(self.seed),
