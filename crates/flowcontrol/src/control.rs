@@ -2,6 +2,7 @@
 
 use crate::{PackageWindow, Vegas, VegasParameters};
 use onionlab_quantities::SimTime;
+use std::sync::Arc;
 
 /// What the sending end of a circuit knows about its own way out when a SENDME arrives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,9 +67,17 @@ impl CongestionControl {
         Self::Fixed(PackageWindow::new(start, increment))
     }
 
-    /// `TOR_VEGAS` with these parameters.
-    pub fn vegas(parameters: &VegasParameters) -> Self {
-        Self::Vegas(Box::new(Vegas::new(parameters)))
+    /// `TOR_VEGAS` with these parameters, which all circuits share.
+    pub fn vegas(parameters: &Arc<VegasParameters>) -> Self {
+        Self::Vegas(Box::new(Vegas::new(Arc::clone(parameters))))
+    }
+
+    /// The state of `TOR_VEGAS`, where that is the algorithm.
+    pub fn as_vegas(&self) -> Option<&Vegas> {
+        match self {
+            Self::Fixed(_) => None,
+            Self::Vegas(vegas) => Some(vegas),
+        }
     }
 }
 
@@ -111,6 +120,7 @@ mod tests {
 
     #[test]
     fn an_end_of_a_circuit_is_small() {
-        assert!(size_of::<CongestionControl>() + size_of::<crate::DeliverWindow>() <= 64);
+        assert!(size_of::<CongestionControl>() + size_of::<crate::DeliverWindow>() <= 24);
+        assert!(size_of::<Vegas>() <= 112);
     }
 }

@@ -28,6 +28,15 @@ pub struct XonXoffParameters {
     pub xon_ewma_count: u32,
 }
 
+/// The consensus parameters: name, default, least and greatest value.
+pub const XON_XOFF_TABLE: [(&str, i32, i32, i32); 5] = [
+    ("cc_xoff_client", 500, 1, 10_000),
+    ("cc_xoff_exit", 500, 1, 10_000),
+    ("cc_xon_rate", 500, 1, 5_000),
+    ("cc_xon_change_pct", 25, 1, 99),
+    ("cc_xon_ewma_cnt", 2, 2, 100),
+];
+
 impl XonXoffParameters {
     /// The values of tor 0.4.9, where the consensus says nothing.
     pub fn new() -> Self {
@@ -37,13 +46,14 @@ impl XonXoffParameters {
     /// The values of a consensus for the end at the client (or onion service) or at the exit. As in tor, a value outside its
     /// range becomes the nearest one inside.
     pub fn from_consensus(client: bool, lookup: impl Fn(&str) -> Option<i32>) -> Self {
-        let get = |name: &str, default: i32, low: i32, high: i32| lookup(name).unwrap_or(default).clamp(low, high) as u32;
-        let limit = if client { "cc_xoff_client" } else { "cc_xoff_exit" };
+        let [xoff_client, xoff_exit, xon_rate, change, count] =
+            XON_XOFF_TABLE.map(|(name, default, low, high)| lookup(name).unwrap_or(default).clamp(low, high) as u32);
+        let limit = if client { xoff_client } else { xoff_exit };
         Self {
-            xoff_limit: Bytes::new(u64::from(get(limit, 500, 1, 10_000)) * LIMIT_CELL),
-            xon_rate_bytes: Bytes::new(u64::from(get("cc_xon_rate", 500, 1, 5_000)) * RATE_CELL),
-            xon_change_percent: get("cc_xon_change_pct", 25, 1, 99),
-            xon_ewma_count: get("cc_xon_ewma_cnt", 2, 2, 100),
+            xoff_limit: Bytes::new(u64::from(limit) * LIMIT_CELL),
+            xon_rate_bytes: Bytes::new(u64::from(xon_rate) * RATE_CELL),
+            xon_change_percent: change,
+            xon_ewma_count: count,
         }
     }
 }
@@ -94,7 +104,7 @@ impl DeliveringEdge {
         self.xoff_sent
     }
 
-    /// A DATA cell was appended to the edge's outbuf, which now holds `waiting`: advice to send, in this order.
+    /// A DATA cell arrived at the edge, whose outbuf holds `waiting` without it: advice to send, in this order.
     pub fn data_arrived(&mut self, now: SimTime, waiting: Bytes, parameters: &XonXoffParameters) -> [Option<Advice>; 2] {
         let mut xoff = None;
         if waiting > parameters.xoff_limit {
@@ -141,8 +151,9 @@ impl DeliveringEdge {
         let sent = advice.then_some(Advice::Xon { kilobytes_per_second: self.rate as u32 });
         if waiting == Bytes::ZERO {
             self.drain_start = None;
-            if self.drained >= p.xon_rate_bytes.get() {
+            if self.drained >= p.xon_rate_bytes.get() && self.rate_sent > 0 {
                 self.rate = (2 * self.rate).min(i32::MAX as u64);
+                self.previous_drained = self.drained;
                 self.drained = 0;
             }
         }
@@ -154,7 +165,7 @@ impl DeliveringEdge {
         if self.previous_drained == 0 {
             self.previous_drained = self.drained;
         }
-        let rate = (self.previous_drained * 1_000).checked_div(elapsed.as_micros()).unwrap_or(0).min(i32::MAX as u64);
+        let rate = compute_drain_rate(self.previous_drained, elapsed);
         self.previous_drained = self.drained;
         if rate > 0 {
             let n = u64::from(p.xon_ewma_count);
@@ -167,6 +178,16 @@ impl DeliveringEdge {
     fn rate_moved(&self, p: &XonXoffParameters) -> bool {
         let (change, sent) = (u64::from(p.xon_change_percent), self.rate_sent);
         sent > 0 && (self.rate > (100 + change) * sent / 100 || self.rate < (100 - change) * sent / 100)
+    }
+}
+
+/// `compute_drain_rate`: kB/s, at least 1, at most what a signed 32-bit number holds; 0 if no time passed.
+fn compute_drain_rate(drained: u64, elapsed: SimDuration) -> u64 {
+    const MOST: u64 = i32::MAX as u64;
+    match elapsed.as_micros() {
+        0 => 0,
+        _ if drained > MOST / 1_000 => MOST,
+        micros => (drained * 1_000 / micros).max(1),
     }
 }
 

@@ -4,12 +4,13 @@
 //! tables as they come, so that memory follows what is in flight. The run's directory appears when all is written.
 
 use crate::memory;
-use crate::records::{CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter};
+use crate::records::{CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter, VEGAS};
 use crate::scenario::ResolvedScenario;
+use crate::scenario::treatment::FlowControl;
 use crate::world::{self, Built, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
-use onionlab_tor::{RelayClass, World};
+use onionlab_tor::{RelayClass, VegasSample, VegasState, World};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -144,7 +145,8 @@ pub fn run(
         .ok_or(RunError::NoSuchRun { treatment, network, seed })?;
     let Built { mut world, names, treatment, divergence } = world::build(scenario, treatment, network, seed)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
-    let mut tables = Tables::create(directory.path(), &names)?;
+    let traced = treatment.flow_control == FlowControl::Vegas && scenario.clients.iter().any(|group| group.trace);
+    let mut tables = Tables::create(directory.path(), &names, traced)?;
 
     let end = SimTime::ZERO + scenario.duration;
     let mut now = SimTime::ZERO;
@@ -154,9 +156,9 @@ pub fn run(
         world.run_until(now);
         if now == next_sample || now == end {
             world.sample(now);
-            tables.take(&mut world)?;
             next_sample = now + scenario.sample_interval;
         }
+        tables.take(&mut world)?;
         let so_far = Progress {
             sim_time: now,
             sim_end: end,
@@ -203,10 +205,12 @@ struct Tables<'a> {
     circuits: TableWriter,
     relays: TableWriter,
     network: TableWriter,
+    /// Where clients are traced.
+    vegas: Option<TableWriter>,
 }
 
 impl<'a> Tables<'a> {
-    fn create(directory: &Path, names: &'a Names) -> Result<Self, RecordError> {
+    fn create(directory: &Path, names: &'a Names, traced: bool) -> Result<Self, RecordError> {
         let has = |class| names.relays.iter().flatten().any(|(of, _)| *of == class);
         let table = |table| TableWriter::create(table, directory);
         Ok(Self {
@@ -216,6 +220,7 @@ impl<'a> Tables<'a> {
             circuits: table(&CIRCUITS)?,
             relays: table(&RELAYS)?,
             network: table(&NETWORK)?,
+            vegas: traced.then(|| table(&VEGAS)).transpose()?,
         })
     }
 
@@ -256,9 +261,13 @@ impl<'a> Tables<'a> {
                     .nanos_if(nanos(circuit.closed))
                     .text(circuit.outcome.name())
                     .number(circuit.cells_in)
-                    .number(circuit.cells_out);
+                    .number(circuit.cells_out)
+                    .number_if(circuit.vegas.map(|vegas| u64::from(vegas.cwnd)))
+                    .nanos_if(measured(circuit.vegas, |vegas| vegas.min_rtt))
+                    .nanos_if(measured(circuit.vegas, |vegas| vegas.ewma_rtt));
             })?;
         }
+        self.take_vegas(records.vegas)?;
         for sample in records.relays {
             let (class, capacity) = names.relays[sample.relay.index()].expect("only relays are sampled");
             self.relays.row(|row| {
@@ -294,10 +303,39 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
+    fn take_vegas(&mut self, samples: Vec<VegasSample>) -> Result<(), RecordError> {
+        let Some(table) = &mut self.vegas else { return Ok(()) };
+        for sample in samples {
+            let (client, group) = &self.names.clients[sample.client.index()];
+            let state = sample.state;
+            table.row(|row| {
+                row.nanos(sample.time.as_nanos())
+                    .number(u64::from(sample.circuit.0))
+                    .text(&self.names.hosts[client.index()])
+                    .text(group)
+                    .nanos(state.min_rtt.as_nanos())
+                    .nanos(state.ewma_rtt.as_nanos())
+                    .nanos(state.max_rtt.as_nanos())
+                    .number(u64::from(state.cwnd))
+                    .number(u64::from(sample.inflight))
+                    .number(state.bdp)
+                    .number(state.queue_use)
+                    .number(u64::from(state.slow_start))
+                    .number(u64::from(state.blocked));
+            })?;
+        }
+        Ok(())
+    }
+
     fn finish(self) -> Result<(), RecordError> {
-        for table in [self.transfers, self.circuits, self.relays, self.network] {
+        for table in [self.transfers, self.circuits, self.relays, self.network].into_iter().chain(self.vegas) {
             table.finish()?;
         }
         Ok(())
     }
+}
+
+/// A time that congestion control has measured; none before the first SENDME.
+fn measured(vegas: Option<VegasState>, time: impl Fn(VegasState) -> SimDuration) -> Option<u64> {
+    vegas.map(time).filter(|time| *time > SimDuration::ZERO).map(SimDuration::as_nanos)
 }

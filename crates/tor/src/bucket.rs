@@ -30,6 +30,13 @@ impl TokenBucket {
         Self { per_step: (rate.as_bytes_per_sec() * 16 / TICKS_PER_SECOND).max(1), burst, level: burst, filled: 0 }
     }
 
+    /// Another rate and burst from now on; what is above the new burst is lost (`token_bucket_rw_adjust`).
+    pub fn adjust(&mut self, rate: Bandwidth, burst: Bytes) {
+        let new = Self::new(rate, burst);
+        (self.per_step, self.burst) = (new.per_step, new.burst);
+        self.level = self.level.min(self.burst);
+    }
+
     /// What may pass now; not positive if nothing may.
     pub fn available(&mut self, now: SimTime) -> i64 {
         let now = now.as_nanos() / COARSE_NANOS * COARSE_NANOS;

@@ -35,6 +35,10 @@ pub(crate) enum CellKind {
     SendmeCircuit,
     /// Stream-level SENDME.
     SendmeStream,
+    /// Stop reading this stream.
+    Xoff,
+    /// Read this stream, at a rate that the sender's end of the stream remembers.
+    Xon,
 }
 
 #[derive(Debug, Clone, Copy)]

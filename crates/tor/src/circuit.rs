@@ -2,13 +2,46 @@
 
 use crate::cell::CellQueue;
 use crate::ids::{ClientId, EndId, StreamId};
+use crate::queues::Direction;
 use onionlab_circuitmux::Slot;
 use onionlab_engine::HostId;
-use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
+use onionlab_flowcontrol::windows::DeliverWindow;
+use onionlab_flowcontrol::{CongestionControl, Signals};
 use onionlab_quantities::SimTime;
 
 /// Hops of a circuit, the client's own end included: client, guard, middle, exit.
 pub(crate) const HOPS: usize = 4;
+
+/// One of the two ends of a circuit, where DATA cells begin and end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The client, which built it.
+    Client = 0,
+    /// The last relay.
+    Exit = 1,
+}
+
+impl Place {
+    pub(crate) const fn hop(self) -> u8 {
+        match self {
+            Self::Client => 0,
+            Self::Exit => HOPS as u8 - 1,
+        }
+    }
+    /// Where its cells go.
+    pub(crate) const fn outgoing(self) -> Direction {
+        match self {
+            Self::Client => Direction::ToExit,
+            Self::Exit => Direction::ToClient,
+        }
+    }
+    pub(crate) const fn other(self) -> Self {
+        match self {
+            Self::Client => Self::Exit,
+            Self::Exit => Self::Client,
+        }
+    }
+}
 
 /// One of the two sides of a circuit at one node: the channel towards the client (`p_chan`) or away from it (`n_chan`), and its queue.
 #[derive(Debug, Clone, Copy)]
@@ -40,10 +73,10 @@ pub(crate) enum CircuitState {
     Closed,
 }
 
-/// Sender and receiver windows of one end of the circuit.
+/// What one end of the circuit may send, and what it owes for what it received.
 #[derive(Debug, Clone)]
 pub(crate) struct Edge {
-    pub package: PackageWindow,
+    pub package: CongestionControl,
     pub deliver: DeliverWindow,
 }
 
@@ -54,8 +87,8 @@ pub(crate) struct Circuit {
     /// The last hop that is built: 0 is the client alone.
     pub built: u8,
     pub state: CircuitState,
-    pub client_edge: Edge,
-    pub exit_edge: Edge,
+    /// The client's end and the exit's.
+    pub edges: [Edge; 2],
     /// Streams at the exit that are not ended there.
     pub streams: Vec<StreamId>,
     pub launched: SimTime,
@@ -78,8 +111,7 @@ impl Circuit {
             hops: path.map(|host| Hop { host, sides: [Side::NONE; 2], closed: false }),
             built: 0,
             state: CircuitState::Building,
-            client_edge: edge.clone(),
-            exit_edge: edge.clone(),
+            edges: [edge.clone(), edge.clone()],
             streams: Vec::new(),
             launched: now,
             built_at: None,
@@ -90,6 +122,21 @@ impl Circuit {
             #[cfg(debug_assertions)]
             sequences: [0; 4],
         }
+    }
+
+    pub fn edge(&mut self, place: Place) -> &mut Edge {
+        &mut self.edges[place as usize]
+    }
+
+    /// The side on which the cells leave that this end sends.
+    pub const fn way_out(&self, place: Place) -> &Side {
+        &self.hops[place.hop() as usize].sides[place.outgoing() as usize]
+    }
+
+    /// What that side tells the end's congestion control.
+    pub const fn signals(&self, place: Place) -> Signals {
+        let side = self.way_out(place);
+        Signals { blocked: side.blocked, queued: side.queue.len }
     }
 
     pub fn all_hops_closed(&self) -> bool {

@@ -1,14 +1,12 @@
 //! The client: circuits ready ahead of time, one download after the other, time-outs.
 
 use crate::cell::{Cell, CellKind};
-use crate::circuit::{CircuitState, HOPS};
+use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, ClientId, StreamId};
-use crate::queues::Direction;
 use crate::records::{CircuitSerial, Outcome, TransferRecord};
-use crate::stream::{ExitState, Stream};
+use crate::stream::{ExitState, Stream, StreamEnd};
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
-use onionlab_flowcontrol::CongestionAlgorithm;
 use onionlab_load::LoadModel;
 use onionlab_net::SocketId;
 use onionlab_quantities::{RandomStream, SimDuration, SimTime};
@@ -42,6 +40,8 @@ pub struct ClientConfig {
     pub stall: SimDuration,
     /// A new circuit for each download, as `IsolateSOCKSAuth` with new credentials gives.
     pub circuit_per_transfer: bool,
+    /// The congestion control at the exits of its circuits is recorded at each SENDME.
+    pub trace: bool,
 }
 
 /// The download that is going on.
@@ -166,25 +166,22 @@ impl World {
         if let Some(transfer) = &mut state.transfer {
             transfer.stream = Some((stream, self.serials[circuit.index()]));
         }
-        self.originate(0, Direction::ToExit, Cell::new(CellKind::Begin, circuit).for_hop(HOPS as u8 - 1).on(stream));
+        self.send_from(Place::Client, Cell::new(CellKind::Begin, circuit).on(stream));
     }
 
     fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64) -> StreamId {
-        let edge = self.stream_edge();
+        let end = StreamEnd::new(self.stream_control());
         let stream = Stream {
             circuit,
             server,
             request,
-            request_unsent: 0,
+            request_unread: 0,
             size,
-            client_edge: edge.clone(),
-            exit_edge: edge,
+            ends: [end.clone(), end],
             request_received: 0,
             answer_written: 0,
             exit: ExitState::None,
             socket: SocketId(u32::MAX),
-            inbuf: 0,
-            outbuf: 0,
             server_closed: false,
             client_ended: false,
             live_cells: 0,
@@ -227,62 +224,51 @@ impl World {
         let Some(client) = self.client_of(cell) else { return };
         let Some(transfer) = &mut self.clients[client.index()].transfer else { return };
         transfer.connected = Some(now);
-        self.streams[cell.stream.index()].request_unsent = transfer.request;
-        self.send_request(cell.stream);
+        self.streams[cell.stream.index()].request_unread = transfer.request;
+        self.read_request(cell.stream);
     }
 
-    /// Sends what is left of the request, as far as queue and windows allow.
-    fn send_request(&mut self, id: StreamId) {
-        let now = self.queue.now();
-        let payload = u64::from(self.settings.cell_payload);
-        loop {
+    /// The client's tor reads all that its program has written and packages it, unless the circuit or the server's end has it wait.
+    pub(crate) fn read_request(&mut self, id: StreamId) {
+        let stream = &self.streams[id.index()];
+        let unread = stream.request_unread;
+        if !self.may_read(id, Place::Client) {
+            return;
+        }
+        if unread > 0 {
+            let Some(take) = self.edge_tokens(id, Place::Client, unread) else { return };
             let stream = &mut self.streams[id.index()];
-            if stream.client_ended || stream.request_unsent == 0 || stream.client_edge.package.available() == 0 {
-                return;
-            }
-            let circuit_id = stream.circuit;
-            let circuit = &mut self.circuits[circuit_id.index()];
-            if circuit.state != CircuitState::Open
-                || circuit.client_edge.package.available() == 0
-                || circuit.hops[0].sides[1].blocked
-            {
-                return;
-            }
-            let length = stream.request_unsent.min(payload);
-            stream.request_unsent -= length;
-            stream.client_edge.package.data_sent(now);
-            circuit.client_edge.package.data_sent(now);
-            let cell = Cell::new(CellKind::Data, circuit_id).for_hop(HOPS as u8 - 1).on(id).carrying(length as u16);
-            self.originate(0, Direction::ToExit, cell);
+            stream.request_unread -= take;
+            stream.end(Place::Client).charge(take);
+            stream.end(Place::Client).inbuf += take;
+        }
+        self.package(id, Place::Client, u32::MAX);
+        if self.streams[id.index()].request_unread > 0 {
+            // What the bucket did not let through.
+            self.edge_tokens(id, Place::Client, 1);
         }
     }
 
-    /// The client may go on with the request that it was sending over this circuit.
-    pub(crate) fn resume_request(&mut self, circuit: CircuitId) {
-        let client = self.circuits[circuit.index()].client;
-        if client.is_some()
-            && let Some((stream, _)) = self.clients[client.index()].transfer.as_ref().and_then(|transfer| transfer.stream)
-            && self.streams[stream.index()].circuit == circuit
-        {
-            self.send_request(stream);
+    /// The stream of the client's present download.
+    pub(crate) fn stream_of(&self, client: ClientId) -> Option<StreamId> {
+        if !client.is_some() {
+            return None;
         }
+        self.clients[client.index()].transfer.as_ref().and_then(|transfer| transfer.stream).map(|(stream, _)| stream)
     }
 
     /// A DATA cell: both windows are looked after even if nobody wants it any more; the program gets its bytes at once.
     pub(crate) fn data_at_client(&mut self, cell: Cell) {
         let now = self.queue.now();
-        let circuit = &mut self.circuits[cell.circuit.index()];
-        circuit.cells_to_client += 1;
-        let Ok(owed) = circuit.client_edge.deliver.data_received() else {
-            self.close_at(cell.circuit, 0, None);
+        self.circuits[cell.circuit.index()].cells_to_client += 1;
+        if self.count_for_circuit(cell.circuit, Place::Client).is_err() {
+            self.close_at(cell.circuit, Place::Client.hop(), None);
             return;
-        };
-        for _ in 0..owed {
-            self.originate(0, Direction::ToExit, Cell::new(CellKind::SendmeCircuit, cell.circuit).for_hop(HOPS as u8 - 1));
         }
         let Some(client) = self.client_of(cell) else { return };
-        let deliver = &mut self.streams[cell.stream.index()].client_edge.deliver;
-        let Ok(owed) = deliver.data_received() else { return };
+        if self.count_for_stream(cell, Place::Client).is_err() {
+            return;
+        }
         let Some(transfer) = &mut self.clients[client.index()].transfer else { return };
         transfer.first_byte.get_or_insert(now);
         transfer.received += u64::from(cell.length);
@@ -293,37 +279,13 @@ impl World {
             self.finish_transfer(client, Outcome::Ok);
             return;
         }
-        for _ in 0..owed {
-            self.originate(
-                0,
-                Direction::ToExit,
-                Cell::new(CellKind::SendmeStream, cell.circuit).for_hop(HOPS as u8 - 1).on(cell.stream),
-            );
-        }
+        self.delivered(cell.stream, Place::Client, u64::from(cell.length));
     }
 
     /// The client whose present download this cell belongs to.
     fn client_of(&self, cell: Cell) -> Option<ClientId> {
         let stream = &self.streams[cell.stream.index()];
         if stream.client_ended { None } else { Some(self.circuits[cell.circuit.index()].client) }
-    }
-
-    pub(crate) fn circuit_sendme_at_client(&mut self, id: CircuitId) {
-        let now = self.queue.now();
-        let package = &mut self.circuits[id.index()].client_edge.package;
-        if package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_err() {
-            self.close_at(id, 0, None);
-            return;
-        }
-        self.resume_request(id);
-    }
-
-    pub(crate) fn stream_sendme_at_client(&mut self, cell: Cell) {
-        let now = self.queue.now();
-        let package = &mut self.streams[cell.stream.index()].client_edge.package;
-        // A SENDME that was not due can only belong to a stream that has ended: nothing to do.
-        let _ = package.sendme_received(now, onionlab_flowcontrol::Signals::default());
-        self.send_request(cell.stream);
     }
 
     /// END from the exit: the server closed or refused before everything had come.
@@ -350,7 +312,7 @@ impl World {
             let circuit = self.streams[stream.index()].circuit;
             self.streams[stream.index()].client_ended = true;
             if self.circuits[circuit.index()].state == CircuitState::Open {
-                self.originate(0, Direction::ToExit, Cell::new(CellKind::End, circuit).for_hop(HOPS as u8 - 1).on(stream));
+                self.send_from(Place::Client, Cell::new(CellKind::End, circuit).on(stream));
             }
             self.recycle_stream(stream);
         }

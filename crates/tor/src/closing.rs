@@ -2,10 +2,11 @@
 
 use crate::cell::{Cell, CellKind};
 use crate::channel::{self, Opening};
-use crate::circuit::{CircuitState, HOPS};
+use crate::circuit::{CircuitState, HOPS, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
 use crate::records::{CircuitOutcome, CircuitRecord};
+use crate::sampling::vegas_state;
 use crate::stream::ExitState;
 use crate::world::{SocketUse, World};
 
@@ -112,6 +113,7 @@ impl World {
             },
             cells_in: circuit.cells_to_client,
             cells_out: circuit.cells_to_exit,
+            vegas: circuit.edges[Place::Exit as usize].package.as_vegas().map(vegas_state),
         }
     }
 

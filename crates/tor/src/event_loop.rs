@@ -36,6 +36,8 @@ pub(crate) struct EventLoop {
     effects: Vec<Effects>,
     /// Nodes whose scheduler runs at the end of this pass.
     activated: VecDeque<HostId>,
+    /// Streams whose client's program may be read, in the next pass.
+    programs: VecDeque<StreamId>,
 }
 
 impl EventLoop {
@@ -49,6 +51,11 @@ impl EventLoop {
     /// The scheduler of `host` runs at the end of this pass (`mainloop_event_activate`).
     pub fn activate(&mut self, host: HostId) {
         self.activated.push_back(host);
+    }
+
+    /// The client's program at this stream will be read in the next pass.
+    pub fn watch_program(&mut self, stream: StreamId) {
+        self.programs.push_back(stream);
     }
 
     /// The socket will be served in the next pass, for these effects too.
@@ -93,7 +100,11 @@ impl World {
                 self.serve(socket, effects);
             } else if let Some(host) = self.event_loop.activated.pop_front() {
                 self.run_scheduler(host);
-            } else if !self.event_loop.begin_pass() {
+            } else if self.event_loop.begin_pass() {
+                // Its first socket is next.
+            } else if let Some(stream) = self.event_loop.programs.pop_front() {
+                self.read_request(stream);
+            } else {
                 return;
             }
         }

@@ -7,11 +7,13 @@ mod channel;
 mod circuit;
 mod client;
 mod closing;
+mod delivering;
 mod edge;
 mod event_loop;
 mod ids;
 mod node;
 mod outbuf;
+mod packaging;
 mod queues;
 mod reading;
 mod records;
@@ -19,15 +21,18 @@ mod sampling;
 mod scheduler;
 mod settings;
 mod stream;
-mod tls;
 mod world;
 mod writing;
 
 pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
+pub use circuit::Place;
 pub use client::{ClientConfig, PathSource};
 pub use ids::{CircuitId, ClientId, EndId, StreamId};
 pub use node::{RateLimit, RelayClass, Role};
-pub use records::{CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord};
-pub use settings::{ChannelScheduler, Settings};
-pub use tls::Tls;
+pub use outbuf::CHUNK_BYTES;
+pub use records::{
+    CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample,
+    VegasState,
+};
+pub use settings::{ChannelScheduler, CongestionSettings, FlowControl, Settings};
 pub use world::{Event, World, WorldConfig};

@@ -4,7 +4,7 @@ use crate::cell::Cell;
 #[cfg(debug_assertions)]
 use crate::cell::CellKind;
 use crate::channel::Attached;
-use crate::circuit::CircuitState;
+use crate::circuit::Place;
 use crate::ids::{CircuitId, EndId};
 use crate::world::World;
 
@@ -68,7 +68,7 @@ impl World {
             Direction::ToClient => (self.settings.max_cell_queue_in, hop - 1),
             Direction::ToExit => (self.settings.max_cell_queue_out, hop + 1),
         };
-        if max.is_some_and(|max| u64::from(side.queue.len) >= max.get()) {
+        if u64::from(side.queue.len) >= max.get() {
             self.discard(cell);
             self.close_at(id, hop, None);
             return;
@@ -108,28 +108,19 @@ impl World {
         self.cell_hops += 1;
         if side.blocked && u64::from(side.queue.len) <= self.settings.cell_queue_low.get() {
             side.blocked = false;
-            if !outward && hop as usize == crate::circuit::HOPS - 1 {
-                self.resume_streams(circuit);
-            } else if outward && hop == 0 {
-                self.resume_request(circuit);
+            if !outward && hop == Place::Exit.hop() {
+                self.resume_streams(circuit, Place::Exit);
+            } else if outward && hop == Place::Client.hop() {
+                self.resume_streams(circuit, Place::Client);
             }
         }
         true
-    }
-
-    /// Every stream of the circuit at its exit may go on reading.
-    pub(crate) fn resume_streams(&mut self, circuit: CircuitId) {
-        if self.circuits[circuit.index()].state != CircuitState::Closed {
-            for index in 0..self.circuits[circuit.index()].streams.len() {
-                self.resume_reading(self.circuits[circuit.index()].streams[index]);
-            }
-        }
     }
 }
 
 /// Whether a cell goes from one end of the circuit to the other.
 #[cfg(debug_assertions)]
 fn end_to_end(kind: CellKind) -> bool {
-    use CellKind::{Begin, Connected, Data, End, SendmeCircuit, SendmeStream};
-    matches!(kind, Begin | Connected | Data | End | SendmeCircuit | SendmeStream)
+    use CellKind::{Begin, Connected, Data, End, SendmeCircuit, SendmeStream, Xoff, Xon};
+    matches!(kind, Begin | Connected | Data | End | SendmeCircuit | SendmeStream | Xoff | Xon)
 }

@@ -2,6 +2,7 @@
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::Opening;
+use crate::circuit::Place;
 use crate::event_loop::Operation;
 use crate::ids::EndId;
 use crate::queues::Direction;
@@ -38,7 +39,7 @@ impl World {
 
     /// Reads records until they hold `share` bytes of plaintext, out of `readable` bytes in the kernel, and processes the cells that are whole then.
     fn read_cells(&mut self, id: EndId, readable: u64, share: u64) {
-        let tls = self.settings.tls;
+        let overhead = self.settings.tls_record_overhead;
         let (host, socket) = (self.ends[id.index()].host, self.ends[id.index()].socket);
         let peer = id.peer().index();
         let mut left = readable;
@@ -46,7 +47,7 @@ impl World {
         let mut partial = self.ends[id.index()].record_read;
         while plaintext < share {
             // A record whose end the sender has not written yet is not in the queue: its bytes are taken as far as they are here.
-            let missing = self.ends[peer].sent_records.front().map(|&record| u64::from(tls.record(u32::from(record)) - partial));
+            let missing = self.ends[peer].sent_records.front().map(|&record| u64::from(u32::from(record) + overhead - partial));
             let Some(missing) = missing.filter(|&missing| missing <= left) else {
                 partial += left as u32;
                 left = 0;
@@ -96,8 +97,9 @@ impl World {
             CellKind::Extend => self.extend_from(cell.circuit, hop),
             CellKind::Begin => self.process_begin(cell),
             CellKind::Data => self.data_at_exit(cell),
-            CellKind::SendmeCircuit => self.circuit_sendme_at_exit(cell.circuit),
-            CellKind::SendmeStream => self.stream_sendme_at_exit(cell),
+            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Exit),
+            CellKind::SendmeStream => self.stream_sendme(cell, Place::Exit),
+            CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Exit),
             CellKind::End => self.end_at_exit(cell.stream),
             _ => {}
         }
@@ -111,8 +113,9 @@ impl World {
             CellKind::Extended => self.process_extended(cell.circuit),
             CellKind::Connected => self.connected_at_client(cell),
             CellKind::Data => self.data_at_client(cell),
-            CellKind::SendmeCircuit => self.circuit_sendme_at_client(cell.circuit),
-            CellKind::SendmeStream => self.stream_sendme_at_client(cell),
+            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Client),
+            CellKind::SendmeStream => self.stream_sendme(cell, Place::Client),
+            CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Client),
             CellKind::End => self.end_at_client(cell),
             _ => {}
         }

@@ -2,7 +2,7 @@
 
 use crate::ids::ClientId;
 use onionlab_engine::HostId;
-use onionlab_quantities::SimTime;
+use onionlab_quantities::{SimDuration, SimTime};
 
 /// How a download ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +106,44 @@ pub struct CircuitRecord {
     pub cells_in: u64,
     /// DATA cells that reached the exit.
     pub cells_out: u64,
+    /// The exit's congestion control as it stood; none with fixed windows.
+    pub vegas: Option<VegasState>,
+}
+
+/// `TOR_VEGAS` at one end of a circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VegasState {
+    /// The least of the smoothed round-trip times; zero before the first.
+    pub min_rtt: SimDuration,
+    /// The smoothed round-trip time.
+    pub ewma_rtt: SimDuration,
+    /// The greatest round-trip time, not smoothed.
+    pub max_rtt: SimDuration,
+    /// The window in cells.
+    pub cwnd: u32,
+    /// The estimate of the cells that the path holds without queueing.
+    pub bdp: u64,
+    /// The estimate of the cells that queue.
+    pub queue_use: u64,
+    /// Whether slow start goes on.
+    pub slow_start: bool,
+    /// Whether the circuit's own queue was too long at the last SENDME.
+    pub blocked: bool,
+}
+
+/// The congestion control of an exit just after a SENDME.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VegasSample {
+    /// The SENDME arrived.
+    pub time: SimTime,
+    /// On this circuit.
+    pub circuit: CircuitSerial,
+    /// Of this client.
+    pub client: ClientId,
+    /// What it made of it.
+    pub state: VegasState,
+    /// Cells in flight, those that the SENDME acknowledges still counted, as tor logs it.
+    pub inflight: u32,
 }
 
 /// One relay in one sample interval.
@@ -163,4 +201,6 @@ pub struct Records {
     pub relays: Vec<RelaySample>,
     /// The network over time.
     pub network: Vec<NetworkSample>,
+    /// Congestion control at exits, of clients that are traced.
+    pub vegas: Vec<VegasSample>,
 }

@@ -1,9 +1,12 @@
 //! Time series: what relays and the network did since the sample before.
 
+use crate::circuit::Place;
+use crate::ids::CircuitId;
 use crate::node::{RelayClass, Role};
-use crate::records::{NetworkSample, RelaySample};
+use crate::records::{NetworkSample, RelaySample, VegasSample, VegasState};
 use crate::world::World;
 use onionlab_engine::HostId;
+use onionlab_flowcontrol::{CongestionAlgorithm, Vegas};
 use onionlab_net::HostCounters;
 use onionlab_quantities::SimTime;
 
@@ -32,6 +35,23 @@ impl Sampler {
 }
 
 impl World {
+    /// A SENDME has arrived at the exit: a row, if the circuit's client is traced.
+    pub(crate) fn trace_vegas(&mut self, id: CircuitId) {
+        let circuit = &self.circuits[id.index()];
+        if circuit.client.is_some()
+            && self.clients[circuit.client.index()].config.trace
+            && let Some(vegas) = circuit.edges[Place::Exit as usize].package.as_vegas()
+        {
+            self.records.vegas.push(VegasSample {
+                time: self.queue.now(),
+                circuit: self.serials[id.index()],
+                client: circuit.client,
+                state: vegas_state(vegas),
+                inflight: vegas.inflight() + vegas.increment(),
+            });
+        }
+    }
+
     /// Adds a row for each relay and one for the network: the interval from the sample before to `time`.
     pub fn sample(&mut self, time: SimTime) {
         let interval = time.saturating_since(self.sampler.last);
@@ -84,6 +104,20 @@ impl World {
             active_circuits: self.active_circuits(),
             utilisation: std::array::from_fn(|class| share(sent[class], capacity[class])),
         });
+    }
+}
+
+/// The congestion control of one end of a circuit, for the records.
+pub(crate) fn vegas_state(vegas: &Vegas) -> VegasState {
+    VegasState {
+        min_rtt: vegas.min_rtt(),
+        ewma_rtt: vegas.ewma_rtt(),
+        max_rtt: vegas.max_rtt(),
+        cwnd: vegas.cwnd(),
+        bdp: vegas.bdp(),
+        queue_use: vegas.queue_use(),
+        slow_start: vegas.in_slow_start(),
+        blocked: vegas.is_blocked(),
     }
 }
 

@@ -1,8 +1,10 @@
 //! What a treatment can set about tor.
 
-use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
+use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
+use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
+use std::sync::Arc;
 
 /// How channels of a relay take turns, and how much goes to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -13,18 +15,42 @@ pub enum ChannelScheduler {
     Kist {
         /// Between the end of a run and the next, at a relay (`KISTSchedRunInterval`).
         interval: SimDuration,
-        /// The same at a client (`KISTSchedRunIntervalClient`; before 0.4.9 as at a relay).
+        /// The same at a client (`KISTSchedRunIntervalClient`).
         client_interval: SimDuration,
         /// How many congestion windows may wait in the kernel beyond what is in flight (`KISTSockBufSizeFactor`).
         socket_buffer_factor: f64,
     },
-    /// KIST's runs and order without the kernel's knowledge: each run may fill an outbuf (`scheduler_kist.c` in its lite mode).
-    KistLite {
-        /// Between the end of a run and the next, at a relay.
-        interval: SimDuration,
-        /// The same at a client.
-        client_interval: SimDuration,
-    },
+}
+
+/// What limits the DATA cells of a circuit and of its streams.
+#[derive(Debug, Clone, PartialEq)]
+pub enum FlowControl {
+    /// Fixed windows with SENDMEs for circuits and streams (tor up to 0.4.6, and without congestion control).
+    Windows,
+    /// `TOR_VEGAS` for circuits, XON and XOFF for streams (proposal 324).
+    Vegas(CongestionSettings),
+}
+
+/// Parameters of `TOR_VEGAS`, shared by all circuits, and of XON and XOFF.
+#[derive(Debug, Clone, PartialEq)]
+pub struct CongestionSettings {
+    /// For circuits to an exit.
+    pub exit_circuits: Arc<VegasParameters>,
+    /// For streams where they end at an exit.
+    pub exit_streams: XonXoffParameters,
+    /// For streams where they end at a client.
+    pub client_streams: XonXoffParameters,
+}
+
+impl Default for CongestionSettings {
+    /// tor 0.4.9's code defaults.
+    fn default() -> Self {
+        Self {
+            exit_circuits: Arc::new(VegasParameters::new(PathType::Exit)),
+            exit_streams: XonXoffParameters::from_consensus(false, |_| None),
+            client_streams: XonXoffParameters::from_consensus(true, |_| None),
+        }
+    }
 }
 
 /// Mechanisms and constants of every tor process of a run.
@@ -36,6 +62,8 @@ pub struct Settings {
     pub channel_scheduler: ChannelScheduler,
     /// Payload of a DATA cell in bytes: 498, or 488 with CGO (`relay_cell_max_payload_size`).
     pub cell_payload: u16,
+    /// What limits the DATA cells of a circuit and of its streams; the four settings of windows below apply to [`FlowControl::Windows`].
+    pub flow_control: FlowControl,
     /// Circuit package and deliver window in cells at the start (`CIRCWINDOW_START`).
     pub circuit_window: Cells,
     /// Cells per circuit SENDME (`CIRCWINDOW_INCREMENT`).
@@ -48,18 +76,16 @@ pub struct Settings {
     pub cell_queue_high: Cells,
     /// A queue of so few lets them go on (`cellq_low`).
     pub cell_queue_low: Cells,
-    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`); none: no queue is too long.
-    pub max_cell_queue_in: Option<Cells>,
+    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`).
+    pub max_cell_queue_in: Cells,
     /// The same away from the client (`circ_max_cell_queue_size_out`).
-    pub max_cell_queue_out: Option<Cells>,
-    /// Vanilla and KIST-lite fill the outbuf up to here (`orconn_high`).
+    pub max_cell_queue_out: Cells,
+    /// Vanilla fills the outbuf up to here (`orconn_high`).
     pub outbuf_high: Bytes,
     /// Below this the scheduler is told that the channel wants more (`orconn_low`).
     pub outbuf_low: Bytes,
-    /// Usable bytes of an outbuf's chunk, and with it the most plaintext in a TLS record (`chunk_new_with_alloc_size`): 4,048, or 4,064 in 0.2.4.
-    pub outbuf_chunk: u32,
-    /// Which TLS channels speak.
-    pub tls: Tls,
+    /// Bytes of a TLS record that are not cells: 22 for TLS 1.3 with AES-GCM.
+    pub tls_record_overhead: u32,
     /// A circuit takes no new streams so long after its first (`MaxCircuitDirtiness`).
     pub circuit_dirtiness: SimDuration,
     /// A circuit that is not built by then is given up (`cbtinitialtimeout`).
@@ -70,25 +96,25 @@ impl Default for Settings {
     /// tor 0.4.9's code defaults with fixed windows.
     fn default() -> Self {
         Self {
-            circuitmux: PolicyKind::TOR_EWMA,
+            circuitmux: PolicyKind::Ewma { half_life: SimDuration::from_secs(30), tick: SimDuration::from_secs(10) },
             channel_scheduler: ChannelScheduler::Kist {
                 interval: SimDuration::from_millis(2),
                 client_interval: SimDuration::from_millis(2),
                 socket_buffer_factor: 1.0,
             },
             cell_payload: 498,
+            flow_control: FlowControl::Windows,
             circuit_window: Cells::new(1000),
             circuit_window_increment: Cells::new(100),
             stream_window: Cells::new(500),
             stream_window_increment: Cells::new(50),
             cell_queue_high: Cells::new(256),
             cell_queue_low: Cells::new(10),
-            max_cell_queue_in: Some(Cells::new(2500)),
-            max_cell_queue_out: Some(Cells::new(2500)),
+            max_cell_queue_in: Cells::new(2500),
+            max_cell_queue_out: Cells::new(2500),
             outbuf_high: Bytes::new(32_768),
             outbuf_low: Bytes::new(16_384),
-            outbuf_chunk: 4048,
-            tls: Tls::V1_3,
+            tls_record_overhead: 22,
             circuit_dirtiness: SimDuration::from_secs(600),
             circuit_build_timeout: SimDuration::from_secs(60),
         }

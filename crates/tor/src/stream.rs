@@ -1,9 +1,15 @@
 //! A stream: one download of one client over one circuit.
 
-use crate::circuit::Edge;
+use crate::bucket::TokenBucket;
+use crate::circuit::Place;
 use crate::ids::CircuitId;
 use onionlab_engine::HostId;
+use onionlab_flowcontrol::CongestionAlgorithm;
+use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
+use onionlab_flowcontrol::xon_xoff::{Advice, DeliveringEdge, ReadingEdge};
 use onionlab_net::SocketId;
+use onionlab_quantities::{Bandwidth, Bytes, SimTime};
+use std::collections::VecDeque;
 
 /// The exit's side of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,30 +23,154 @@ pub(crate) enum ExitState {
     Ended,
 }
 
+/// Flow control of one end of a stream.
+#[derive(Debug, Clone)]
+pub(crate) enum StreamControl {
+    /// Without congestion control on the circuit.
+    Windows { package: PackageWindow, deliver: DeliverWindow },
+    /// With it.
+    XonXoff(Box<XonXoff>),
+}
+
+/// XON and XOFF at one end of a stream.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct XonXoff {
+    pub reading: ReadingEdge,
+    pub delivering: DeliveringEdge,
+    /// The read bucket that an XON with a rate filled in (`edge_connection_t.bucket`).
+    bucket: Option<TokenBucket>,
+    /// Rates of the XONs that this end has sent and that have not arrived, in kB/s.
+    rates_under_way: VecDeque<u32>,
+}
+
+/// One end of a stream.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamEnd {
+    pub control: StreamControl,
+    /// Bytes read from the program or server and not yet packaged.
+    pub inbuf: u64,
+    /// Bytes that wait for the program's or server's socket.
+    pub outbuf: u64,
+    /// Found its own bucket empty and waits for tokens.
+    pub waits_for_tokens: bool,
+}
+
+impl StreamEnd {
+    pub const fn new(control: StreamControl) -> Self {
+        Self { control, inbuf: 0, outbuf: 0, waits_for_tokens: false }
+    }
+
+    /// Whether the window of the stream lets it package; XOFF is looked at after each cell only, as tor does.
+    pub fn may_package(&self) -> bool {
+        match &self.control {
+            StreamControl::Windows { package, .. } => package.can_send(),
+            StreamControl::XonXoff(_) => true,
+        }
+    }
+
+    /// A cell was packaged; false if no more may follow it (`sendme_note_stream_data_packaged`).
+    pub fn packaged(&mut self, now: SimTime) -> bool {
+        match &mut self.control {
+            StreamControl::Windows { package, .. } => {
+                package.data_sent(now);
+                true
+            }
+            StreamControl::XonXoff(edge) => edge.reading.may_read(),
+        }
+    }
+
+    /// Whether it may read from its program or server.
+    pub fn may_read(&self) -> bool {
+        match &self.control {
+            StreamControl::Windows { package, .. } => package.can_send(),
+            StreamControl::XonXoff(edge) => edge.reading.may_read(),
+        }
+    }
+
+    /// What its own bucket lets it read now; none if it has no limit.
+    pub fn tokens(&mut self, now: SimTime) -> Option<i64> {
+        match &mut self.control {
+            StreamControl::Windows { .. } => None,
+            StreamControl::XonXoff(edge) => edge.bucket.as_mut().map(|bucket| bucket.available(now)),
+        }
+    }
+
+    /// It read `bytes`.
+    pub fn charge(&mut self, bytes: u64) {
+        if let StreamControl::XonXoff(edge) = &mut self.control
+            && let Some(bucket) = &mut edge.bucket
+        {
+            bucket.charge(bytes);
+        }
+    }
+}
+
+impl XonXoff {
+    /// Remembers what an XON that is sent now carries.
+    pub fn note_sent(&mut self, advice: Advice) {
+        if let Advice::Xon { kilobytes_per_second } = advice {
+            self.rates_under_way.push_back(kilobytes_per_second);
+        }
+    }
+
+    /// What the oldest XON under way carries.
+    pub fn next_rate(&mut self) -> u32 {
+        self.rates_under_way.pop_front().unwrap_or(0)
+    }
+
+    /// Advice arrived: `circuit_process_stream_xoff`, `circuit_process_stream_xon`.
+    pub fn advised(&mut self, advice: Advice) {
+        self.reading.advised(advice);
+        if advice == Advice::Xoff {
+            return;
+        }
+        let rate = self.reading.rate();
+        if rate == Bandwidth::UNLIMITED {
+            self.bucket = None;
+            return;
+        }
+        let burst = Bytes::new(rate.as_bytes_per_sec());
+        match &mut self.bucket {
+            Some(bucket) => bucket.adjust(rate, burst),
+            none => *none = Some(TokenBucket::new(rate, burst)),
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub circuit: CircuitId,
     pub server: HostId,
     /// Bytes that the client asks with, and that the server answers with.
     pub request: u64,
-    /// Bytes of the request that the client has not sent yet.
-    pub request_unsent: u64,
+    /// Bytes of the request that the client's tor has not read yet.
+    pub request_unread: u64,
     pub size: u64,
-    pub client_edge: Edge,
-    pub exit_edge: Edge,
+    /// The client's end and the exit's.
+    pub ends: [StreamEnd; 2],
     /// Bytes of the request that the server has; of the answer that it has written.
     pub request_received: u64,
     pub answer_written: u64,
     pub exit: ExitState,
     /// The exit's socket; the server's is its peer.
     pub socket: SocketId,
-    /// Bytes that the exit has read from the server and not yet packaged.
-    pub inbuf: u64,
-    /// Bytes from the client that wait for the server's socket.
-    pub outbuf: u64,
     pub server_closed: bool,
     /// The client ended it.
     pub client_ended: bool,
     /// Cells that name this stream and exist.
     pub live_cells: u32,
+}
+
+impl Stream {
+    pub fn end(&mut self, place: Place) -> &mut StreamEnd {
+        &mut self.ends[place as usize]
+    }
+
+    /// Whether this end is open: cells for it are looked at, its bytes are packaged.
+    pub fn is_open(&self, place: Place) -> bool {
+        match place {
+            Place::Client => !self.client_ended,
+            Place::Exit => self.exit == ExitState::Connected,
+        }
+    }
 }

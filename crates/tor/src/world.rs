@@ -6,19 +6,20 @@
 
 use crate::cell::CellPool;
 use crate::channel::ChannelEnd;
-use crate::circuit::{Circuit, Edge};
+use crate::circuit::{Circuit, Edge, Place};
 use crate::client::{Client, ClientConfig, PathSource};
 use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, StreamId};
 use crate::node::{Node, Role};
 use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
-use crate::settings::Settings;
-use crate::stream::Stream;
+use crate::settings::{FlowControl, Settings};
+use crate::stream::{Stream, StreamControl, XonXoff};
 use onionlab_engine::{EventQueue, prefetch};
+use onionlab_flowcontrol::CongestionControl;
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
 use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, tcp::TcpConfig};
-use onionlab_quantities::{Seed, SimTime};
+use onionlab_quantities::{RandomStream, Seed, SimTime};
 use std::collections::HashMap;
 
 /// What can happen. The host concerned comes with it from the queue.
@@ -38,6 +39,8 @@ pub enum Event {
     TransferCheck(ClientId),
     /// A circuit may have been built for too long.
     BuildCheck(CircuitId),
+    /// A stream that found its own token bucket empty tries again.
+    StreamTokens(StreamId, Place),
 }
 
 impl From<NetEvent> for Event {
@@ -95,10 +98,13 @@ pub struct World {
     pub(crate) paths: Box<dyn PathSource>,
     pub(crate) sockets: Vec<SocketUse>,
     pub(crate) event_loop: EventLoop,
+    /// Which stream of a circuit goes first when several may go on, and how often that was drawn.
+    pub(crate) first_streams: RandomStream,
+    pub(crate) resumptions: u64,
+    /// A buffer for the streams of the circuit that resumes.
+    pub(crate) resuming: Vec<StreamId>,
     /// KIST's channels that ran into their limit, kept for its buffer.
     pub(crate) aside: Vec<EndId>,
-    /// Channels that KIST looked at in this run, kept for its buffer.
-    pub(crate) touched: Vec<EndId>,
     pub(crate) records: Records,
     pub(crate) sampler: Sampler,
     /// Cells moved from a circuit queue to an outbuf, at all nodes.
@@ -139,8 +145,10 @@ impl World {
             paths: config.paths,
             sockets: Vec::new(),
             event_loop: EventLoop::default(),
+            first_streams: RandomStream::new(config.seed, "circuits", "first stream to resume"),
+            resumptions: 0,
+            resuming: Vec::new(),
             aside: Vec::new(),
-            touched: Vec::new(),
             records: Records::default(),
             sampler,
             cell_hops: 0,
@@ -159,6 +167,7 @@ impl World {
                 Event::NextTransfer(client) => self.start_transfer(client),
                 Event::TransferCheck(client) => self.check_transfer(client),
                 Event::BuildCheck(circuit) => self.check_building(circuit),
+                Event::StreamTokens(stream, place) => self.stream_tokens(stream, place),
             }
             self.settle();
         }
@@ -211,17 +220,34 @@ impl World {
         std::mem::take(&mut self.records)
     }
 
-    /// Windows of a new circuit's end.
+    /// Flow control of a new circuit's end.
     pub(crate) fn circuit_edge(&self) -> Edge {
-        let (window, increment) =
-            (self.settings.circuit_window.get() as u16, self.settings.circuit_window_increment.get() as u16);
-        Edge { package: PackageWindow::new(window, increment), deliver: DeliverWindow::new(window, increment) }
+        match &self.settings.flow_control {
+            FlowControl::Windows => {
+                let (window, increment) =
+                    (self.settings.circuit_window.get() as u16, self.settings.circuit_window_increment.get() as u16);
+                Edge { package: CongestionControl::fixed(window, increment), deliver: DeliverWindow::new(window, increment) }
+            }
+            FlowControl::Vegas(control) => Edge {
+                package: CongestionControl::vegas(&control.exit_circuits),
+                deliver: DeliverWindow::circuit(control.exit_circuits.sendme_inc as u16),
+            },
+        }
     }
 
-    /// Windows of a new stream's end.
-    pub(crate) fn stream_edge(&self) -> Edge {
-        let (window, increment) = (self.settings.stream_window.get() as u16, self.settings.stream_window_increment.get() as u16);
-        Edge { package: PackageWindow::new(window, increment), deliver: DeliverWindow::new(window, increment) }
+    /// Flow control of a new stream's end.
+    pub(crate) fn stream_control(&self) -> StreamControl {
+        match &self.settings.flow_control {
+            FlowControl::Windows => {
+                let (window, increment) =
+                    (self.settings.stream_window.get() as u16, self.settings.stream_window_increment.get() as u16);
+                StreamControl::Windows {
+                    package: PackageWindow::new(window, increment),
+                    deliver: DeliverWindow::new(window, increment),
+                }
+            }
+            FlowControl::Vegas(_) => StreamControl::XonXoff(Box::<XonXoff>::default()),
+        }
     }
 }
 
@@ -235,7 +261,9 @@ mod tests {
     fn idle_channels_and_circuits_are_small() {
         let channel = 2 * (size_of::<ChannelEnd>() + size_of::<SocketUse>()) + Network::connection_memory();
         assert!(channel <= 1152, "a channel takes {channel} bytes");
-        let circuit = size_of::<Circuit>() + 6 * 48;
-        assert!(circuit <= 1024, "a circuit takes {circuit} bytes with six slots of a circuitmux");
+        // Each end's congestion control is boxed; its timestamps have no memory while nothing is under way.
+        let vegas = 2 * (size_of::<onionlab_flowcontrol::Vegas>() + 16);
+        let circuit = size_of::<Circuit>() + 6 * 48 + vegas;
+        assert!(circuit <= 1024, "a circuit takes {circuit} bytes with six slots of a circuitmux and TOR_VEGAS at both ends");
     }
 }

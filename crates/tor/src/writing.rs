@@ -3,6 +3,7 @@
 use crate::CELL_BYTES;
 use crate::bucket::WAKE_UP;
 use crate::channel::Opening;
+use crate::circuit::Place;
 use crate::event_loop::Operation;
 use crate::ids::EndId;
 use crate::world::{Event, World};
@@ -12,7 +13,7 @@ impl World {
     /// One write callback of a channel, or a write that KIST asks for (`connection_handle_write`): its share of bytes as records, as far as the
     /// kernel takes them. If some are left and the kernel takes more, the socket is ready again.
     pub(crate) fn write_channel(&mut self, id: EndId) {
-        let (chunk, tls) = (self.settings.outbuf_chunk, self.settings.tls);
+        let overhead = self.settings.tls_record_overhead;
         let end = &self.ends[id.index()];
         let (host, socket) = (end.host, end.socket);
         if end.opening != Opening::Open || end.write_blocked || end.outbuf.len() == 0 {
@@ -27,11 +28,10 @@ impl World {
         let mut written = 0;
         while left > 0 {
             let end = &mut self.ends[id.index()];
-            let record = end.outbuf.next_record(left, chunk);
-            let wire = tls.record(record);
-            let taken = self.net.write(&mut self.queue, socket, u64::from(end.outbuf.wire_bytes_left(wire)));
+            let record = end.outbuf.next_record(left);
+            let taken = self.net.write(&mut self.queue, socket, u64::from(end.outbuf.wire_bytes_left(record, overhead)));
             written += taken;
-            if !end.outbuf.written(taken as u32, record, wire, chunk) {
+            if !end.outbuf.written(taken as u32, record, overhead) {
                 break;
             }
             end.sent_records.push_back(record as u16);
@@ -70,7 +70,7 @@ impl World {
         }
         let waiting = self.nodes[host.index()].buckets.as_mut().map(|buckets| std::mem::take(&mut buckets.waiting_streams));
         for stream in waiting.into_iter().flatten() {
-            self.resume_reading(stream);
+            self.resume_reading(stream, Place::Exit);
         }
     }
 }

@@ -14,13 +14,14 @@ pub use parameters::{PathType, VegasParameters};
 use crate::{CongestionAlgorithm, FlowError, Signals};
 use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// The congestion control of one end of a circuit.
 ///
 /// Units: cells and microseconds. Invariant: `sent_at` holds one instant per whole increment in flight.
 #[derive(Debug, Clone)]
 pub struct Vegas {
-    parameters: VegasParameters,
+    parameters: Arc<VegasParameters>,
     cwnd: u64,
     inflight: u64,
     in_slow_start: bool,
@@ -35,9 +36,12 @@ pub struct Vegas {
     /// Smoothed round-trip time and the least of its values; 0 before the first.
     ewma_rtt: u64,
     min_rtt: u64,
+    /// The greatest round-trip time, not smoothed.
+    max_rtt: u64,
     bdp: u64,
-    /// When the cells were queued whose SENDMEs are to come, in microseconds.
-    sent_at: VecDeque<u64>,
+    /// When the cells were queued whose SENDMEs are to come: the low 32 bits of the microseconds, so that round trips below
+    /// 71 minutes come out right. Without memory of its own while no SENDME is to come.
+    sent_at: VecDeque<u32>,
 }
 
 /// A parameter in the width of the arithmetic; none is negative.
@@ -47,10 +51,10 @@ const fn wide(parameter: i32) -> u64 {
 
 impl Vegas {
     /// A circuit that has sent nothing yet.
-    pub fn new(parameters: &VegasParameters) -> Self {
+    pub fn new(parameters: Arc<VegasParameters>) -> Self {
         let cwnd = wide(parameters.cwnd_init);
         Self {
-            parameters: *parameters,
+            parameters,
             cwnd,
             inflight: 0,
             in_slow_start: true,
@@ -60,6 +64,7 @@ impl Vegas {
             next_cwnd_event: 0,
             ewma_rtt: 0,
             min_rtt: 0,
+            max_rtt: 0,
             bdp: cwnd,
             sent_at: VecDeque::new(),
         }
@@ -90,8 +95,18 @@ impl Vegas {
         SimDuration::from_micros(self.min_rtt)
     }
 
+    /// The greatest round-trip time, not smoothed; zero before the first.
+    pub const fn max_rtt(&self) -> SimDuration {
+        SimDuration::from_micros(self.max_rtt)
+    }
+
+    /// Whether the circuit was blocked on its channel at the last SENDME.
+    pub const fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
     /// SENDMEs between two changes of the window.
-    const fn update_rate(&self) -> u64 {
+    fn update_rate(&self) -> u64 {
         if self.in_slow_start {
             1
         } else {
@@ -101,7 +116,7 @@ impl Vegas {
     }
 
     /// SENDMEs in a window, rounded.
-    const fn sendmes_per_cwnd(&self) -> u64 {
+    fn sendmes_per_cwnd(&self) -> u64 {
         let inc = wide(self.parameters.sendme_inc);
         (self.cwnd + inc / 2) / inc
     }
@@ -120,6 +135,7 @@ impl Vegas {
             .max(2);
             (2 * rtt + (n - 1) * self.ewma_rtt) / (n + 1)
         };
+        self.max_rtt = self.max_rtt.max(rtt);
         if self.min_rtt == 0 {
             self.min_rtt = self.ewma_rtt;
         } else if self.cwnd == wide(p.cwnd_min) && !self.in_slow_start {
@@ -162,21 +178,22 @@ impl Vegas {
     }
 
     fn slow_start(&mut self) {
-        let p = self.parameters;
-        if self.queue_use() < wide(p.gamma) && !self.blocked {
+        let p = &self.parameters;
+        let (gamma, ss_max, floor) = (wide(p.gamma), wide(p.ss_max), wide(p.cwnd_inc) * wide(p.cwnd_inc_rate));
+        if self.queue_use() < gamma && !self.blocked {
             if self.full {
                 let step = self.slow_start_step();
                 self.cwnd += step;
-                if step * self.sendmes_per_cwnd() <= wide(p.cwnd_inc) * wide(p.cwnd_inc_rate) {
+                if step * self.sendmes_per_cwnd() <= floor {
                     self.in_slow_start = false;
                 }
             }
         } else {
-            self.cwnd = self.bdp + wide(p.gamma);
+            self.cwnd = self.bdp + gamma;
             self.in_slow_start = false;
         }
-        if self.cwnd >= wide(p.ss_max) {
-            self.cwnd = wide(p.ss_max);
+        if self.cwnd >= ss_max {
+            self.cwnd = ss_max;
             self.in_slow_start = false;
         }
     }
@@ -203,7 +220,9 @@ impl Vegas {
         }
         if signals.blocked != self.blocked {
             self.blocked = signals.blocked;
-            self.next_cc_event = 0;
+            if self.ewma_rtt > 0 {
+                self.next_cc_event = 0;
+            }
         }
         if rtt == 0 && !signals.blocked {
             return;
@@ -254,13 +273,16 @@ impl CongestionAlgorithm for Vegas {
         debug_assert!(self.can_send(), "a cell is sent only when the window has room");
         self.inflight += 1;
         if self.inflight.is_multiple_of(wide(self.parameters.sendme_inc)) {
-            self.sent_at.push_back(now.as_micros());
+            self.sent_at.push_back(now.as_micros() as u32);
         }
     }
 
     fn sendme_received(&mut self, now: SimTime, signals: Signals) -> Result<(), FlowError> {
         let sent_at = self.sent_at.pop_front().ok_or(FlowError::UnexpectedSendme)?;
-        self.update_window(now.as_micros().saturating_sub(sent_at), signals);
+        if self.sent_at.is_empty() {
+            self.sent_at = VecDeque::new();
+        }
+        self.update_window(u64::from((now.as_micros() as u32).wrapping_sub(sent_at)), signals);
         self.inflight -= wide(self.parameters.sendme_inc);
         self.cwnd = self.cwnd.min(wide(self.parameters.cwnd_max));
         Ok(())

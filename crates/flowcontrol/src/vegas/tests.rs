@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 fn exit() -> Vegas {
-    Vegas::new(&VegasParameters::new(PathType::Exit))
+    Vegas::new(Arc::new(VegasParameters::new(PathType::Exit)))
 }
 
 fn at(micros: u64) -> SimTime {
@@ -14,7 +14,7 @@ fn round(vegas: &mut Vegas, now: u64, rtt: u64, blocked: bool) {
     while vegas.can_send() {
         vegas.data_sent(at(now));
     }
-    vegas.sent_at[0] = now;
+    vegas.sent_at[0] = now as u32;
     vegas.sendme_received(at(now + rtt), Signals { blocked, queued: 0 }).unwrap();
 }
 
@@ -93,7 +93,7 @@ fn beyond_the_cap_slow_start_slows_down() {
 fn a_window_that_is_not_used_does_not_grow() {
     let mut vegas = exit();
     // 31 of 124 cells are 25 percent: neither full nor, by the least percentage, empty; the window starts as not full.
-    vegas.parameters.cwnd_full_gap = 1;
+    Arc::make_mut(&mut vegas.parameters).cwnd_full_gap = 1;
     for _ in 0..31 {
         vegas.data_sent(at(0));
     }

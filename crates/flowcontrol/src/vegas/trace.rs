@@ -46,7 +46,7 @@ fn read(folder: &str) -> Option<Vec<Line>> {
 /// The windows that one SENDME can make of `cwnd` in steady state, the circuit not blocked, when the product is `bdp`.
 fn steps(cwnd: u64, bdp: u64) -> [u64; 2] {
     [false, true].map(|full| {
-        let mut vegas = Vegas::new(&VegasParameters::new(PathType::Exit));
+        let mut vegas = Vegas::new(Arc::new(VegasParameters::new(PathType::Exit)));
         (vegas.in_slow_start, vegas.cwnd, vegas.bdp, vegas.full) = (false, cwnd, bdp, full);
         vegas.steady_state();
         vegas.cwnd

@@ -48,6 +48,15 @@ pub const CIRCUITS: Table = Table {
         ),
         Column::new("cells_in", Kind::U64, "cell", "DATA cells that reached the client."),
         Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit."),
+        Column::new("cwnd", Kind::U32, "cell", "The exit's congestion window at the end; none with fixed windows.").nullable(),
+        Column::new(
+            "min_rtt_ns",
+            Kind::I64,
+            "ns",
+            "Least smoothed round-trip time that the exit's SENDMEs measured; none before the first.",
+        )
+        .nullable(),
+        Column::new("ewma_rtt_ns", Kind::I64, "ns", "Smoothed round-trip time at the end, of the same SENDMEs.").nullable(),
     ],
 };
 
@@ -119,5 +128,31 @@ pub const RUN: Table = Table {
     ],
 };
 
-/// All tables.
+/// One row per circuit SENDME at the exits of traced clients' circuits: congestion control just after it.
+pub const VEGAS: Table = Table {
+    name: "vegas",
+    description: "One row per circuit SENDME that arrived at the exit of a traced client's circuit: its congestion control just after it. Only where clients are traced.",
+    columns: &[
+        Column::new("time_ns", Kind::I64, "ns", "The SENDME arrived, since the start of the simulation."),
+        Column::new("circuit", Kind::U32, "1", "The circuit's number, in order of launch."),
+        CLIENT,
+        GROUP,
+        Column::new("min_rtt_ns", Kind::I64, "ns", "Least smoothed round-trip time."),
+        Column::new("ewma_rtt_ns", Kind::I64, "ns", "Smoothed round-trip time."),
+        Column::new("max_rtt_ns", Kind::I64, "ns", "Greatest round-trip time."),
+        Column::new("cwnd", Kind::U32, "cell", "Congestion window."),
+        Column::new(
+            "inflight",
+            Kind::U32,
+            "cell",
+            "DATA cells not acknowledged, those of this SENDME still counted, as tor logs it.",
+        ),
+        Column::new("bdp", Kind::U64, "cell", "Estimate of the DATA cells that the path holds without queueing."),
+        Column::new("queue_use", Kind::U64, "cell", "Window less that estimate: DATA cells that queue."),
+        Column::new("slow_start", Kind::U32, "1", "1 in slow start, 0 after it."),
+        Column::new("blocked", Kind::U32, "1", "1 if the circuit's queue at the exit was too long (cellq_high), 0 if not."),
+    ],
+};
+
+/// The tables that every run leaves; [`VEGAS`] is there only where clients are traced.
 pub const TABLES: [&Table; 5] = [&TRANSFERS, &CIRCUITS, &RELAYS, &NETWORK, &RUN];

@@ -55,6 +55,8 @@ pub struct ClientsFile {
     pub down: Option<Bandwidth>,
     /// Build a circuit for each transfer. Default: false.
     pub circuit_per_transfer: Option<bool>,
+    /// With flow-control "vegas": record the congestion control at the exits of these clients' circuits, a row for each SENDME, in the table `vegas`. Default: false.
+    pub trace: Option<bool>,
 }
 
 /// Set the number of clients by the utilisation that they shall cause.

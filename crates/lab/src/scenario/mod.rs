@@ -5,6 +5,7 @@
 //! wrong is one sentence that names file, line or key, value, and what is allowed ([`ScenarioError`]).
 
 pub mod clients;
+pub(crate) mod consensus_params;
 mod diagnose;
 mod error;
 mod file;
@@ -17,7 +18,6 @@ pub mod resolved;
 mod schema;
 mod text;
 pub mod treatment;
-pub mod version;
 
 pub use error::{Fault, Place, ScenarioError};
 pub use file::ScenarioFile;

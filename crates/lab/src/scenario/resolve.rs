@@ -4,6 +4,7 @@ use super::diagnose::line_of_key;
 use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
 use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
+use super::treatment::FlowControl;
 use super::{Scenario, resolve_clients, resolve_network, resolve_treatments};
 use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
@@ -78,6 +79,12 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         return Err(Fault::out_of_range("clients", format!("{total} clients in all"), format!("at most {MAX_CLIENTS}")));
     }
     let treatments = resolve_treatments::treatments(file.base.as_ref(), file.treatments.as_deref())?;
+    if let Some(index) = clients.iter().position(|group| group.trace)
+        && treatments.iter().all(|treatment| treatment.flow_control != FlowControl::Vegas)
+    {
+        let reason = "has no effect in any treatment: it needs flow-control = \"vegas\"";
+        return Err(Fault::conflict(format!("clients[{index}].trace"), reason));
+    }
     let runs = treatments.len() * networks as usize * seeds.len();
     if runs > MAX_RUNS {
         let value = format!("{runs} runs ({} treatments x {networks} networks x {} seeds)", treatments.len(), seeds.len());

@@ -59,6 +59,7 @@ pub(super) fn clients(
             timeout,
             stall,
             circuit_per_transfer: file.circuit_per_transfer.unwrap_or(false),
+            trace: file.trace.unwrap_or(false),
         });
     }
     Ok(resolved)

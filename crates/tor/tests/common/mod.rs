@@ -31,6 +31,7 @@ pub struct Plan {
     pub timeout: SimDuration,
     pub stall: SimDuration,
     pub circuit_per_transfer: bool,
+    pub trace: bool,
 }
 
 struct Links(BTreeMap<(u32, u32), Path>, Path);
@@ -68,6 +69,7 @@ impl Plan {
             timeout: SimDuration::from_secs(600),
             stall: SimDuration::from_secs(600),
             circuit_per_transfer: false,
+            trace: false,
         }
     }
 
@@ -112,6 +114,7 @@ impl Plan {
             timeout: self.timeout,
             stall: self.stall,
             circuit_per_transfer: self.circuit_per_transfer,
+            trace: self.trace,
         });
         World::new(WorldConfig {
             seed: Seed(self.seed),
