@@ -5,7 +5,7 @@
 //! a policy gets, and their order, are those of tor's `circuitmux_policy_t`, so that a policy written here can be carried
 //! over to tor and back.
 //!
-//! Policies: [`RoundRobin`] (tor up to 0.2.1), [`Ewma`] (tor since 0.2.2; Tang and Goldberg 2010), [`Swrr`] (Lu et al. 2019),
+//! Policies: [`RoundRobin`] (tor up to 0.2.1, and with another rule the fallback up to 0.3.3), [`Ewma`] (tor since 0.2.2; Tang and Goldberg 2010), [`Swrr`] (Lu et al. 2019),
 //! and whatever implements [`CircuitmuxPolicy`] outside this crate.
 //!
 //! There is no clock here: time is an argument. All calls of one mux must pass instants that never decrease.
@@ -22,10 +22,10 @@ mod round_robin;
 mod swrr;
 mod turn;
 
-pub use ewma::Ewma;
+pub use ewma::{Ewma, EwmaClock};
 pub use mux::Circuitmux;
 pub use policy::{CircuitmuxPolicy, CustomPolicy, DynPolicy, PolicyError, PolicyKind};
-pub use round_robin::RoundRobin;
+pub use round_robin::{NewlyActive, RoundRobin};
 pub use swrr::{Swrr, SwrrWeight};
 pub use turn::Turn;
 

@@ -1,7 +1,7 @@
 //! One circuitmux: the cell counts of a channel's circuits in one direction, and the policy that picks among them.
 
 use crate::policy::DynPolicy;
-use crate::{CircuitmuxPolicy, Ewma, PolicyKind, RoundRobin, Slot, Swrr};
+use crate::{CircuitmuxPolicy, Ewma, NewlyActive, PolicyKind, RoundRobin, Slot, Swrr};
 use onionlab_quantities::SimTime;
 use std::cmp::Ordering;
 
@@ -177,7 +177,8 @@ impl State {
     fn new(kind: &PolicyKind) -> Self {
         let policy = match kind {
             PolicyKind::RoundRobin => Policy::RoundRobin(RoundRobin::new()),
-            PolicyKind::Ewma { half_life, tick } => Policy::Ewma(Ewma::new(*half_life, *tick)),
+            PolicyKind::RoundRobinHead => Policy::RoundRobin(RoundRobin::joined(NewlyActive::AtHead)),
+            PolicyKind::Ewma { half_life, tick, clock } => Policy::Ewma(Ewma::new(*half_life, *tick, *clock)),
             PolicyKind::Swrr { weight } => Policy::Swrr(Swrr::new(*weight)),
             PolicyKind::Custom(custom) => Policy::Custom(custom.make()),
         };

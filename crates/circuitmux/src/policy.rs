@@ -1,6 +1,6 @@
 //! The interface of a policy, and the choice of one.
 
-use crate::{Slot, SwrrWeight};
+use crate::{EwmaClock, Slot, SwrrWeight};
 use onionlab_quantities::{SimDuration, SimTime};
 use std::any::Any;
 use std::cmp::Ordering;
@@ -97,14 +97,18 @@ impl fmt::Debug for CustomPolicy {
 /// The choice of a policy, with its settings.
 #[derive(Debug, Clone)]
 pub enum PolicyKind {
-    /// One cell of each active circuit in turn: tor up to 0.2.1.
+    /// One cell of each active circuit in turn, a newly active one behind all others: tor up to 0.2.1.
     RoundRobin,
+    /// The same with a newly active circuit before all others: the fallback of tor 0.2.4 to 0.3.3.
+    RoundRobinHead,
     /// The circuit that has sent least lately: tor since 0.2.2 (option) and 0.3.4 (always).
     Ewma {
         /// The time in which the memory of a sent cell halves. Consensus: `CircuitPriorityHalflifeMsec`; 30 s.
         half_life: SimDuration,
-        /// How often counts are rescaled. Torrc: `CircuitPriorityTickSecs`; 10 s.
+        /// How often counts are rescaled. Consensus: `CircuitPriorityTickSecs`; 10 s.
         tick: SimDuration,
+        /// Which clock tells a cell's instant.
+        clock: EwmaClock,
     },
     /// Weighted round robin of Lu et al. 2019.
     Swrr {
@@ -130,8 +134,9 @@ pub enum PolicyError {
 }
 
 impl PolicyKind {
-    /// EWMA with tor's half-life of 30 s and tick of 10 s.
-    pub const TOR_EWMA: Self = Self::Ewma { half_life: SimDuration::from_secs(30), tick: SimDuration::from_secs(10) };
+    /// EWMA with tor's half-life of 30 s, tick of 10 s and coarse clock.
+    pub const TOR_EWMA: Self =
+        Self::Ewma { half_life: SimDuration::from_secs(30), tick: SimDuration::from_secs(10), clock: EwmaClock::Coarse };
 
     /// Checks the settings.
     ///
@@ -142,7 +147,7 @@ impl PolicyKind {
             Self::Ewma { tick, .. } if !(SimDuration::from_secs(1)..=SimDuration::from_secs(600)).contains(&tick) => {
                 Err(PolicyError::Tick(tick))
             }
-            Self::Ewma { half_life, tick } if half_life < tick / 1000 => Err(PolicyError::HalfLife(half_life)),
+            Self::Ewma { half_life, tick, .. } if half_life < tick / 1000 => Err(PolicyError::HalfLife(half_life)),
             Self::Swrr { weight: SwrrWeight::Logarithmic { c } } if !(c.is_finite() && c > 0.0) => Err(PolicyError::Factor(c)),
             _ => Ok(()),
         }
@@ -152,6 +157,7 @@ impl PolicyKind {
     pub fn name(&self) -> &str {
         match self {
             Self::RoundRobin => "round-robin",
+            Self::RoundRobinHead => "round-robin-head",
             Self::Ewma { .. } => "ewma",
             Self::Swrr { weight: SwrrWeight::Linear } => "swrr-linear",
             Self::Swrr { weight: SwrrWeight::Proportional } => "swrr-proportional",
@@ -169,7 +175,8 @@ mod tests {
     fn settings_out_of_range_are_refused_with_what_is_allowed() {
         PolicyKind::TOR_EWMA.check().unwrap();
         PolicyKind::RoundRobin.check().unwrap();
-        let ewma = |half_life, tick| PolicyKind::Ewma { half_life, tick }.check().unwrap_err().to_string();
+        let ewma =
+            |half_life, tick| PolicyKind::Ewma { half_life, tick, clock: EwmaClock::Coarse }.check().unwrap_err().to_string();
         assert!(
             ewma(SimDuration::ZERO, SimDuration::from_secs(10)).contains("half-life is 0 ns: it must be at least a thousandth")
         );

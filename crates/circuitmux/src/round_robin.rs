@@ -5,24 +5,40 @@ use crate::{CircuitmuxPolicy, Slot, Turn};
 use onionlab_quantities::SimTime;
 use std::cmp::Ordering;
 
-/// A ring of active circuits; the head sends one cell and goes to the tail, and so does a circuit that becomes active.
+/// Where a circuit that becomes active joins the ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NewlyActive {
+    /// Behind all others. Source: tor 0.2.1.30, `or/relay.c`: `make_circuit_active_on_conn`.
+    AtTail,
+    /// Before all others, so that it is served next: a circuit with one cell at a time passes the long queues at each arrival. Source: the
+    /// fallback of tor 0.2.4 to 0.3.3, `or/circuitmux.c`: `circuitmux_make_circuit_active`.
+    AtHead,
+}
+
+/// A ring of active circuits; the head sends one cell and goes to the tail.
 ///
-/// Source: tor 0.2.1.30, `or/relay.c`: `connection_or_flush_from_first_active_circuit`, `make_circuit_active_on_conn`.
-/// (The fallback of 0.2.4 to 0.3.3 puts a newly active circuit at the head instead.)
+/// Source: tor 0.2.1.30, `or/relay.c`: `connection_or_flush_from_first_active_circuit`; tor 0.2.4.19, `or/circuitmux.c`:
+/// `circuitmux_notify_xmit_cells`, `circuitmux_move_active_circ_to_tail`.
 ///
 /// Between channels the mux goes first whose head has waited longest, that is, whose [`Turn`] is the earliest: all
-/// circuits of all channels then share one round robin. Deviation: that tor had no order between channels.
+/// circuits of all channels then share one round robin. Deviation: those tors had no order between channels.
 #[derive(Debug)]
 pub struct RoundRobin {
     ring: List,
-    /// Per slot: when it was last put at the tail.
+    newly_active: NewlyActive,
+    /// Per slot: when it was last put at the tail, or joined the ring.
     queued: Vec<Turn>,
 }
 
 impl RoundRobin {
-    /// A ring without circuits.
+    /// A ring without circuits, which newly active ones join at the tail.
     pub const fn new() -> Self {
-        Self { ring: List::new(), queued: Vec::new() }
+        Self::joined(NewlyActive::AtTail)
+    }
+
+    /// A ring without circuits.
+    pub const fn joined(newly_active: NewlyActive) -> Self {
+        Self { ring: List::new(), newly_active, queued: Vec::new() }
     }
 
     fn head_turn(&self) -> Option<Turn> {
@@ -48,7 +64,11 @@ impl CircuitmuxPolicy for RoundRobin {
     fn notify_active(&mut self, slot: Slot, now: SimTime) {
         // A circuit whose queue empties at each turn must not gain on the others by coming back at the same instant.
         self.queued[slot.index()] = self.queued[slot.index()].max(Turn::at(now));
-        self.ring.insert_before(slot, None);
+        let place = match self.newly_active {
+            NewlyActive::AtTail => None,
+            NewlyActive::AtHead => self.ring.first(),
+        };
+        self.ring.insert_before(slot, place);
     }
 
     fn notify_inactive(&mut self, slot: Slot, _now: SimTime) {
@@ -94,6 +114,28 @@ mod tests {
         policy.notify_active(Slot(3), now);
         policy.notify_inactive(Slot(1), now);
         assert_eq!([(); 5].map(|()| served(&mut policy, now)), [0, 2, 3, 0, 2]);
+    }
+
+    /// The rule of tor 0.2.4: each arrival at an empty queue is served at once, then the ring goes on where it was.
+    #[test]
+    fn at_the_head_a_circuit_with_one_cell_at_a_time_is_served_at_each_arrival() {
+        let now = SimTime::ZERO;
+        let mut policy = RoundRobin::joined(NewlyActive::AtHead);
+        for slot in 0..4 {
+            policy.attach(Slot(slot), now, 0);
+        }
+        for slot in [2, 1, 0] {
+            policy.notify_active(Slot(slot), now);
+        }
+        assert_eq!([(); 4].map(|()| served(&mut policy, now)), [0, 1, 2, 0]);
+        let mut order = Vec::new();
+        for _ in 0..3 {
+            policy.notify_active(Slot(3), now);
+            order.push(served(&mut policy, now));
+            policy.notify_inactive(Slot(3), now);
+            order.push(served(&mut policy, now));
+        }
+        assert_eq!(order, [3, 1, 3, 2, 3, 0]);
     }
 
     #[test]

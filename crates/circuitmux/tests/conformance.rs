@@ -1,6 +1,6 @@
 //! What every policy must do, checked through the mux with the same tests for all of them.
 
-use onionlab_circuitmux::{Circuitmux, CustomPolicy, PolicyKind, RoundRobin, Slot, SwrrWeight};
+use onionlab_circuitmux::{Circuitmux, CustomPolicy, EwmaClock, PolicyKind, RoundRobin, Slot, SwrrWeight};
 use onionlab_quantities::{SimDuration, SimTime};
 use proptest::prelude::*;
 use std::cmp::Ordering;
@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 fn policies() -> Vec<PolicyKind> {
     vec![
         PolicyKind::RoundRobin,
+        PolicyKind::RoundRobinHead,
         PolicyKind::TOR_EWMA,
-        PolicyKind::Ewma { half_life: SimDuration::from_secs(1), tick: SimDuration::from_secs(3) },
+        PolicyKind::Ewma { half_life: SimDuration::from_secs(1), tick: SimDuration::from_secs(3), clock: EwmaClock::Wall },
         PolicyKind::Swrr { weight: SwrrWeight::Linear },
         PolicyKind::Swrr { weight: SwrrWeight::Proportional },
         PolicyKind::Swrr { weight: SwrrWeight::Logarithmic { c: 1.0 } },
@@ -203,7 +204,7 @@ fn equal_circuits_get_equal_shares() {
             let sent = shares(&kind, circuits, 200 * circuits * (circuits + 1));
             let (most, least) = (*sent.iter().max().unwrap(), *sent.iter().min().unwrap());
             let tolerance = match kind {
-                PolicyKind::RoundRobin | PolicyKind::Custom(_) | PolicyKind::Ewma { .. } => 1,
+                PolicyKind::RoundRobin | PolicyKind::RoundRobinHead | PolicyKind::Custom(_) | PolicyKind::Ewma { .. } => 1,
                 // A set of passes is unequal on purpose, and the next one makes up for it.
                 PolicyKind::Swrr { .. } => circuits,
             };

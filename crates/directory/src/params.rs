@@ -25,8 +25,24 @@ const fn param(name: &'static str, default: i32, min: i32, max: i32) -> Param {
 pub const BANDWIDTH_WEIGHT_SCALE: Param = param("bwweightscale", 10_000, 1, i32::MAX);
 /// Half-life of the EWMA circuit scheduler in milliseconds.
 pub const CIRCUIT_PRIORITY_HALFLIFE_MSEC: Param = param("CircuitPriorityHalflifeMsec", 30_000, 1, i32::MAX);
-/// Interval of the KIST channel scheduler in milliseconds; 0 turns KIST off.
+/// How often EWMA rescales its counts, in seconds; not read by 0.3.5.
+pub const CIRCUIT_PRIORITY_TICK_SECS: Param = param("CircuitPriorityTickSecs", 10, 1, 600);
+/// Interval of the KIST channel scheduler in milliseconds; 0 turns KIST off in 0.3.5, while 2 is the least in 0.4.9.
 pub const KIST_SCHED_RUN_INTERVAL: Param = param("KISTSchedRunInterval", 2, 0, 100);
+/// The same at clients, in milliseconds; not read by 0.3.5.
+pub const KIST_SCHED_RUN_INTERVAL_CLIENT: Param = param("KISTSchedRunIntervalClient", 2, 2, 100);
+/// A circuit's queue of so many cells stops the streams attached to it; not read by 0.3.5.
+pub const CELL_QUEUE_HIGH: Param = param("cellq_high", 256, 1, 1000);
+/// A queue of so few cells lets them go on; not read by 0.3.5.
+pub const CELL_QUEUE_LOW: Param = param("cellq_low", 10, 1, 1000);
+/// A queue of so many cells, towards the client where the next parameter is set, closes the circuit.
+pub const MAX_CELL_QUEUE: Param = param("circ_max_cell_queue_size", 2500, 50, i32::MAX);
+/// The same away from the client; not read by 0.3.5.
+pub const MAX_CELL_QUEUE_OUT: Param = param("circ_max_cell_queue_size_out", 2500, 50, i32::MAX);
+/// Bytes to which an outbuf is filled; not read by 0.3.5.
+pub const OR_CONN_HIGH: Param = param("orconn_high", 32_768, 509, i32::MAX);
+/// Bytes below which an outbuf wants more; not read by 0.3.5.
+pub const OR_CONN_LOW: Param = param("orconn_low", 16_384, 509, i32::MAX);
 /// Congestion control: 0 fixed windows, 2 Vegas.
 pub const CC_ALG: Param = param("cc_alg", 2, 0, 3);
 /// Circuit window at start, in cells, without congestion control.

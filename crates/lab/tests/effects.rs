@@ -70,14 +70,21 @@ fn without_effect(base: &str, changes: &[(&str, &str)], insert: impl Fn(&str, &s
 }
 
 /// Each axis, with what it needs to have an effect.
-const AXES: [(&str, &str); 34] = [
+const AXES: &[(&str, &str)] = &[
     ("", "circuitmux = \"round-robin\""),
     ("", "circuitmux = \"swrr-linear\""),
     ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-proportional\""),
     ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-logarithmic\""),
+    ("", "tor = \"0.3.5\""),
+    ("", "circuitmux = \"round-robin-head\""),
+    ("circuitmux = \"round-robin\"", "\ncircuitmux = \"round-robin-head\""),
     ("", "ewma-half-life = \"100 ms\""),
+    ("ewma-half-life = \"100 ms\"", "ewma-tick = \"1 s\""),
+    ("ewma-half-life = \"100 ms\"", "ewma-clock = \"wall\""),
     ("", "channel-scheduler = \"vanilla\""),
+    ("", "channel-scheduler = \"kist-lite\""),
     ("", "kist-interval = \"20 ms\""),
+    ("", "kist-client-interval = \"100 ms\""),
     ("", "kist-socket-buffer-factor = 0.1"),
     ("", "cell-payload = 488"),
     ("", "flow-control = \"vegas\""),
@@ -87,10 +94,14 @@ const AXES: [(&str, &str); 34] = [
     ("", "stream-window-increment = 25"),
     ("", "circuit-lifetime = \"5 s\""),
     ("", "cell-queue-high = 50"),
-    ("cell-queue-high = 100", "cell-queue-low = 90"),
+    ("cell-queue-high = 100\nkist-socket-buffer-factor = 0.0", "cell-queue-low = 90"),
+    ("cell-queue-high = 50\nchannel-scheduler = \"vanilla\"\nsend-buffer = \"16 KiB\"", "cell-queue-low = 45"),
     ("", "max-cell-queue-in = 50"),
     ("channel-scheduler = \"vanilla\"", "outbuf-high = \"64 KiB\""),
     ("channel-scheduler = \"vanilla\"\nsend-buffer = \"32 KiB\"", "outbuf-low = \"4 KiB\""),
+    ("channel-scheduler = \"kist-lite\"", "outbuf-high = \"4 KiB\""),
+    ("", "outbuf-chunk = \"4064 B\""),
+    ("", "tls = \"1.2\""),
     ("", "net = \"shadow\""),
     ("", "tcp = \"reno\""),
     ("", "nagle = false"),
@@ -119,7 +130,7 @@ fn every_axis_has_an_effect() {
         }
         format!("{base}{}\n", lines.join("\n"))
     };
-    let mut idle = without_effect(SCARCE, &AXES, replaced);
+    let mut idle = without_effect(SCARCE, AXES, replaced);
     let codel = [
         ("downlink-queue = \"codel\"", "codel-target = \"50 ms\""),
         ("downlink-queue = \"codel\"", "codel-interval = \"20 ms\""),

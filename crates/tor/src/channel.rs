@@ -77,6 +77,8 @@ pub(crate) struct ChannelEnd {
     /// Stopped because a token bucket is empty.
     pub read_blocked: bool,
     pub write_blocked: bool,
+    /// KIST: its outbuf is to be written before the run ends.
+    pub kist_touched: bool,
     /// KIST: bytes that may go to the kernel in this run, and what has gone.
     pub kist_limit: u64,
     pub kist_written: u64,
@@ -101,6 +103,7 @@ impl ChannelEnd {
             waiting: Vec::new(),
             read_blocked: false,
             write_blocked: false,
+            kist_touched: false,
             kist_limit: 0,
             kist_written: 0,
         }

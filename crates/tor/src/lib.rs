@@ -21,6 +21,7 @@ mod sampling;
 mod scheduler;
 mod settings;
 mod stream;
+mod tls;
 mod world;
 mod writing;
 
@@ -29,10 +30,10 @@ pub use circuit::Place;
 pub use client::{ClientConfig, PathSource};
 pub use ids::{CircuitId, ClientId, EndId, StreamId};
 pub use node::{RateLimit, RelayClass, Role};
-pub use outbuf::CHUNK_BYTES;
 pub use records::{
     CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample,
     VegasState,
 };
 pub use settings::{ChannelScheduler, CongestionSettings, FlowControl, Settings};
+pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

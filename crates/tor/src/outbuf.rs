@@ -1,11 +1,8 @@
 //! A connection's outbuf: how many plaintext bytes wait, and how they will be cut into TLS records.
 //!
-//! tor appends cells to chunks of 4,096 bytes, 4,048 of them usable, and writes one TLS record per chunk and call
-//! (`lib/buf/buffers.c`, `lib/tls/buffers_tls.c`). A record so carries at most 4,048 bytes, and cells straddle records. A chunk that was
+//! tor appends cells to chunks of 4,096 bytes, 4,048 of them usable (4,064 in 0.2.4), and writes one TLS record per chunk and call
+//! (`lib/buf/buffers.c`, `lib/tls/buffers_tls.c`). A record so carries at most a chunk, and cells straddle records. A chunk that was
 //! partly drained goes on being filled; one that is drained empty is freed.
-
-/// Usable bytes of a chunk.
-pub const CHUNK_BYTES: u32 = 4048;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Outbuf {
@@ -29,21 +26,21 @@ impl Outbuf {
         self.len += bytes;
     }
 
-    /// Plaintext bytes of the record that is written next by a call that may write `most`: the head chunk, or as much of it; 0 if there is nothing to
-    /// write. A record that was begun is not cut anew.
-    pub fn next_record(self, most: u32) -> u32 {
-        if self.begun > 0 { self.begun } else { self.len.min(CHUNK_BYTES - self.head_drained).min(most) }
+    /// Plaintext bytes of the record that is written next by a call that may write `most`, where a chunk holds `chunk`: the head chunk, or as much of
+    /// it; 0 if there is nothing to write. A record that was begun is not cut anew.
+    pub fn next_record(self, most: u32, chunk: u32) -> u32 {
+        if self.begun > 0 { self.begun } else { self.len.min(chunk - self.head_drained).min(most) }
     }
 
-    /// Bytes of that `record`, encrypted, that the kernel has not taken yet.
-    pub fn wire_bytes_left(self, record: u32, overhead: u32) -> u32 {
-        record + overhead - self.taken
+    /// Bytes of that record, which takes `wire` encrypted, that the kernel has not taken yet.
+    pub fn wire_bytes_left(self, wire: u32) -> u32 {
+        wire - self.taken
     }
 
-    /// The kernel took `bytes` of that `record`; true if it is complete.
-    pub fn written(&mut self, bytes: u32, record: u32, overhead: u32) -> bool {
+    /// The kernel took `bytes` of that `record`, which takes `wire` encrypted; true if it is complete.
+    pub fn written(&mut self, bytes: u32, record: u32, wire: u32, chunk: u32) -> bool {
         self.taken += bytes;
-        if self.taken < record + overhead {
+        if self.taken < wire {
             self.begun = record;
             return false;
         }
@@ -51,7 +48,7 @@ impl Outbuf {
         self.taken = 0;
         self.len -= record;
         self.head_drained += record;
-        if self.len == 0 || self.head_drained == CHUNK_BYTES {
+        if self.len == 0 || self.head_drained == chunk {
             self.head_drained = 0;
         }
         true
@@ -62,11 +59,13 @@ impl Outbuf {
 mod tests {
     use super::*;
 
+    const CHUNK: u32 = 4048;
+
     fn write_all(outbuf: &mut Outbuf) -> Vec<u32> {
         let mut records = Vec::new();
         while outbuf.len() > 0 {
-            let record = outbuf.next_record(u32::MAX);
-            assert!(outbuf.written(record + 22, record, 22));
+            let record = outbuf.next_record(u32::MAX, CHUNK);
+            assert!(outbuf.written(record + 22, record, record + 22, CHUNK));
             records.push(record);
         }
         records
@@ -84,9 +83,9 @@ mod tests {
         let mut outbuf = Outbuf::default();
         outbuf.append(514);
         outbuf.append(4048);
-        assert_eq!(outbuf.next_record(u32::MAX), 4048);
-        assert!(outbuf.written(4070, 4048, 22));
-        assert_eq!(outbuf.next_record(u32::MAX), 514);
+        assert_eq!(outbuf.next_record(u32::MAX, CHUNK), 4048);
+        assert!(outbuf.written(4070, 4048, 4070, CHUNK));
+        assert_eq!(outbuf.next_record(u32::MAX, CHUNK), 514);
     }
 
     /// A call of `connection_handle_write` on a full outbuf: four chunks and 256 bytes of the fifth, of which the next call writes the rest first.
@@ -98,8 +97,8 @@ mod tests {
         for records in &mut calls {
             let mut left = 16_448;
             while left > 0 {
-                let record = outbuf.next_record(left);
-                assert!(outbuf.written(record + 22, record, 22));
+                let record = outbuf.next_record(left, CHUNK);
+                assert!(outbuf.written(record + 22, record, record + 22, CHUNK));
                 records.push(record);
                 left -= record;
             }
@@ -113,11 +112,11 @@ mod tests {
     fn a_record_that_the_kernel_cut_is_not_cut_anew() {
         let mut outbuf = Outbuf::default();
         outbuf.append(514);
-        assert!(!outbuf.written(100, 514, 22));
+        assert!(!outbuf.written(100, 514, 536, CHUNK));
         outbuf.append(514);
-        let record = outbuf.next_record(u32::MAX);
-        assert_eq!(outbuf.wire_bytes_left(record, 22), 436);
-        assert!(outbuf.written(436, record, 22));
+        let record = outbuf.next_record(u32::MAX, CHUNK);
+        assert_eq!(outbuf.wire_bytes_left(536), 436);
+        assert!(outbuf.written(436, record, 536, CHUNK));
         assert_eq!(write_all(&mut outbuf), [514]);
     }
 }

@@ -68,7 +68,7 @@ impl World {
             Direction::ToClient => (self.settings.max_cell_queue_in, hop - 1),
             Direction::ToExit => (self.settings.max_cell_queue_out, hop + 1),
         };
-        if u64::from(side.queue.len) >= max.get() {
+        if max.is_some_and(|max| u64::from(side.queue.len) >= max.get()) {
             self.discard(cell);
             self.close_at(id, hop, None);
             return;

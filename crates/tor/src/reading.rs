@@ -39,7 +39,7 @@ impl World {
 
     /// Reads records until they hold `share` bytes of plaintext, out of `readable` bytes in the kernel, and processes the cells that are whole then.
     fn read_cells(&mut self, id: EndId, readable: u64, share: u64) {
-        let overhead = self.settings.tls_record_overhead;
+        let tls = self.settings.tls;
         let (host, socket) = (self.ends[id.index()].host, self.ends[id.index()].socket);
         let peer = id.peer().index();
         let mut left = readable;
@@ -47,7 +47,7 @@ impl World {
         let mut partial = self.ends[id.index()].record_read;
         while plaintext < share {
             // A record whose end the sender has not written yet is not in the queue: its bytes are taken as far as they are here.
-            let missing = self.ends[peer].sent_records.front().map(|&record| u64::from(u32::from(record) + overhead - partial));
+            let missing = self.ends[peer].sent_records.front().map(|&record| u64::from(tls.record(u32::from(record)) - partial));
             let Some(missing) = missing.filter(|&missing| missing <= left) else {
                 partial += left as u32;
                 left = 0;

@@ -1,5 +1,6 @@
 //! What a treatment can set about tor.
 
+use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
 use onionlab_flowcontrol::{PathType, VegasParameters};
@@ -15,10 +16,17 @@ pub enum ChannelScheduler {
     Kist {
         /// Between the end of a run and the next, at a relay (`KISTSchedRunInterval`).
         interval: SimDuration,
-        /// The same at a client (`KISTSchedRunIntervalClient`).
+        /// The same at a client (`KISTSchedRunIntervalClient`; before 0.4.9 as at a relay).
         client_interval: SimDuration,
         /// How many congestion windows may wait in the kernel beyond what is in flight (`KISTSockBufSizeFactor`).
         socket_buffer_factor: f64,
+    },
+    /// KIST's runs and order without the kernel's knowledge: each run may fill an outbuf (`scheduler_kist.c` in its lite mode).
+    KistLite {
+        /// Between the end of a run and the next, at a relay.
+        interval: SimDuration,
+        /// The same at a client.
+        client_interval: SimDuration,
     },
 }
 
@@ -76,16 +84,18 @@ pub struct Settings {
     pub cell_queue_high: Cells,
     /// A queue of so few lets them go on (`cellq_low`).
     pub cell_queue_low: Cells,
-    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`).
-    pub max_cell_queue_in: Cells,
+    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`); none: no queue is too long.
+    pub max_cell_queue_in: Option<Cells>,
     /// The same away from the client (`circ_max_cell_queue_size_out`).
-    pub max_cell_queue_out: Cells,
-    /// Vanilla fills the outbuf up to here (`orconn_high`).
+    pub max_cell_queue_out: Option<Cells>,
+    /// Vanilla and KIST-lite fill the outbuf up to here (`orconn_high`).
     pub outbuf_high: Bytes,
     /// Below this the scheduler is told that the channel wants more (`orconn_low`).
     pub outbuf_low: Bytes,
-    /// Bytes of a TLS record that are not cells: 22 for TLS 1.3 with AES-GCM.
-    pub tls_record_overhead: u32,
+    /// Usable bytes of an outbuf's chunk, and with it the most plaintext in a TLS record (`chunk_new_with_alloc_size`): 4,048, or 4,064 in 0.2.4.
+    pub outbuf_chunk: u32,
+    /// Which TLS channels speak.
+    pub tls: Tls,
     /// A circuit takes no new streams so long after its first (`MaxCircuitDirtiness`).
     pub circuit_dirtiness: SimDuration,
     /// A circuit that is not built by then is given up (`cbtinitialtimeout`).
@@ -96,7 +106,7 @@ impl Default for Settings {
     /// tor 0.4.9's code defaults with fixed windows.
     fn default() -> Self {
         Self {
-            circuitmux: PolicyKind::Ewma { half_life: SimDuration::from_secs(30), tick: SimDuration::from_secs(10) },
+            circuitmux: PolicyKind::TOR_EWMA,
             channel_scheduler: ChannelScheduler::Kist {
                 interval: SimDuration::from_millis(2),
                 client_interval: SimDuration::from_millis(2),
@@ -110,11 +120,12 @@ impl Default for Settings {
             stream_window_increment: Cells::new(50),
             cell_queue_high: Cells::new(256),
             cell_queue_low: Cells::new(10),
-            max_cell_queue_in: Cells::new(2500),
-            max_cell_queue_out: Cells::new(2500),
+            max_cell_queue_in: Some(Cells::new(2500)),
+            max_cell_queue_out: Some(Cells::new(2500)),
             outbuf_high: Bytes::new(32_768),
             outbuf_low: Bytes::new(16_384),
-            tls_record_overhead: 22,
+            outbuf_chunk: 4048,
+            tls: Tls::V1_3,
             circuit_dirtiness: SimDuration::from_secs(600),
             circuit_build_timeout: SimDuration::from_secs(60),
         }

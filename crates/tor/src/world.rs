@@ -105,6 +105,8 @@ pub struct World {
     pub(crate) resuming: Vec<StreamId>,
     /// KIST's channels that ran into their limit, kept for its buffer.
     pub(crate) aside: Vec<EndId>,
+    /// Channels that KIST looked at in this run, kept for its buffer.
+    pub(crate) touched: Vec<EndId>,
     pub(crate) records: Records,
     pub(crate) sampler: Sampler,
     /// Cells moved from a circuit queue to an outbuf, at all nodes.
@@ -149,6 +151,7 @@ impl World {
             resumptions: 0,
             resuming: Vec::new(),
             aside: Vec::new(),
+            touched: Vec::new(),
             records: Records::default(),
             sampler,
             cell_hops: 0,

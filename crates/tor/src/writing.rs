@@ -13,7 +13,7 @@ impl World {
     /// One write callback of a channel, or a write that KIST asks for (`connection_handle_write`): its share of bytes as records, as far as the
     /// kernel takes them. If some are left and the kernel takes more, the socket is ready again.
     pub(crate) fn write_channel(&mut self, id: EndId) {
-        let overhead = self.settings.tls_record_overhead;
+        let (chunk, tls) = (self.settings.outbuf_chunk, self.settings.tls);
         let end = &self.ends[id.index()];
         let (host, socket) = (end.host, end.socket);
         if end.opening != Opening::Open || end.write_blocked || end.outbuf.len() == 0 {
@@ -28,10 +28,11 @@ impl World {
         let mut written = 0;
         while left > 0 {
             let end = &mut self.ends[id.index()];
-            let record = end.outbuf.next_record(left);
-            let taken = self.net.write(&mut self.queue, socket, u64::from(end.outbuf.wire_bytes_left(record, overhead)));
+            let record = end.outbuf.next_record(left, chunk);
+            let wire = tls.record(record);
+            let taken = self.net.write(&mut self.queue, socket, u64::from(end.outbuf.wire_bytes_left(wire)));
             written += taken;
-            if !end.outbuf.written(taken as u32, record, overhead) {
+            if !end.outbuf.written(taken as u32, record, wire, chunk) {
                 break;
             }
             end.sent_records.push_back(record as u16);

@@ -6,18 +6,24 @@
 mod common;
 
 use common::{Plan, mbit, ms};
-use onionlab_circuitmux::{PolicyKind, SwrrWeight};
+use onionlab_circuitmux::{EwmaClock, PolicyKind, SwrrWeight};
 use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
-use onionlab_tor::{ChannelScheduler, CircuitOutcome, CongestionSettings, FlowControl, Outcome, RateLimit, RelayClass, Role};
+use onionlab_tor::{
+    ChannelScheduler, CircuitOutcome, CongestionSettings, FlowControl, Outcome, RateLimit, RelayClass, Role, Tls,
+};
 use proptest::prelude::*;
 
 fn policies() -> impl Strategy<Value = PolicyKind> {
     prop_oneof![
         Just(PolicyKind::RoundRobin),
-        (1_u64..60)
-            .prop_map(|secs| PolicyKind::Ewma { half_life: SimDuration::from_secs(secs), tick: SimDuration::from_secs(10) }),
+        Just(PolicyKind::RoundRobinHead),
+        (1_u64..60).prop_map(|secs| PolicyKind::Ewma {
+            half_life: SimDuration::from_secs(secs),
+            tick: SimDuration::from_secs(10),
+            clock: EwmaClock::Coarse
+        }),
         Just(PolicyKind::Swrr { weight: SwrrWeight::Linear }),
         Just(PolicyKind::Swrr { weight: SwrrWeight::Proportional }),
         Just(PolicyKind::Swrr { weight: SwrrWeight::Logarithmic { c: 1.0 } }),
@@ -27,6 +33,10 @@ fn policies() -> impl Strategy<Value = PolicyKind> {
 fn schedulers() -> impl Strategy<Value = ChannelScheduler> {
     prop_oneof![
         Just(ChannelScheduler::Vanilla),
+        (1_u64..10).prop_map(|interval| ChannelScheduler::KistLite {
+            interval: SimDuration::from_millis(interval),
+            client_interval: SimDuration::from_millis(10),
+        }),
         (2_u64..10).prop_map(|interval| ChannelScheduler::Kist {
             interval: SimDuration::from_millis(interval),
             client_interval: SimDuration::from_millis(2),
@@ -48,6 +58,7 @@ prop_compose! {
         queue in prop_oneof![Just(20_000_u64), 20_000_u64..2_000_000],
         codel in any::<bool>(),
         shadow in any::<bool>(),
+        (tls, chunk) in prop_oneof![Just((Tls::V1_3, 4048_u32)), Just((Tls::V1_2, 4052)), Just((Tls::Cbc, 4064))],
         payload in prop_oneof![Just(498_u16), Just(488)],
         windows in prop_oneof![Just((1000_u64, 500_u64)), Just((100, 50)), Just((300, 500))],
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..800_000, 1_u32..4), 1..6),
@@ -67,6 +78,7 @@ prop_compose! {
         plan.settings.circuitmux = policy;
         plan.settings.channel_scheduler = scheduler;
         plan.settings.cell_payload = payload;
+        (plan.settings.tls, plan.settings.outbuf_chunk) = (tls, chunk);
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
         plan.settings.flow_control = if vegas { FlowControl::Vegas(CongestionSettings::default()) } else { FlowControl::Windows };
         plan.circuit_per_transfer = per_transfer;

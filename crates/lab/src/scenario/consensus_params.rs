@@ -3,32 +3,26 @@
 use super::error::{Fault, clipped};
 use super::resolve::Checked;
 use super::resolved::Treatment;
-use super::treatment::{BaseFile, ChannelScheduler, FlowControl};
+use super::treatment::{BaseFile, FlowControl};
 use onionlab_flowcontrol::xon_xoff::XON_XOFF_TABLE;
 use onionlab_flowcontrol::{PathType, VegasParameters};
 use std::collections::BTreeMap;
 
-/// Which treatments a parameter serves.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Serves {
-    Vegas,
-    Kist,
-}
-
-/// A parameter that has an effect here, its range, and where the consensus is silent its value.
+/// A parameter of congestion control that has an effect here, its range, and where the consensus is silent its value.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub name: String,
     pub default: i32,
     least: i32,
     most: i32,
-    serves: Serves,
 }
 
 /// Parameters with a key of their own in the experiment file.
-const OWN_KEYS: [(&str, &str); 10] = [
+const OWN_KEYS: [(&str, &str); 12] = [
     ("CircuitPriorityHalflifeMsec", "ewma-half-life"),
+    ("CircuitPriorityTickSecs", "ewma-tick"),
     ("KISTSchedRunInterval", "kist-interval"),
+    ("KISTSchedRunIntervalClient", "kist-client-interval"),
     ("cc_alg", "flow-control"),
     ("cellq_high", "cell-queue-high"),
     ("cellq_low", "cell-queue-low"),
@@ -46,37 +40,26 @@ const IDLE: [(&str, &str); 2] = [
 ];
 
 impl Known {
-    /// Whether it has an effect under the treatment.
-    pub(crate) fn serves(&self, treatment: &Treatment) -> bool {
-        match self.serves {
-            Serves::Vegas => treatment.flow_control == FlowControl::Vegas,
-            Serves::Kist => treatment.channel_scheduler == ChannelScheduler::Kist,
-        }
-    }
-
     /// `value` as tor would take it from a consensus.
     pub(crate) fn clamp(&self, value: i32) -> i32 {
         value.clamp(self.least, self.most)
     }
-
-    const fn needs(&self) -> &'static str {
-        match self.serves {
-            Serves::Vegas => "flow-control = \"vegas\"",
-            Serves::Kist => "channel-scheduler = \"kist\"",
-        }
-    }
 }
+
+/// Whether these parameters have an effect under the treatment.
+pub(crate) fn serve(treatment: &Treatment) -> bool {
+    treatment.flow_control == FlowControl::Vegas
+}
+
+const NEEDS: &str = "flow-control = \"vegas\"";
 
 /// Every parameter that the table may name, in the order of their names.
 pub(crate) fn known() -> Vec<Known> {
     let vegas = VegasParameters::new(PathType::Exit).table(PathType::Exit);
-    let vegas = vegas.into_iter().map(|(name, default, least, most)| Known { name, default, least, most, serves: Serves::Vegas });
+    let vegas = vegas.into_iter().map(|(name, default, least, most)| Known { name, default, least, most });
     let streams = XON_XOFF_TABLE.into_iter().filter(|(name, ..)| IDLE.iter().all(|(idle, _)| idle != name));
-    let streams =
-        streams.map(|(name, default, least, most)| Known { name: name.to_owned(), default, least, most, serves: Serves::Vegas });
-    // KIST's interval at clients (C tor 0.4.9: `KIST_SCHED_RUN_INTERVAL_MIN`, `_MAX`).
-    let kist = Known { name: "KISTSchedRunIntervalClient".to_owned(), default: 2, least: 2, most: 100, serves: Serves::Kist };
-    let mut all: Vec<Known> = vegas.chain(streams).chain([kist]).collect();
+    let streams = streams.map(|(name, default, least, most)| Known { name: name.to_owned(), default, least, most });
+    let mut all: Vec<Known> = vegas.chain(streams).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
@@ -93,10 +76,10 @@ pub(super) fn checked(key: &str, treatment: &Treatment, own: &BaseFile, base: &B
                 .ok()
                 .filter(|value| (known.least..=known.most).contains(value))
                 .ok_or_else(|| Fault::out_of_range(key.clone(), value, format!("from {} to {}", known.least, known.most)))?;
-            if known.serves(treatment) {
+            if serve(treatment) {
                 all.insert(name.clone(), value);
             } else if table != "base" {
-                return Err(Fault::conflict(key, format!("has no effect in this treatment: it needs {}", known.needs())));
+                return Err(Fault::conflict(key, format!("has no effect in this treatment: it needs {NEEDS}")));
             }
         }
     }
@@ -108,9 +91,9 @@ pub(super) fn base_serves(base: &BaseFile, treatments: &[Treatment]) -> Checked<
     let known = known();
     for name in base.consensus_params.iter().flatten().map(|(name, _)| name) {
         let key = format!("base.consensus-params.{}", clipped(name, 80));
-        let known = find(&key, name, &known)?;
-        if !treatments.iter().any(|treatment| known.serves(treatment)) {
-            return Err(Fault::conflict(key, format!("has no effect in any treatment: it needs {}", known.needs())));
+        find(&key, name, &known)?;
+        if !treatments.iter().any(serve) {
+            return Err(Fault::conflict(key, format!("has no effect in any treatment: it needs {NEEDS}")));
         }
     }
     Ok(())

@@ -18,6 +18,7 @@ pub mod resolved;
 mod schema;
 mod text;
 pub mod treatment;
+pub mod version;
 
 pub use error::{Fault, Place, ScenarioError};
 pub use file::ScenarioFile;

@@ -7,6 +7,7 @@ use super::resolved::Treatment;
 use super::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp, TreatmentFile,
 };
+use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
@@ -68,19 +69,31 @@ pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]
     Ok(resolved)
 }
 
+const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
+
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
 fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str, &'static str)> {
     let ewma = treatment.circuitmux == Circuitmux::Ewma;
-    let kist = treatment.channel_scheduler == ChannelScheduler::Kist;
+    let scheduler = treatment.channel_scheduler;
+    let kist = scheduler == ChannelScheduler::Kist;
+    let intervals = kist || scheduler == ChannelScheduler::KistLite;
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
     let windows = treatment.flow_control == FlowControl::Windows;
     let for_windows = "flow-control = \"windows\"";
     [
         ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
-        ("kist-interval", given.kist_interval.is_some(), kist, "channel-scheduler = \"kist\""),
+        ("ewma-tick", given.ewma_tick.is_some(), ewma, "circuitmux = \"ewma\""),
+        ("ewma-clock", given.ewma_clock.is_some(), ewma, "circuitmux = \"ewma\""),
+        ("kist-interval", given.kist_interval.is_some(), intervals, KIST_OR_LITE),
+        ("kist-client-interval", given.kist_client_interval.is_some(), intervals, KIST_OR_LITE),
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
-        ("outbuf-high", given.outbuf_high.is_some(), !kist, "channel-scheduler = \"vanilla\""),
-        ("outbuf-low", given.outbuf_low.is_some(), !kist, "channel-scheduler = \"vanilla\""),
+        (
+            "outbuf-high",
+            given.outbuf_high.is_some(),
+            scheduler.fills_outbufs(),
+            "channel-scheduler = \"vanilla\" or \"kist-lite\"",
+        ),
+        ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\""),
         ("circuit-window", given.circuit_window.is_some(), windows, for_windows),
         ("circuit-window-increment", given.circuit_window_increment.is_some(), windows, for_windows),
         ("stream-window", given.stream_window.is_some(), windows, for_windows),
@@ -129,12 +142,15 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let net = given.net.unwrap_or(LinkProfile::Linux);
     let all = given.over(&profile(net));
     let filled = "the profile fills every axis of the link";
-    let circuitmux = all.circuitmux.unwrap_or(Circuitmux::Ewma);
-    let channel_scheduler = all.channel_scheduler.unwrap_or(ChannelScheduler::Kist);
+    let tor = all.tor.unwrap_or(TorVersion::V0_4_9);
+    let code = tor.code();
+    let circuitmux = all.circuitmux.unwrap_or(code.circuitmux);
+    let channel_scheduler = all.channel_scheduler.unwrap_or(code.channel_scheduler);
     let ewma = circuitmux == Circuitmux::Ewma;
     let kist = channel_scheduler == ChannelScheduler::Kist;
     let flow_control = all.flow_control.unwrap_or(FlowControl::Windows);
     let windows = flow_control == FlowControl::Windows;
+    let intervals = kist || channel_scheduler == ChannelScheduler::KistLite;
     let tcp = all.tcp.expect(filled);
     let downlink_queue = all.downlink_queue.expect(filled);
     let codel = downlink_queue == DownlinkQueue::Codel;
@@ -144,39 +160,61 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let circuit_increment = all.circuit_window_increment.unwrap_or(100);
     let stream_increment = all.stream_window_increment.unwrap_or(50);
     let lifetime = all.circuit_lifetime.unwrap_or(SimDuration::from_secs(600));
-    let cell_queue_high = within(key("cell-queue-high"), all.cell_queue_high.unwrap_or(256), 1, 1000)?;
-    let outbuf_high = all.outbuf_high.unwrap_or(Bytes::new(32_768));
-    let outbuf_high = within(key("outbuf-high"), outbuf_high, Bytes::new(514), Bytes::new(1 << 30))?;
-    let outbuf_low = all.outbuf_low.unwrap_or(Bytes::new(16_384).min(outbuf_high));
+    let cell_queue_high = all.cell_queue_high.map(|high| within(key("cell-queue-high"), high, 1, 1000)).transpose()?;
+    let outbuf_mark = |name: &str, mark: Option<Bytes>, most: Bytes| {
+        mark.map(|mark| within(key(name), mark, Bytes::new(514), most)).transpose()
+    };
+    let outbuf_high =
+        outbuf_mark("outbuf-high", all.outbuf_high.filter(|_| channel_scheduler.fills_outbufs()), Bytes::new(1 << 30))?;
+    let outbuf_low = all.outbuf_low.filter(|_| channel_scheduler.refills_outbufs());
+    let outbuf_low = outbuf_mark("outbuf-low", outbuf_low, outbuf_high.unwrap_or(Bytes::new(32_768)))?;
     let ms = SimDuration::from_millis;
+    let interval = |name: &str, given: Option<SimDuration>| {
+        let given = given.filter(|_| intervals);
+        given.map(|interval| within(key(name), interval, code.kist_interval_least, ms(100))).transpose()
+    };
     Ok(Treatment {
         name,
         slug,
+        tor,
         circuitmux,
         ewma_half_life: all
             .ewma_half_life
             .filter(|_| ewma)
             .map(|half_life| within(key("ewma-half-life"), half_life, ms(10), SimDuration::from_secs(86_400)))
             .transpose()?,
-        channel_scheduler,
-        kist_interval: all
-            .kist_interval
-            .filter(|_| kist)
-            .map(|interval| within(key("kist-interval"), interval, ms(2), ms(100)))
+        ewma_tick: all
+            .ewma_tick
+            .filter(|_| ewma)
+            .map(|tick| within(key("ewma-tick"), tick, ms(1000), longest_tick(all.ewma_half_life)))
             .transpose()?,
+        ewma_clock: ewma.then(|| all.ewma_clock.unwrap_or(code.ewma_clock)),
+        channel_scheduler,
+        kist_interval: interval("kist-interval", all.kist_interval)?,
+        kist_client_interval: interval("kist-client-interval", all.kist_client_interval)?,
         kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
         flow_control,
         cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(498), 1, 498)?,
         circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
         cell_queue_high,
-        cell_queue_low: within(key("cell-queue-low"), all.cell_queue_low.unwrap_or(10), 1, cell_queue_high)?,
+        cell_queue_low: all
+            .cell_queue_low
+            .map(|low| within(key("cell-queue-low"), low, 1, cell_queue_high.unwrap_or(256)))
+            .transpose()?,
         max_cell_queue_in: all.max_cell_queue_in.map(|max| within(key("max-cell-queue-in"), max, 50, 1_000_000)).transpose()?,
         max_cell_queue_out: all
             .max_cell_queue_out
             .map(|max| within(key("max-cell-queue-out"), max, 50, 1_000_000))
             .transpose()?,
-        outbuf_high: (!kist).then_some(outbuf_high),
-        outbuf_low: (!kist).then(|| within(key("outbuf-low"), outbuf_low, Bytes::new(514), outbuf_high)).transpose()?,
+        outbuf_high,
+        outbuf_low,
+        outbuf_chunk: within(
+            key("outbuf-chunk"),
+            all.outbuf_chunk.unwrap_or(code.outbuf_chunk),
+            Bytes::new(514),
+            Bytes::new(16_384),
+        )?,
+        tls: all.tls.unwrap_or(code.tls),
         circuit_window: windows.then_some(circuit_window),
         circuit_window_increment: windows
             .then(|| increment(key("circuit-window-increment"), circuit_increment, circuit_window))
@@ -207,6 +245,12 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
             .then(|| within(key("codel-interval"), all.codel_interval.expect(filled), ms(1), SimDuration::from_secs(100)))
             .transpose()?,
     })
+}
+
+/// Ten minutes, or a thousand half-lives: counts must not overflow within a tick.
+fn longest_tick(half_life: Option<SimDuration>) -> SimDuration {
+    let most = SimDuration::from_secs(600);
+    half_life.map_or(most, |half_life| most.min(half_life * 1000))
 }
 
 /// A SENDME must come before the window is used up, or nothing moves any more.

@@ -2,7 +2,8 @@
 
 use super::clients::{Position, StartRange};
 use super::network::{PowerFile, Role};
-use super::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp};
+use super::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls};
+use super::version::TorVersion;
 use onionlab_load::LoadModel;
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration};
 use serde::Serialize;
@@ -311,8 +312,8 @@ pub struct LoadTarget {
     pub position: Position,
 }
 
-/// A treatment with a value on every axis. `None` on an axis that the others make meaningless, and where the network decides:
-/// what the file leaves open about `ewma-half-life`, `kist-interval`, `max-cell-queue-*` and `consensus-params` is the consensus's to say.
+/// A treatment with a value on every axis. `None` on an axis that the others make meaningless, and where the network decides: what the file leaves
+/// open and a consensus can set is filled in when the world is built.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Treatment {
@@ -320,14 +321,22 @@ pub struct Treatment {
     pub name: String,
     /// The name as part of a file name: lower-case letters, digits and single hyphens.
     pub slug: String,
+    /// The version of tor.
+    pub tor: TorVersion,
     /// Which circuit of a channel sends next.
     pub circuitmux: Circuitmux,
     /// EWMA's half-life, with EWMA; `None`: as the consensus says.
     pub ewma_half_life: Option<SimDuration>,
+    /// How often EWMA rescales its counts, with EWMA; `None`: as the consensus says.
+    pub ewma_tick: Option<SimDuration>,
+    /// EWMA's clock, with EWMA.
+    pub ewma_clock: Option<EwmaClock>,
     /// How cells move to sockets.
     pub channel_scheduler: ChannelScheduler,
-    /// KIST's interval, with KIST; `None`: as the consensus says.
+    /// KIST's interval, with KIST and KIST-lite; `None`: as the consensus says.
     pub kist_interval: Option<SimDuration>,
+    /// The same at clients.
+    pub kist_client_interval: Option<SimDuration>,
     /// KIST's socket buffer factor, with KIST.
     pub kist_socket_buffer_factor: Option<f64>,
     /// What limits the DATA cells of circuits and streams.
@@ -336,18 +345,22 @@ pub struct Treatment {
     pub cell_payload: u32,
     /// Age from which a circuit gets no new stream.
     pub circuit_lifetime: SimDuration,
-    /// A queue of so many cells stops the streams attached to the circuit there.
-    pub cell_queue_high: u32,
-    /// A queue of so few cells lets them go on.
-    pub cell_queue_low: u32,
+    /// A queue of so many cells stops the streams attached to the circuit there; `None`: as the consensus says.
+    pub cell_queue_high: Option<u32>,
+    /// A queue of so few cells lets them go on; `None`: as the consensus says.
+    pub cell_queue_low: Option<u32>,
     /// A queue of so many cells towards the client closes the circuit; `None`: as the consensus says.
     pub max_cell_queue_in: Option<u32>,
     /// The same away from the client.
     pub max_cell_queue_out: Option<u32>,
-    /// Bytes to which an outbuf is filled, with the vanilla scheduler.
+    /// Bytes to which an outbuf is filled, with a scheduler that does; `None`: as the consensus says.
     pub outbuf_high: Option<Bytes>,
-    /// Bytes below which an outbuf wants more, with the vanilla scheduler.
+    /// Bytes below which an outbuf wants more, with a scheduler that asks; `None`: as the consensus says.
     pub outbuf_low: Option<Bytes>,
+    /// Usable bytes of an outbuf's chunk.
+    pub outbuf_chunk: Bytes,
+    /// The TLS of channels.
+    pub tls: Tls,
     /// Circuit window in cells, with windows.
     pub circuit_window: Option<u32>,
     /// Cells per circuit SENDME, with windows.

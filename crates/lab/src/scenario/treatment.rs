@@ -1,8 +1,10 @@
 //! Treatments: a value on each of some named axes, which combine freely.
 //!
-//! What a treatment does not say comes from `[base]`, then from the link profile `net`, then from the defaults.
+//! What a treatment does not say comes from `[base]`, then from the consensus where the version of tor reads it there, then from the profiles `tor`
+//! (a version's code) and `net` (what links and TCP are like).
 
 use super::text::{BytesText, DurationText};
+use super::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -64,16 +66,26 @@ macro_rules! axes {
 }
 
 axes! {
+    /// The version of tor that every host runs, which sets the defaults of all keys from here to `net`: see docs/models/versions.md. Default: "0.4.9".
+    tor: TorVersion,
     /// Which circuit of a channel sends its next cell. Default: "ewma".
     circuitmux: Circuitmux,
     /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`), "10 ms" to "1 d". Default: as the consensus says, else "30 s".
     #[schemars(with = "Option<DurationText>")]
     ewma_half_life: SimDuration,
+    /// With circuitmux "ewma": how often counts are rescaled (`CircuitPriorityTickSecs`), "1 s" to "10 min". Default: as the consensus says (0.4.9), else "10 s".
+    #[schemars(with = "Option<DurationText>")]
+    ewma_tick: SimDuration,
+    /// With circuitmux "ewma": the clock by which cells are weighed. Default: "coarse".
+    ewma_clock: EwmaClock,
     /// How a relay moves cells from circuits to its sockets. Default: "kist".
     channel_scheduler: ChannelScheduler,
-    /// With channel-scheduler "kist": shortest time between two runs of a relay (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms". Default: as the consensus says, else "2 ms".
+    /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a relay (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms", with tor "0.3.5" from "1 ms". Default: as the consensus says, else "2 ms" (0.4.9) or "10 ms".
     #[schemars(with = "Option<DurationText>")]
     kist_interval: SimDuration,
+    /// The same at a client (`KISTSchedRunIntervalClient`). Default: as the consensus says, else "2 ms" (0.4.9); as `kist-interval` before.
+    #[schemars(with = "Option<DurationText>")]
+    kist_client_interval: SimDuration,
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
     #[schemars(range(min = 0.0, max = 10.0))]
     kist_socket_buffer_factor: f64,
@@ -97,24 +109,29 @@ axes! {
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
     #[schemars(with = "Option<DurationText>")]
     circuit_lifetime: SimDuration,
-    /// A circuit's queue of so many cells stops the streams attached to it there (tor's `cellq_high`). Default: 256.
+    /// A circuit's queue of so many cells stops the streams attached to it there (tor's `cellq_high`). Default: as the consensus says (0.4.9), else 256.
     #[schemars(range(min = 1, max = 1000))]
     cell_queue_high: u32,
-    /// A queue of so few cells lets them go on (tor's `cellq_low`). Default: 10.
+    /// A queue of so few cells lets them go on (tor's `cellq_low`). Default: as the consensus says, else 10 (0.4.9); 64 before.
     #[schemars(range(min = 1, max = 1000))]
     cell_queue_low: u32,
-    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`). Default: as the consensus says, else 2500.
+    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`). Default: as the consensus says, else 2500 (0.4.9) or 50000 (0.3.5).
     #[schemars(range(min = 50, max = 1_000_000))]
     max_cell_queue_in: u32,
-    /// The same away from the client (`circ_max_cell_queue_size_out`). Default: as the consensus says, else as `max-cell-queue-in`.
+    /// The same away from the client (`circ_max_cell_queue_size_out`). Default: as the consensus says (0.4.9), else as `max-cell-queue-in`.
     #[schemars(range(min = 50, max = 1_000_000))]
     max_cell_queue_out: u32,
-    /// With channel-scheduler "vanilla": bytes to which a connection's outbuf is filled (tor's `orconn_high`). Default: "32 KiB".
+    /// With channel-scheduler "vanilla" or "kist-lite": bytes to which a connection's outbuf is filled (tor's `orconn_high`). Default: as the consensus says (0.4.9), else "32 KiB".
     #[schemars(with = "Option<BytesText>")]
     outbuf_high: Bytes,
-    /// With channel-scheduler "vanilla": bytes below which it wants more (tor's `orconn_low`). Default: "16 KiB".
+    /// With channel-scheduler "vanilla": bytes below which it wants more (tor's `orconn_low`). Default: as the consensus says (0.4.9), else "16 KiB".
     #[schemars(with = "Option<BytesText>")]
     outbuf_low: Bytes,
+    /// Usable bytes of a chunk of the outbuf, and so the most data in a TLS record, "514 B" to "16 KiB". Default: "4048 B".
+    #[schemars(with = "Option<BytesText>")]
+    outbuf_chunk: Bytes,
+    /// The TLS of channels, which sets a record's overhead. Default: "1.3".
+    tls: Tls,
     /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3. Default: "linux".
     net: LinkProfile,
     /// TCP congestion control. Default: "cubic"; with net "shadow" "reno".
@@ -162,8 +179,10 @@ axes! {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Circuitmux {
-    /// Each active circuit in turn, one cell each.
+    /// Each active circuit in turn, one cell each; one that becomes active behind the others, as up to tor 0.2.1.
     RoundRobin,
+    /// The same with one that becomes active before the others, as in tor 0.2.4.
+    RoundRobinHead,
     /// The circuit that has sent least, with exponential decay: tor's policy.
     Ewma,
     /// Sequential weighted round robin with the linear weight.
@@ -174,6 +193,16 @@ pub enum Circuitmux {
     SwrrLogarithmic,
 }
 
+/// The clock by which EWMA weighs cells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum EwmaClock {
+    /// Steps of 4 ms, as the kernel's coarse clock.
+    Coarse,
+    /// The time of day in microseconds, as up to tor 0.3.3.
+    Wall,
+}
+
 /// How a relay moves cells from circuits to its sockets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -182,6 +211,34 @@ pub enum ChannelScheduler {
     Vanilla,
     /// Kernel-informed: no more than the congestion windows take, in an order over all channels.
     Kist,
+    /// As KIST but without the kernel's knowledge: as much as fits the connections' buffers, at KIST's interval and in its order.
+    KistLite,
+}
+
+impl ChannelScheduler {
+    /// Whether it fills outbufs to a mark.
+    pub(crate) const fn fills_outbufs(self) -> bool {
+        matches!(self, Self::Vanilla | Self::KistLite)
+    }
+
+    /// Whether it fills an outbuf again when that falls below a mark.
+    pub(crate) const fn refills_outbufs(self) -> bool {
+        matches!(self, Self::Vanilla)
+    }
+}
+
+/// The TLS of channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Tls {
+    /// TLS 1.3 with AES-GCM: 22 bytes a record.
+    #[serde(rename = "1.3")]
+    V1_3,
+    /// TLS 1.2 with AES-GCM: 29 bytes a record.
+    #[serde(rename = "1.2")]
+    V1_2,
+    /// TLS 1.1 or 1.2 with AES-CBC and HMAC-SHA1: 42 to 57 bytes a record.
+    #[serde(rename = "1.2-cbc")]
+    Cbc,
 }
 
 /// What limits the DATA cells of circuits and streams.

@@ -5,6 +5,7 @@
 //! (guards, paths, start times, load) is the same under all treatments.
 
 mod by_hand;
+mod effective;
 mod load_target;
 mod routes;
 mod sampled;
@@ -105,7 +106,7 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
         Network::Explicit(explicit) => by_hand::layout(scenario, explicit, run_seed)?,
         Network::Consensus(_) | Network::Synthetic(_) => sampled::layout(scenario, network_seed, run_seed)?,
     };
-    let treatment = tuning::effective(&scenario.treatments[treatment], &layout.params);
+    let treatment = effective::effective(&scenario.treatments[treatment], &layout.params);
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let names = Names {
         hosts: layout.hosts.iter().map(|host| host.name.clone()).collect(),

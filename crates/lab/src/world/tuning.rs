@@ -1,10 +1,10 @@
-//! From a treatment and the consensus to the settings of every tor, TCP and queue.
+//! From a treatment in which nothing is left open to the settings of every tor, TCP and queue.
 
-use crate::scenario::consensus_params;
 use crate::scenario::resolved::Treatment;
-use crate::scenario::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp};
+use crate::scenario::treatment::{
+    ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls,
+};
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
-use onionlab_directory::params::{self, Params};
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
 use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
@@ -13,68 +13,40 @@ use onionlab_quantities::{Bytes, Cells, SimDuration};
 use onionlab_tor::{CongestionSettings, Settings};
 use std::sync::Arc;
 
-/// KIST's least interval (C tor 0.4.9: `KIST_SCHED_RUN_INTERVAL_MIN`).
-const KIST_INTERVAL_MIN: i32 = 2;
-/// Limits of a circuit's cell queue (C tor: `RELAY_CIRC_CELL_QUEUE_SIZE_DEFAULT`, `_MIN`).
-const MAX_CELL_QUEUE: (i32, i32) = (2500, 50);
-
-/// Fills in what the treatment leaves to the consensus: half-life, KIST's interval, the limits of cell queues, congestion control.
-///
-/// The result is what `treatment_json` of the table `run` shows.
-pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
-    let ms = |value: i32| SimDuration::from_millis(value.max(0) as u64);
-    let ewma = treatment.circuitmux == Circuitmux::Ewma;
-    let kist = treatment.channel_scheduler == ChannelScheduler::Kist;
-    let half_life = || ms(params.value(&params::CIRCUIT_PRIORITY_HALFLIFE_MSEC));
-    let interval = || ms(params.value(&params::KIST_SCHED_RUN_INTERVAL).max(KIST_INTERVAL_MIN));
-    let queue = |name: &str| params.get(name).map(|cells| cells.max(MAX_CELL_QUEUE.1) as u32);
-    let inbound = treatment.max_cell_queue_in.or_else(|| queue("circ_max_cell_queue_size")).unwrap_or(MAX_CELL_QUEUE.0 as u32);
-    let outbound = treatment.max_cell_queue_out.or_else(|| queue("circ_max_cell_queue_size_out")).unwrap_or(inbound);
-    Treatment {
-        ewma_half_life: ewma.then(|| treatment.ewma_half_life.unwrap_or_else(half_life)),
-        kist_interval: kist.then(|| treatment.kist_interval.unwrap_or_else(interval)),
-        max_cell_queue_in: Some(inbound),
-        max_cell_queue_out: Some(outbound),
-        consensus_params: consensus_params::known()
-            .into_iter()
-            .filter(|known| known.serves(treatment))
-            .map(|known| {
-                let value = treatment.consensus_params.get(&known.name).copied().or_else(|| params.get(&known.name));
-                let value = known.clamp(value.unwrap_or(known.default));
-                (known.name, value)
-            })
-            .collect(),
-        ..treatment.clone()
-    }
-}
-
 /// The settings of every tor under a treatment in which nothing is left open.
 pub(super) fn settings(treatment: &Treatment) -> Settings {
     let defaults = Settings::default();
+    let code = treatment.tor.code();
     let swrr = |weight| PolicyKind::Swrr { weight };
     let circuitmux = match treatment.circuitmux {
         Circuitmux::RoundRobin => PolicyKind::RoundRobin,
+        Circuitmux::RoundRobinHead => PolicyKind::RoundRobinHead,
         Circuitmux::Ewma => {
             let half_life = treatment.ewma_half_life.unwrap_or(SimDuration::from_secs(30));
-            PolicyKind::Ewma { half_life, tick: SimDuration::from_secs(10) }
+            let clock = match treatment.ewma_clock.unwrap_or(code.ewma_clock) {
+                EwmaClock::Coarse => onionlab_circuitmux::EwmaClock::Coarse,
+                EwmaClock::Wall => onionlab_circuitmux::EwmaClock::Wall,
+            };
+            PolicyKind::Ewma { half_life, tick: treatment.ewma_tick.unwrap_or(SimDuration::from_secs(10)), clock }
         }
         Circuitmux::SwrrLinear => swrr(SwrrWeight::Linear),
         Circuitmux::SwrrProportional => swrr(SwrrWeight::Proportional),
         // The constant changes no order of two circuits, so any will do.
         Circuitmux::SwrrLogarithmic => swrr(SwrrWeight::Logarithmic { c: 1.0 }),
     };
-    // Clients run KIST at an interval of their own (`KISTSchedRunIntervalClient`, 2 ms).
-    let param = |name: &str| treatment.consensus_params.get(name).copied();
-    let client_interval = param("KISTSchedRunIntervalClient").unwrap_or(KIST_INTERVAL_MIN);
+    let interval = treatment.kist_interval.unwrap_or(code.kist_interval);
+    let client_interval = treatment.kist_client_interval.unwrap_or(interval);
     let channel_scheduler = match treatment.channel_scheduler {
         ChannelScheduler::Vanilla => onionlab_tor::ChannelScheduler::Vanilla,
         ChannelScheduler::Kist => onionlab_tor::ChannelScheduler::Kist {
-            interval: treatment.kist_interval.unwrap_or(SimDuration::from_millis(KIST_INTERVAL_MIN as u64)),
-            client_interval: SimDuration::from_millis(client_interval as u64),
+            interval,
+            client_interval,
             socket_buffer_factor: treatment.kist_socket_buffer_factor.unwrap_or(1.0),
         },
+        ChannelScheduler::KistLite => onionlab_tor::ChannelScheduler::KistLite { interval, client_interval },
     };
     let cells = |count: u32| Cells::new(u64::from(count));
+    let param = |name: &str| treatment.consensus_params.get(name).copied();
     let flow_control = match treatment.flow_control {
         FlowControl::Windows => onionlab_tor::FlowControl::Windows,
         FlowControl::Vegas => onionlab_tor::FlowControl::Vegas(CongestionSettings {
@@ -92,12 +64,18 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         circuit_window_increment: treatment.circuit_window_increment.map_or(defaults.circuit_window_increment, cells),
         stream_window: treatment.stream_window.map_or(defaults.stream_window, cells),
         stream_window_increment: treatment.stream_window_increment.map_or(defaults.stream_window_increment, cells),
-        cell_queue_high: cells(treatment.cell_queue_high),
-        cell_queue_low: cells(treatment.cell_queue_low),
-        max_cell_queue_in: treatment.max_cell_queue_in.map_or(defaults.max_cell_queue_in, cells),
-        max_cell_queue_out: treatment.max_cell_queue_out.map_or(defaults.max_cell_queue_out, cells),
+        cell_queue_high: treatment.cell_queue_high.map_or(defaults.cell_queue_high, cells),
+        cell_queue_low: treatment.cell_queue_low.map_or(defaults.cell_queue_low, cells),
+        max_cell_queue_in: treatment.max_cell_queue_in.map(cells),
+        max_cell_queue_out: treatment.max_cell_queue_out.map(cells),
         outbuf_high: treatment.outbuf_high.unwrap_or(defaults.outbuf_high),
         outbuf_low: treatment.outbuf_low.unwrap_or(defaults.outbuf_low),
+        outbuf_chunk: treatment.outbuf_chunk.get() as u32,
+        tls: match treatment.tls {
+            Tls::V1_3 => onionlab_tor::Tls::V1_3,
+            Tls::V1_2 => onionlab_tor::Tls::V1_2,
+            Tls::Cbc => onionlab_tor::Tls::Cbc,
+        },
         circuit_dirtiness: treatment.circuit_lifetime,
         ..defaults
     }

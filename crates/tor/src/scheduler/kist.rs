@@ -1,4 +1,6 @@
 //! KIST (`core/or/scheduler_kist.c`; Jansen et al., "Never Been KIST", USENIX Security 2014): cells leave tor only when TCP will send them soon.
+//!
+//! KIST-lite has the same runs and the same order over all channels, but knows nothing of the kernel: a run may fill each outbuf.
 
 use crate::CELL_BYTES;
 use crate::channel::SchedulerState;
@@ -13,34 +15,41 @@ const CELL_COST: u64 = CELL_BYTES as u64 + 29;
 const FLUSH_ABOVE: u32 = 8 * CELL_BYTES;
 
 impl World {
-    pub(super) fn run_kist(&mut self, host: HostId, factor: f64) {
+    /// One run (`kist_scheduler_run`). `factor` is the socket buffer's; none: KIST-lite.
+    pub(super) fn run_kist(&mut self, host: HostId, factor: Option<f64>) {
         for index in 0..self.nodes[host.index()].pending.len() {
             let id = self.nodes[host.index()].pending[index];
             self.ends[id.index()].kist_written = 0;
-            self.ends[id.index()].kist_limit = self.kist_limit(id, factor);
+            self.ends[id.index()].kist_limit = match factor {
+                Some(factor) => self.kist_limit(id, factor),
+                None => self.writeable_cells(id) * CELL_COST,
+            };
         }
         let mut aside = std::mem::take(&mut self.aside);
-        let mut touched = Vec::new();
+        // Channels whose outbufs are to be written before the run ends (`outbuf_table`), in the order in which they came up.
+        let mut touched = std::mem::take(&mut self.touched);
         let mut previous: Option<EndId> = None;
         while let Some(id) = self.pop_pending(host) {
+            if !std::mem::replace(&mut self.ends[id.index()].kist_touched, true) {
+                touched.push(id);
+            }
             if let Some(previous) = previous
                 && previous != id
                 && self.ends[previous.index()].outbuf.len() > FLUSH_ABOVE
             {
                 self.write_channel(previous);
+                self.ends[previous.index()].kist_touched = false;
             }
             previous = Some(id);
             let can_write = |end: &crate::channel::ChannelEnd| end.kist_written + CELL_COST <= end.kist_limit;
-            let mut flushed = true;
             if can_write(&self.ends[id.index()]) {
-                if self.ends[id.index()].kist_written == 0 {
-                    touched.push(id);
+                if !self.flush_one_cell(id) {
+                    self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
+                    continue;
                 }
-                flushed = self.flush_one_cell(id);
                 self.ends[id.index()].kist_written += CELL_COST;
             }
-            let more = flushed && self.ends[id.index()].queued_cells() > 0;
-            if !more {
+            if self.ends[id.index()].queued_cells() == 0 {
                 self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
             } else if can_write(&self.ends[id.index()]) {
                 super::heap::push(&mut self.nodes[host.index()].pending, id, |a, b| super::compare(&self.ends, a, b));
@@ -48,11 +57,12 @@ impl World {
                 aside.push(id);
             }
         }
-        for id in touched {
-            if self.is_open(id) && self.ends[id.index()].outbuf.len() > 0 {
+        for id in touched.drain(..) {
+            if std::mem::take(&mut self.ends[id.index()].kist_touched) && self.is_open(id) {
                 self.write_channel(id);
             }
         }
+        self.touched = touched;
         for id in aside.drain(..) {
             super::heap::push(&mut self.nodes[host.index()].pending, id, |a, b| super::compare(&self.ends, a, b));
         }

@@ -5,12 +5,14 @@ mod heap;
 mod kist;
 mod vanilla;
 
+use crate::CELL_BYTES;
 use crate::channel::{ChannelEnd, Opening, SchedulerState};
 use crate::ids::EndId;
 use crate::node::Role;
 use crate::settings::ChannelScheduler;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
+use onionlab_quantities::SimDuration;
 use std::cmp::Ordering;
 
 /// `scheduler_compare_channels`
@@ -67,8 +69,15 @@ impl World {
             return;
         }
         let due = match (self.settings.channel_scheduler, node.last_run) {
-            (ChannelScheduler::Kist { interval, client_interval, .. }, Some(last)) => {
-                last + if node.role == Role::Client { client_interval } else { interval }
+            (
+                ChannelScheduler::Kist { interval, client_interval, .. }
+                | ChannelScheduler::KistLite { interval, client_interval },
+                Some(last),
+            ) => {
+                let interval = if node.role == Role::Client { client_interval } else { interval };
+                // Only whole milliseconds count of what has passed since (`monotime_diff_msec`), and the timer is set to the rest.
+                let passed = SimDuration::from_millis(now.saturating_since(last).as_nanos() / 1_000_000);
+                if passed >= interval { now } else { now + (interval - passed) }
             }
             _ => now,
         };
@@ -96,13 +105,22 @@ impl World {
                 self.nodes[host.index()].activated = false;
                 self.run_vanilla(host);
             }
-            ChannelScheduler::Kist { socket_buffer_factor, .. } => {
-                self.run_kist(host, socket_buffer_factor);
-                self.nodes[host.index()].activated = false;
-                self.nodes[host.index()].last_run = Some(self.queue.now());
-                self.schedule(host);
-            }
+            ChannelScheduler::Kist { socket_buffer_factor, .. } => self.run_kist_once(host, Some(socket_buffer_factor)),
+            ChannelScheduler::KistLite { .. } => self.run_kist_once(host, None),
         }
+    }
+
+    fn run_kist_once(&mut self, host: HostId, socket_buffer_factor: Option<f64>) {
+        self.run_kist(host, socket_buffer_factor);
+        self.nodes[host.index()].activated = false;
+        self.nodes[host.index()].last_run = Some(self.queue.now());
+        self.schedule(host);
+    }
+
+    /// Cells that the outbuf takes until it is full (`channel_tls_num_cells_writeable_method`).
+    fn writeable_cells(&self, id: EndId) -> u64 {
+        let room = self.settings.outbuf_high.get().saturating_sub(u64::from(self.ends[id.index()].outbuf.len()));
+        room.div_ceil(u64::from(CELL_BYTES))
     }
 
     fn is_open(&self, id: EndId) -> bool {

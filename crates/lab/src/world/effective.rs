@@ -1,0 +1,80 @@
+//! What a treatment leaves to the consensus and to its version's code.
+
+use crate::scenario::consensus_params;
+use crate::scenario::resolved::Treatment;
+use crate::scenario::treatment::{ChannelScheduler, Circuitmux};
+use crate::scenario::version::TorVersion;
+use onionlab_directory::params::{self, Param, Params};
+use onionlab_quantities::{Bytes, SimDuration};
+
+/// Fills in what the treatment leaves open: what the consensus says, where the treatment's version of tor reads it, else what that version's code says.
+///
+/// The result is what `treatment_json` of the table `run` shows.
+pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
+    let version = treatment.tor;
+    let code = version.code();
+    let read = |since: TorVersion, param: &Param| {
+        let value = params.get(param.name).filter(|_| version >= since);
+        value.map(|value| value.clamp(param.min, param.max) as u32)
+    };
+    let ms = |value: u32| SimDuration::from_millis(u64::from(value));
+    let (first, latest) = (TorVersion::V0_3_5, TorVersion::V0_4_9);
+
+    let circuitmux = treatment.circuitmux;
+    let ewma = circuitmux == Circuitmux::Ewma;
+    let half_life = || read(first, &params::CIRCUIT_PRIORITY_HALFLIFE_MSEC).map_or(SimDuration::from_secs(30), ms);
+    let tick = read(latest, &params::CIRCUIT_PRIORITY_TICK_SECS).map_or(10, u64::from);
+    let tick = treatment.ewma_tick.unwrap_or(SimDuration::from_secs(tick));
+
+    // Before 0.4.9 an interval of 0 in the consensus turned KIST off, and KIST-lite took its place at the code's interval.
+    let in_consensus = read(first, &params::KIST_SCHED_RUN_INTERVAL);
+    let off = version < latest && in_consensus == Some(0) && treatment.kist_interval.is_none();
+    let channel_scheduler = match treatment.channel_scheduler {
+        ChannelScheduler::Kist if off => ChannelScheduler::KistLite,
+        other => other,
+    };
+    let kist = matches!(channel_scheduler, ChannelScheduler::Kist | ChannelScheduler::KistLite);
+    let of_consensus = in_consensus.filter(|_| !off).map(|interval| ms(interval).max(code.kist_interval_least));
+    let interval = treatment.kist_interval.or(of_consensus).unwrap_or(code.kist_interval);
+    // A client's interval is its own since 0.4.9.
+    let of_clients = || read(latest, &params::KIST_SCHED_RUN_INTERVAL_CLIENT).map_or(code.kist_interval, ms);
+    let client_interval =
+        treatment.kist_client_interval.unwrap_or_else(|| if version < latest { interval } else { of_clients() });
+
+    let queue = |param: &Param| read(first, param).map(|cells| cells.max(code.max_cell_queue.1));
+    let inbound = treatment.max_cell_queue_in.or_else(|| queue(&params::MAX_CELL_QUEUE)).unwrap_or(code.max_cell_queue.0);
+    let outbound = read(latest, &params::MAX_CELL_QUEUE_OUT);
+    let outbound = treatment.max_cell_queue_out.or(outbound).unwrap_or(inbound);
+    let high = treatment.cell_queue_high.or_else(|| read(latest, &params::CELL_QUEUE_HIGH)).unwrap_or(256);
+    let low = treatment.cell_queue_low.or_else(|| read(latest, &params::CELL_QUEUE_LOW)).unwrap_or(code.cell_queue_low);
+
+    let bytes = |param: &Param| read(latest, param).map(|bytes| Bytes::new(u64::from(bytes)));
+    let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
+    let outbuf_low = treatment.outbuf_low.or_else(|| bytes(&params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
+    Treatment {
+        circuitmux,
+        // A half-life so short that counts overflow within a tick is no use to anyone.
+        ewma_half_life: ewma.then(|| treatment.ewma_half_life.unwrap_or_else(half_life).max(tick / 1000)),
+        ewma_tick: ewma.then_some(tick),
+        channel_scheduler,
+        kist_interval: kist.then_some(interval),
+        kist_client_interval: kist.then_some(client_interval),
+        kist_socket_buffer_factor: treatment.kist_socket_buffer_factor.filter(|_| channel_scheduler == ChannelScheduler::Kist),
+        cell_queue_high: Some(high),
+        cell_queue_low: Some(low.min(high)),
+        max_cell_queue_in: Some(inbound),
+        max_cell_queue_out: Some(outbound),
+        outbuf_high: channel_scheduler.fills_outbufs().then_some(outbuf_high),
+        outbuf_low: channel_scheduler.refills_outbufs().then_some(outbuf_low.min(outbuf_high)),
+        consensus_params: consensus_params::known()
+            .into_iter()
+            .filter(|_| consensus_params::serve(treatment))
+            .map(|known| {
+                let value = treatment.consensus_params.get(&known.name).copied().or_else(|| params.get(&known.name));
+                let value = known.clamp(value.unwrap_or(known.default));
+                (known.name, value)
+            })
+            .collect(),
+        ..treatment.clone()
+    }
+}
