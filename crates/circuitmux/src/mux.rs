@@ -137,6 +137,12 @@ impl Circuitmux {
         each!(&mut state.policy, policy => policy.notify_set_cells(slot, remaining, now));
     }
 
+    /// Where the counts and the policy's state lie, for a caller who wants that memory fetched before it is used; nothing to look into.
+    #[inline]
+    pub fn memory(&self) -> Option<&(impl Sized + use<>)> {
+        self.state.as_deref()
+    }
+
     /// How many attached circuits have a cell queued.
     pub fn active_circuits(&self) -> u32 {
         self.state.as_ref().map_or(0, |state| state.active)

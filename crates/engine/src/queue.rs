@@ -3,13 +3,14 @@
 //! Events are totally ordered by time, then by host, then by when they were scheduled, so two runs of one scenario handle them in
 //! the same order on any machine, and an event that is added for one host never changes the order of two others'.
 //!
-//! Nearly all events of a network simulation lie a few round trips ahead. They go, unsorted, into one of 4,096 buckets of
-//! 2^15 ns (33 us; 134 ms in all), and a bucket is sorted when its turn comes: both constant time an event at the
-//! densities that occur (measured in `docs/performance.md`). Time-outs and pauses beyond the calendar wait in a binary heap.
+//! Nearly all events of a network simulation lie a few round trips ahead. They go, unsorted, into one of 16,384 buckets of
+//! 2^15 ns (33 us; 537 ms in all), and a bucket is sorted when its turn comes: both constant time an event at the
+//! densities that occur (measured in `docs/performance.md`). Long time-outs and pauses beyond the calendar wait in a binary heap.
 //! The idea is Brown's calendar queue (CACM 1988) without its resizing.
 //!
-//! An entry of a bucket says only what the bucket does not: the time within the day. With an event of eight bytes it takes sixteen, so that
-//! what is written to the ends of a thousand buckets and read again much later stays small.
+//! What is written to the ends of thousands of buckets and read again much later has to be small. So an entry says only what its bucket does
+//! not, the time within the day, and takes sixteen bytes with an event of eight; and buckets are chains of small chunks out of one pool, where the
+//! chunk that was emptied last, which is still in the cache, is used first.
 
 use crate::HostId;
 use onionlab_quantities::SimTime;
@@ -17,7 +18,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 const BUCKET_BITS: u32 = 15;
-const BUCKETS: usize = 4096;
+const BUCKETS: usize = 16_384;
 const WORDS: usize = BUCKETS / 64;
 const HOST_BITS: u32 = 24;
 const HOSTS: u32 = 1 << HOST_BITS;
@@ -54,6 +55,75 @@ impl<E> Entry<E> {
     }
     fn host(&self) -> HostId {
         HostId((self.key >> SERIAL_BITS) as u32 & (HOSTS - 1))
+    }
+}
+
+/// Entries of a chunk: with sixteen bytes each and the link, four cache lines.
+const CHUNK: usize = 15;
+const NONE: u32 = u32::MAX;
+
+#[derive(Debug)]
+#[repr(align(64))]
+struct Chunk<E> {
+    entries: [Entry<E>; CHUNK],
+    next: u32,
+}
+
+/// The events of a day to come: a chain of chunks, the one that is being filled first.
+#[derive(Debug, Clone, Copy)]
+struct Bucket {
+    head: u32,
+    len: u32,
+}
+
+impl Bucket {
+    const EMPTY: Self = Self { head: NONE, len: 0 };
+
+    /// Entries in the first chunk.
+    const fn in_head(self) -> usize {
+        match self.len as usize % CHUNK {
+            0 if self.len > 0 => CHUNK,
+            rest => rest,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct ChunkPool<E> {
+    chunks: Vec<Chunk<E>>,
+    free: Vec<u32>,
+}
+
+impl<E: Copy> ChunkPool<E> {
+    fn push(&mut self, bucket: &mut Bucket, entry: Entry<E>) {
+        let place = bucket.len as usize % CHUNK;
+        if place == 0 {
+            let next = bucket.head;
+            if let Some(id) = self.free.pop() {
+                let chunk = &mut self.chunks[id as usize];
+                chunk.entries[0] = entry;
+                chunk.next = next;
+                bucket.head = id;
+            } else {
+                self.chunks.push(Chunk { entries: [entry; CHUNK], next });
+                bucket.head = self.chunks.len() as u32 - 1;
+            }
+        } else {
+            self.chunks[bucket.head as usize].entries[place] = entry;
+        }
+        bucket.len += 1;
+    }
+
+    /// Moves all entries of a bucket to the end of `list`, in no order.
+    fn drain(&mut self, bucket: &mut Bucket, list: &mut Vec<Entry<E>>) {
+        let mut len = bucket.in_head();
+        let mut id = bucket.head;
+        while let Some(chunk) = self.chunks.get(id as usize) {
+            list.extend_from_slice(&chunk.entries[..len]);
+            self.free.push(id);
+            (id, len) = (chunk.next, CHUNK);
+        }
+        *bucket = Bucket::EMPTY;
     }
 }
 
@@ -105,7 +175,8 @@ pub struct EventQueue<E> {
     day: u64,
     /// Events scheduled for that day so far.
     serial: u64,
-    buckets: Vec<Vec<Entry<E>>>,
+    buckets: Vec<Bucket>,
+    pool: ChunkPool<E>,
     /// One bit a bucket: not empty.
     occupied: [u64; WORDS],
     far: BinaryHeap<Reverse<Far<E>>>,
@@ -129,7 +200,8 @@ impl<E: Copy> EventQueue<E> {
             today: Vec::new(),
             day: 0,
             serial: 0,
-            buckets: (0..BUCKETS).map(|_| Vec::new()).collect(),
+            buckets: vec![Bucket::EMPTY; BUCKETS],
+            pool: ChunkPool { chunks: Vec::new(), free: Vec::new() },
             occupied: [0; WORDS],
             far: BinaryHeap::new(),
             far_serial: 0,
@@ -181,9 +253,9 @@ impl<E: Copy> EventQueue<E> {
     fn put_in_bucket(&mut self, time: SimTime, host: HostId, event: E) {
         let index = (time.as_nanos() >> BUCKET_BITS) as usize % BUCKETS;
         let bucket = &mut self.buckets[index];
-        let serial = bucket.len() as u64;
+        let serial = u64::from(bucket.len);
         assert!(serial < SERIALS, "a day of the calendar holds 2^25 events at most");
-        bucket.push(Entry::new(time, host, serial, event));
+        self.pool.push(bucket, Entry::new(time, host, serial, event));
         self.occupied[index / 64] |= 1 << (index % 64);
     }
 
@@ -256,8 +328,7 @@ impl<E: Copy> EventQueue<E> {
         }
         let bucket = day as usize % BUCKETS;
         self.occupied[bucket / 64] &= !(1 << (bucket % 64));
-        // Swapping hands the empty bucket the buffer of the day that has passed: no allocation in the steady state.
-        std::mem::swap(&mut self.today, &mut self.buckets[bucket]);
+        self.pool.drain(&mut self.buckets[bucket], &mut self.today);
         self.serial = self.today.len() as u64;
         self.today.sort_unstable_by_key(|entry| Reverse(entry.key));
         true

@@ -20,7 +20,7 @@ pub(crate) struct Packet {
     /// The socket that it is for.
     pub to: SocketId,
     next: u32,
-    /// Nanoseconds from `time` to the `time` of the next packet in the list, so that nobody has to look at that packet, which would not be in
+    /// Nanoseconds from `time` to the `time` of the next packet on the wire, so that nobody has to look at that packet, which would not be in
     /// the cache yet; [`FAR`] if they are more.
     gap: u32,
     sack: u32,
@@ -61,7 +61,8 @@ pub(crate) struct PacketPool {
 }
 
 impl PacketPool {
-    pub fn push(&mut self, list: &mut PacketList, segment: &Segment, to: SocketId, time: SimTime) {
+    /// Adds a packet to a list, `gap` after the one that was added before it.
+    pub fn push(&mut self, list: &mut PacketList, segment: &Segment, to: SocketId, time: SimTime, gap: SimDuration) {
         let sack = if segment.sack_count == 0 { NONE } else { self.keep_sack(segment.sack) };
         let packet = Packet {
             seq: segment.seq,
@@ -85,7 +86,7 @@ impl PacketPool {
             self.packets.push(packet);
             self.packets.len() as u32 - 1
         };
-        self.append(list, id, time);
+        self.append(list, id, gap);
     }
 
     #[cold]
@@ -98,13 +99,14 @@ impl PacketPool {
         self.sacks.len() as u32 - 1
     }
 
-    fn append(&mut self, list: &mut PacketList, id: u32, time: SimTime) {
+    /// The last packet's line is written here, not read: it need not be waited for.
+    fn append(&mut self, list: &mut PacketList, id: u32, gap: SimDuration) {
         if list.tail == NONE {
             list.head = id;
         } else {
             let tail = &mut self.packets[list.tail as usize];
             tail.next = id;
-            tail.gap = u32::try_from(time.saturating_since(tail.time).as_nanos()).unwrap_or(FAR);
+            tail.gap = u32::try_from(gap.as_nanos()).unwrap_or(FAR);
         }
         list.tail = id;
     }
@@ -157,13 +159,13 @@ impl PacketPool {
         Some(id)
     }
 
-    /// Moves the first packet of `from` to the end of `to`, stamped with `time`.
+    /// Moves the first packet of `from`, a wire, to the end of `to`, a queue, stamped with `time`. Nobody asks when the next of a queue is due.
     pub fn transfer(&mut self, from: &mut PacketList, to: &mut PacketList, time: SimTime) {
         if let Some(id) = self.unlink(from) {
             let packet = &mut self.packets[id as usize];
             packet.next = NONE;
             packet.time = time;
-            self.append(to, id, time);
+            self.append(to, id, SimDuration::from_nanos(u64::MAX));
         }
     }
 }
@@ -196,7 +198,8 @@ mod tests {
                 if blocks == 0 {
                     segment.sack = Default::default();
                 }
-                pool.push(&mut wire, &segment, SocketId(index as u32), SimTime::from_nanos(nanos));
+                let gap = nanos - times[index.saturating_sub(1)];
+                pool.push(&mut wire, &segment, SocketId(index as u32), SimTime::from_nanos(nanos), SimDuration::from_nanos(gap));
             }
             for (index, &nanos) in times.iter().enumerate() {
                 let front = *pool.front(wire).unwrap();

@@ -4,9 +4,9 @@
 //! closing circuits, streams at the exit, clients. What follows from an event at its node happens in passes of the node's event loop
 //! (`event_loop.rs`).
 
-use crate::cell::CellPool;
+use crate::cell::{Cell, CellPool};
 use crate::channel::ChannelEnd;
-use crate::circuit::{Circuit, Edge, Place};
+use crate::circuit::{Circuit, Edge, Hop, Place};
 use crate::client::{Client, ClientConfig, PathSource};
 use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, StreamId};
@@ -176,16 +176,49 @@ impl World {
         }
     }
 
-    /// Fetches what the next events will need while this one is handled.
+    /// Fetches what the next events will need while this one is handled: the further ahead, the nearer to what the event names.
     #[inline]
     fn look_ahead(&self) {
-        for (between, step) in [(8, 0), (5, 1), (2, 2)] {
-            if let Some((host, Event::Net(event))) = self.queue.ahead(between)
-                && let Some(socket) = self.net.prefetch(host, event, step)
-                && let Some(SocketUse::Channel(end)) = self.sockets.get(socket.index())
-            {
+        for (step, between) in [5, 4, 3, 2, 1].into_iter().enumerate() {
+            match self.queue.ahead(between) {
+                Some((host, Event::Net(event))) => {
+                    if let Some(socket) = self.net.prefetch(host, event, step as u8)
+                        && let Some(usage) = self.sockets.get(socket.index())
+                    {
+                        self.prefetch_use(usage, step);
+                    }
+                }
+                Some((host, Event::RunScheduler)) if step == 0 => prefetch(&self.nodes[host.index()].pending, 64),
+                _ => {}
+            }
+        }
+        if let Some((host, Event::Net(event))) = self.queue.ahead(0)
+            && let Some(socket) = self.net.receiver(host, event)
+            && let Some(&SocketUse::Channel(end)) = self.sockets.get(socket.index())
+            && let Some(cell) = self.ends[end.peer().index()].sent_cells.front()
+        {
+            prefetch(&self.circuits[cell.circuit.index()].hops[usize::from(cell.arrives_at())], size_of::<Hop>());
+        }
+    }
+
+    /// The memory of a socket's owner, which has to do with a packet that comes.
+    #[inline]
+    fn prefetch_use(&self, usage: &SocketUse, step: usize) {
+        if step == 2 {
+            prefetch(usage, size_of::<SocketUse>());
+        } else if let &SocketUse::Channel(end) = usage {
+            let sent = &self.ends[end.peer().index()];
+            if step == 3 {
                 prefetch(&self.ends[end.index()], size_of::<ChannelEnd>());
-                prefetch(&self.ends[end.peer().index()].sent_records, 128);
+                prefetch(&sent.sent_records, 64);
+                prefetch(&sent.sent_cells, 64);
+            } else {
+                if let Some(record) = sent.sent_records.front() {
+                    prefetch(record, 2);
+                }
+                if let Some(cell) = sent.sent_cells.front() {
+                    prefetch(cell, size_of::<Cell>());
+                }
             }
         }
     }
@@ -257,6 +290,11 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_event_is_eight_bytes() {
+        assert_eq!(size_of::<Event>(), 8, "the event queue takes eight bytes more for each event that waits");
+    }
 
     /// An idle circuit costs at most 1 KiB at all hops (`docs/architecture.md`, rule 7). An idle channel, both ends, should cost 768 bytes and costs more
     /// (`docs/performance.md` says what): the bound here keeps it from growing.

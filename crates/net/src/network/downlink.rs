@@ -6,10 +6,9 @@ use crate::tcp::Segment;
 use onionlab_engine::{EventQueue, HostId};
 
 impl Network {
-    /// The first packet on the wire of `sender` reaches the other host's downlink.
-    pub(super) fn arrive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, sender: SocketId) {
+    /// The first packet on the wire of `sender` reaches the downlink of `to`, the other host.
+    pub(super) fn arrive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, to: HostId, sender: SocketId) {
         let now = queue.now();
-        let to = self.sockets[sender.peer().index()].host;
         let mut wire = self.sockets[sender.index()].wire;
         let Some(packet) = self.packets.front(wire) else { return };
         let bytes = packet.wire_bytes(&self.tcp);

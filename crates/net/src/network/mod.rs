@@ -269,6 +269,7 @@ impl Network {
     }
 
     /// What `TCP_INFO` and `SIOCOUTQNSD` would show.
+    #[inline]
     pub fn info(&self, socket: SocketId) -> TcpInfo {
         self.sockets[socket.index()].tcb.info(&self.tcp)
     }
@@ -317,34 +318,57 @@ impl Network {
         }
     }
 
-    /// Asks for the memory that an event will need, in three steps of which each needs the one before: call with 0 about eight events before
-    /// it is handled, with 1 about five and with 2 about two before. Returns the socket that will receive, as far as it is known.
+    /// Asks for the memory that an event will need, step by step, of which each needs the one before to have come: 0 is to be called well before
+    /// the event is handled, 4 shortly before. From step 2 on it returns the socket that will receive or send, as far as it is known.
     #[inline]
     pub fn prefetch(&self, host: HostId, event: NetEvent, step: u8) -> Option<SocketId> {
+        let here = &self.hosts[host.index()];
         match (event, step) {
-            (NetEvent::Arrive(sender), 0) => prefetch(&self.sockets[sender.index()].wire, 64),
-            (NetEvent::Arrive(sender), 1) => {
-                let packet = self.packets.front(self.sockets[sender.index()].wire)?;
-                prefetch(packet, 128);
-                prefetch(&self.hosts[self.sockets[sender.peer().index()].host.index()], 256);
+            (NetEvent::Arrive(sender), 0) => {
+                prefetch(&self.sockets[sender.index()].wire, 64);
+                prefetch(here, size_of::<Host>());
             }
-            (NetEvent::Deliver, 0) => prefetch(&self.hosts[host.index()].serving, 64),
-            (NetEvent::Deliver, 1) => prefetch(self.packets.front(self.hosts[host.index()].serving)?, 128),
+            (NetEvent::Arrive(sender), 1) => prefetch(self.packets.front(self.sockets[sender.index()].wire)?, 64),
+            (NetEvent::Deliver, 0) => prefetch(here, size_of::<Host>()),
+            (NetEvent::Deliver, 1) => {
+                prefetch(self.packets.front(here.serving)?, 64);
+                prefetch(self.packets.front(here.waiting)?, 64);
+            }
             (NetEvent::Deliver, _) => {
-                let to = self.packets.front(self.hosts[host.index()].serving)?.to;
-                prefetch(&self.sockets[to.index()], 384);
+                let to = self.packets.front(here.serving)?.to;
+                self.prefetch_socket(to, step);
                 return Some(to);
             }
-            (NetEvent::Timer(socket), 1) => prefetch(&self.sockets[socket.index()], 384),
+            (NetEvent::UplinkFree, 0) => prefetch(here, size_of::<Host>()),
+            (NetEvent::UplinkFree, 2 | 3) if here.ready_head != NONE => self.prefetch_socket(SocketId(here.ready_head), step),
+            (NetEvent::Timer(socket), 2 | 3) => self.prefetch_socket(socket, step),
             _ => {}
         }
         None
     }
 
+    /// The socket that the packet of this event is for, as far as it is known.
+    #[inline]
+    pub fn receiver(&self, host: HostId, event: NetEvent) -> Option<SocketId> {
+        if event == NetEvent::Deliver { Some(self.packets.front(self.hosts[host.index()].serving)?.to) } else { None }
+    }
+
+    /// The socket itself with step 2, what it keeps apart while segments are in flight with steps 3 and 4.
+    #[inline]
+    pub fn prefetch_socket(&self, id: SocketId, step: u8) {
+        let socket = &self.sockets[id.index()];
+        if step == 2 {
+            prefetch(socket, size_of::<Socket>());
+            prefetch(&self.connections[id.connection()], size_of::<Connection>());
+        } else {
+            socket.tcb.prefetch_flight(step == 3);
+        }
+    }
+
     /// Handles an event that the network scheduled.
     pub fn handle<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host: HostId, event: NetEvent) {
         match event {
-            NetEvent::Arrive(socket) => self.arrive(queue, socket),
+            NetEvent::Arrive(socket) => self.arrive(queue, host, socket),
             NetEvent::Deliver => self.deliver(queue, host),
             NetEvent::UplinkFree => {
                 self.hosts[host.index()].up_event = false;

@@ -76,10 +76,10 @@ impl Network {
             arrival += SimDuration::from_secs_f64_rounded(extra);
         }
         arrival = arrival.max(socket.last_arrival);
-        socket.last_arrival = arrival;
+        let gap = arrival.saturating_since(std::mem::replace(&mut socket.last_arrival, arrival));
         socket.balance = socket.balance.wrapping_add(1);
         let first = socket.wire.is_empty();
-        self.packets.push(&mut socket.wire, &segment, id.peer(), arrival);
+        self.packets.push(&mut socket.wire, &segment, id.peer(), arrival, gap);
         if first {
             let to = self.sockets[id.peer().index()].host;
             queue.schedule(arrival, to, NetEvent::Arrive(id).into());

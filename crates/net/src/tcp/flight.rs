@@ -74,17 +74,34 @@ struct Range {
     end: u64,
 }
 
-/// Everything that matters only while segments are in flight.
+/// Everything that matters only while segments are in flight. What each acknowledgement touches comes first.
 #[derive(Debug, Clone)]
+#[repr(C)]
 pub(super) struct Flight {
     pub(super) ring: VecDeque<Sent>,
     /// First sequence number in the ring.
     pub(super) una: u64,
+    /// End of the last segment shorter than the maximum (Nagle, Minshall).
+    pub(super) small_end: u64,
+    pub(super) usage_end: u64,
     /// Segments SACKed (without SACK: duplicate acknowledgements).
     pub(super) sacked: u32,
     /// Segments marked lost and not sent again since.
     pub(super) to_resend: u32,
+    pub(super) most_out: u32,
     pub(super) phase: Phase,
+    /// Linux's `is_cwnd_limited`, besides `max_packets_out` and `cwnd_usage_seq`, which are `most_out` and `usage_end`.
+    pub(super) window_limited: bool,
+    /// Sends the first retransmission of a recovery whatever the window says.
+    pub(super) force_resend: bool,
+    /// A tail loss probe is due.
+    pub(super) probe_due: bool,
+    pub(super) rack: Rack,
+    pub(super) round: Round,
+    /// Time-outs in a row (plain Reno).
+    pub(super) timeouts: u8,
+    /// Duplicate acknowledgements in a row (plain Reno).
+    pub(super) duplicates: u32,
     /// `snd_nxt` when `phase` was entered.
     pub(super) high_seq: u64,
     /// Originals below it are judged.
@@ -95,11 +112,6 @@ pub(super) struct Flight {
     known: [Range; 3],
     /// Retransmissions in order: first sequence number and instant.
     pub(super) resent: VecDeque<(u64, SimTime)>,
-    pub(super) rack: Rack,
-    /// Sends the first retransmission of a recovery whatever the window says.
-    pub(super) force_resend: bool,
-    /// A tail loss probe is due.
-    pub(super) probe_due: bool,
     /// Window when the reduction began.
     pub(super) prior_cwnd: u32,
     /// Threshold before `phase`, to be restored if the time-out was spurious.
@@ -109,17 +121,10 @@ pub(super) struct Flight {
     /// Delivered and sent during recovery (PRR).
     pub(super) prr_delivered: u32,
     pub(super) prr_sent: u32,
-    /// End of the last segment shorter than the maximum (Nagle, Minshall).
-    pub(super) small_end: u64,
-    /// Linux's `is_cwnd_limited`, `max_packets_out`, `cwnd_usage_seq`.
-    pub(super) window_limited: bool,
-    pub(super) most_out: u32,
-    pub(super) usage_end: u64,
-    pub(super) round: Round,
-    /// Duplicate acknowledgements in a row, and time-outs in a row (plain Reno).
-    pub(super) duplicates: u32,
-    pub(super) timeouts: u8,
 }
+
+/// The part of a flight that is touched while nothing is lost.
+pub(super) const HOT_BYTES: usize = std::mem::offset_of!(Flight, timeouts);
 
 impl Flight {
     /// An empty flight whose first segment will have this sequence number.

@@ -3,10 +3,11 @@
 use super::config::TcpConfig;
 use super::congestion::Congestion;
 use super::effects::{Effects, State, TcpInfo};
-use super::flight::Flight;
+use super::flight::{Flight, HOT_BYTES, Sent};
 use super::receive::Receive;
 use super::rtt::Rtt;
 use super::ticks::Ticks;
+use onionlab_engine::prefetch;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
@@ -200,7 +201,20 @@ impl Tcb {
         self.alarm_at.min(self.receive.ack_at)
     }
 
+    /// Asks for the memory of what is in flight: its first lines, or (once they have come) the oldest segment.
+    #[inline]
+    pub(crate) fn prefetch_flight(&self, whole: bool) {
+        if let Some(flight) = self.flight.as_deref() {
+            if whole {
+                prefetch(flight, HOT_BYTES);
+            } else if let Some(front) = flight.ring.front() {
+                prefetch(front, size_of::<Sent>());
+            }
+        }
+    }
+
     /// What `TCP_INFO` would say.
+    #[inline]
     pub fn info(&self, cfg: &TcpConfig) -> TcpInfo {
         TcpInfo {
             cwnd_segments: self.congestion.cwnd,

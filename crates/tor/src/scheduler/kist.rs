@@ -3,10 +3,10 @@
 //! KIST-lite has the same runs and the same order over all channels, but knows nothing of the kernel: a run may fill each outbuf.
 
 use crate::CELL_BYTES;
-use crate::channel::SchedulerState;
+use crate::channel::{ChannelEnd, SchedulerState};
 use crate::ids::EndId;
 use crate::world::World;
-use onionlab_engine::HostId;
+use onionlab_engine::{HostId, prefetch};
 
 /// What KIST reckons for a cell: the cell and `TLS_PER_CELL_OVERHEAD`.
 const CELL_COST: u64 = CELL_BYTES as u64 + 29;
@@ -19,6 +19,7 @@ impl World {
     pub(super) fn run_kist(&mut self, host: HostId, factor: Option<f64>) {
         for index in 0..self.nodes[host.index()].pending.len() {
             let id = self.nodes[host.index()].pending[index];
+            self.prefetch_pending(host, index);
             self.ends[id.index()].kist_written = 0;
             self.ends[id.index()].kist_limit = match factor {
                 Some(factor) => self.kist_limit(id, factor),
@@ -67,6 +68,23 @@ impl World {
             super::heap::push(&mut self.nodes[host.index()].pending, id, |a, b| super::compare(&self.ends, a, b));
         }
         self.aside = aside;
+    }
+
+    /// Fetches what the channels after the one at `index` will need for their limits and for the comparison of their circuits.
+    fn prefetch_pending(&self, host: HostId, index: usize) {
+        let pending = &self.nodes[host.index()].pending;
+        if let Some(&id) = pending.get(index + 6) {
+            prefetch(&self.ends[id.index()], size_of::<ChannelEnd>());
+        }
+        if let Some(&id) = pending.get(index + 4) {
+            if let Some(state) = self.ends[id.index()].mux.memory() {
+                prefetch(state, size_of_val(state));
+            }
+            self.net.prefetch_socket(self.ends[id.index()].socket, 2);
+        }
+        if let Some(&id) = pending.get(index + 2) {
+            self.net.prefetch_socket(self.ends[id.index()].socket, 3);
+        }
     }
 
     /// `update_socket_info_impl`: what TCP can send at once, and `factor` congestion windows more to wait in the kernel, less what waits already.
