@@ -72,6 +72,7 @@ pub fn build(relays: u32, clients: u32) -> World {
             timeout: SimDuration::from_secs(120),
             stall: SimDuration::from_secs(30),
             circuit_per_transfer: false,
+            trace: false,
         });
     }
     World::new(WorldConfig {
