@@ -143,7 +143,11 @@ impl World {
             Some(_) => {
                 if !std::mem::replace(&mut stream.end(place).waits_for_tokens, true) {
                     let host = self.circuits[circuit.index()].hops[place.hop() as usize].host;
-                    self.queue.schedule(now + WAKE_UP, host, Event::StreamTokens(id, place));
+                    let event = match place {
+                        Place::Client => Event::ClientStreamTokens(id),
+                        Place::Exit => Event::ExitStreamTokens(id),
+                    };
+                    self.queue.schedule(now + WAKE_UP, host, event);
                 }
                 None
             }

@@ -39,8 +39,10 @@ pub enum Event {
     TransferCheck(ClientId),
     /// A circuit may have been built for too long.
     BuildCheck(CircuitId),
-    /// A stream that found its own token bucket empty tries again.
-    StreamTokens(StreamId, Place),
+    /// The client's end of a stream may send again as far as its rate allows (one kind of event for each end: that keeps events small).
+    ClientStreamTokens(StreamId),
+    /// The same at the exit.
+    ExitStreamTokens(StreamId),
 }
 
 impl From<NetEvent> for Event {
@@ -170,7 +172,8 @@ impl World {
                 Event::NextTransfer(client) => self.start_transfer(client),
                 Event::TransferCheck(client) => self.check_transfer(client),
                 Event::BuildCheck(circuit) => self.check_building(circuit),
-                Event::StreamTokens(stream, place) => self.stream_tokens(stream, place),
+                Event::ClientStreamTokens(stream) => self.stream_tokens(stream, Place::Client),
+                Event::ExitStreamTokens(stream) => self.stream_tokens(stream, Place::Exit),
             }
             self.settle();
         }
@@ -185,7 +188,11 @@ impl World {
                     if let Some(socket) = self.net.prefetch(host, event, step as u8)
                         && let Some(usage) = self.sockets.get(socket.index())
                     {
-                        self.prefetch_use(usage, step);
+                        match (step, *usage) {
+                            (2, _) => prefetch(usage, size_of::<SocketUse>()),
+                            (_, SocketUse::Channel(end)) => self.prefetch_channel(end, step),
+                            _ => {}
+                        }
                     }
                 }
                 Some((host, Event::RunScheduler)) if step == 0 => prefetch(&self.nodes[host.index()].pending, 64),
@@ -201,24 +208,20 @@ impl World {
         }
     }
 
-    /// The memory of a socket's owner, which has to do with a packet that comes.
+    /// What reading from a channel needs: the ends, then what was sent first.
     #[inline]
-    fn prefetch_use(&self, usage: &SocketUse, step: usize) {
-        if step == 2 {
-            prefetch(usage, size_of::<SocketUse>());
-        } else if let &SocketUse::Channel(end) = usage {
-            let sent = &self.ends[end.peer().index()];
-            if step == 3 {
-                prefetch(&self.ends[end.index()], size_of::<ChannelEnd>());
-                prefetch(&sent.sent_records, 64);
-                prefetch(&sent.sent_cells, 64);
-            } else {
-                if let Some(record) = sent.sent_records.front() {
-                    prefetch(record, 2);
-                }
-                if let Some(cell) = sent.sent_cells.front() {
-                    prefetch(cell, size_of::<Cell>());
-                }
+    fn prefetch_channel(&self, end: EndId, step: usize) {
+        let sent = &self.ends[end.peer().index()];
+        if step == 3 {
+            prefetch(&self.ends[end.index()], size_of::<ChannelEnd>());
+            prefetch(&sent.sent_records, 64);
+            prefetch(&sent.sent_cells, 64);
+        } else {
+            if let Some(record) = sent.sent_records.front() {
+                prefetch(record, 2);
+            }
+            if let Some(cell) = sent.sent_cells.front() {
+                prefetch(cell, size_of::<Cell>());
             }
         }
     }

@@ -329,7 +329,7 @@ impl Network {
                 prefetch(here, size_of::<Host>());
             }
             (NetEvent::Arrive(sender), 1) => prefetch(self.packets.front(self.sockets[sender.index()].wire)?, 64),
-            (NetEvent::Deliver, 0) => prefetch(here, size_of::<Host>()),
+            (NetEvent::Deliver | NetEvent::UplinkFree, 0) => prefetch(here, size_of::<Host>()),
             (NetEvent::Deliver, 1) => {
                 prefetch(self.packets.front(here.serving)?, 64);
                 prefetch(self.packets.front(here.waiting)?, 64);
@@ -339,7 +339,6 @@ impl Network {
                 self.prefetch_socket(to, step);
                 return Some(to);
             }
-            (NetEvent::UplinkFree, 0) => prefetch(here, size_of::<Host>()),
             (NetEvent::UplinkFree, 2 | 3) if here.ready_head != NONE => self.prefetch_socket(SocketId(here.ready_head), step),
             (NetEvent::Timer(socket), 2 | 3) => self.prefetch_socket(socket, step),
             _ => {}
