@@ -281,6 +281,7 @@ impl<'a> Tables<'a> {
                     .number(sample.queued_cells)
                     .number(sample.outbuf_bytes)
                     .number(sample.queue_wait)
+                    .number(sample.cpu_busy)
                     .number(sample.downlink_drops)
                     .fraction(sample.utilisation);
             })?;

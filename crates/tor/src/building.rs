@@ -135,14 +135,15 @@ impl World {
         side.slot = slot;
     }
 
-    /// CREATE2 arrives: the hop exists from now on. The handshake takes no time here.
+    /// CREATE2 arrives: the hop exists from now on, and its handshake is computed.
     pub(crate) fn process_create(&mut self, from: EndId, cell: Cell) {
         let (id, hop) = (cell.circuit, cell.arrives_at());
-        if !self.circuits[id.index()].hops[hop as usize].closed {
-            self.attach(id, hop, Direction::ToClient, from);
-            self.originate(hop, Direction::ToClient, Cell::new(CellKind::Created, id));
+        if self.circuits[id.index()].hops[hop as usize].closed {
+            self.discard(cell);
+            return;
         }
-        self.discard(cell);
+        self.attach(id, hop, Direction::ToClient, from);
+        self.compute_handshake(self.ends[from.index()].host, cell);
     }
 
     /// CREATED2 arrives: at the client the first hop is built; a relay passes it on as EXTENDED2.

@@ -3,16 +3,13 @@
 use crate::bucket::WAKE_UP;
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
-use crate::event_loop::Operation;
+use crate::event_loop::{Operation, UNIT};
 use crate::ids::StreamId;
 use crate::stream::ExitState;
 use crate::world::{Event, SocketUse, World};
 use onionlab_net::tcp::Effects;
 
 const EXIT: u8 = Place::Exit.hop();
-
-/// Unit of an operation on an edge connection, whatever a DATA cell holds (`RELAY_PAYLOAD_SIZE_MAX`): 32 make the 15,936 bytes of a read.
-const UNIT: u64 = 498;
 
 impl World {
     /// BEGIN: the exit connects to the server.
@@ -29,7 +26,7 @@ impl World {
     }
 
     /// The callbacks of an exit's connection to a server.
-    pub(crate) fn serve_exit(&mut self, id: StreamId, effects: Effects) {
+    pub(crate) fn serve_exit(&mut self, id: StreamId, effects: Effects, bytes: u64) {
         if effects.has(Effects::CONNECTED) && self.streams[id.index()].exit == ExitState::Connecting {
             self.streams[id.index()].exit = ExitState::Connected;
             let circuit = self.streams[id.index()].circuit;
@@ -42,7 +39,7 @@ impl World {
             self.streams[id.index()].server_closed = true;
         }
         if effects.has(Effects::READABLE | Effects::PEER_CLOSED | Effects::RESET) {
-            self.read_from_server(id);
+            self.read_from_server(id, bytes);
         }
     }
 
@@ -73,7 +70,7 @@ impl World {
         let (socket, waiting) = (stream.socket, stream.ends[Place::Exit as usize].outbuf);
         let written = self.net.write(&mut self.queue, socket, waiting.min(32 * UNIT));
         if waiting > written && self.net.is_writable(socket) {
-            self.event_loop.watch(socket, Effects::WRITABLE);
+            self.watch(socket, Effects::WRITABLE);
         }
         self.delivered(id, Place::Exit, written);
     }
@@ -97,12 +94,12 @@ impl World {
     }
 
     /// One read callback: the share of an edge connection, packaged at once. What is left is read in the next pass, if queue and windows allow.
-    fn read_from_server(&mut self, id: StreamId) {
+    fn read_from_server(&mut self, id: StreamId, at_most: u64) {
         if !self.may_read(id, Place::Exit) {
             return;
         }
         let (circuit, socket) = (self.streams[id.index()].circuit, self.streams[id.index()].socket);
-        let readable = self.net.readable(socket);
+        let readable = self.net.readable(socket).min(at_most);
         if readable > 0 {
             let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
             let Some(tokens) = self.edge_tokens(id, Place::Exit, readable) else { return };

@@ -6,8 +6,9 @@
 //! is served again in the next pass, after all others. What a callback activates, the channel scheduler, runs
 //! later in the same pass; what it makes ready, a stream that may go on, waits for the next.
 //!
-//! As long as nothing costs CPU time, all passes that an event causes fall into its instant, in this order. A packet makes one socket ready, so
-//! its callbacks run at once; the queue holds only what waits for the next pass, each socket once.
+//! As long as computing takes no time, all passes that an event causes fall into its instant, in this order. A packet makes one socket ready, so
+//! its callbacks run at once; the queue holds only what waits for the next pass, each socket once. Where computing takes
+//! time (`cpu.rs`), each relay has a queue of its own.
 
 use crate::ids::{EndId, StreamId};
 use crate::world::{SocketUse, World};
@@ -17,6 +18,8 @@ use std::collections::VecDeque;
 
 /// Units of data in one operation at most: 32 (`connection_bucket_get_share`).
 const MOST_UNITS: u64 = 32;
+/// Unit of an operation on an edge connection, whatever a DATA cell holds (`RELAY_PAYLOAD_SIZE_MAX`): 32 make the 15,936 bytes of a read.
+pub(crate) const UNIT: u64 = 498;
 
 /// Which of a node's two buckets an operation draws on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,69 +28,75 @@ pub(crate) enum Operation {
     Write,
 }
 
-/// What the event loops have still to do in this instant.
+/// Sockets that wait for their callbacks.
 #[derive(Debug, Default)]
-pub(crate) struct EventLoop {
-    /// Sockets that wait for their callbacks: first those of the pass that is going on, then those of the next.
+pub(crate) struct Passes {
+    /// First those of the pass that is going on, then those of the next.
     ready: VecDeque<SocketId>,
     /// How many of them belong to the pass that is going on.
     in_pass: usize,
+}
+
+impl Passes {
+    /// Begins the next pass; false if no socket is ready.
+    pub fn begin(&mut self) -> bool {
+        self.in_pass = self.ready.len();
+        self.in_pass > 0
+    }
+}
+
+/// What the event loops have still to do.
+#[derive(Debug, Default)]
+pub(crate) struct EventLoop {
+    /// What waits at nodes whose computing takes no time: all in this instant.
+    passes: Passes,
     /// What each socket is ready for; empty: it does not wait.
     effects: Vec<Effects>,
-    /// Nodes whose scheduler runs at the end of this pass.
+    /// Nodes whose computing takes no time and whose scheduler runs at the end of this pass.
     activated: VecDeque<HostId>,
+    /// Nodes whose main thread is free and has something to do.
+    woken: VecDeque<HostId>,
     /// Streams whose client's program may be read, in the next pass.
     programs: VecDeque<StreamId>,
 }
 
 impl EventLoop {
-    /// The socket was closed: it is ready for nothing.
-    pub fn forget(&mut self, socket: SocketId) {
-        if let Some(effects) = self.effects.get_mut(socket.index()) {
-            *effects = Effects::NONE;
-        }
-    }
-
-    /// The scheduler of `host` runs at the end of this pass (`mainloop_event_activate`).
-    pub fn activate(&mut self, host: HostId) {
-        self.activated.push_back(host);
-    }
-
     /// The client's program at this stream will be read in the next pass.
     pub fn watch_program(&mut self, stream: StreamId) {
         self.programs.push_back(stream);
     }
 
-    /// The socket will be served in the next pass, for these effects too.
-    pub fn watch(&mut self, socket: SocketId, effects: Effects) {
+    /// Notes what the socket is ready for; true if it did not wait yet.
+    fn note(&mut self, socket: SocketId, effects: Effects) -> bool {
         if self.effects.len() <= socket.index() {
             self.effects.resize(socket.index() + 1, Effects::NONE);
         }
         let waiting = &mut self.effects[socket.index()];
-        if waiting.is_empty() {
-            self.ready.push_back(socket);
-        }
+        let first = waiting.is_empty();
         *waiting |= effects;
+        first
     }
 
     /// The next socket of this pass, and what it is ready for.
-    fn next_of_pass(&mut self) -> Option<(SocketId, Effects)> {
-        while self.in_pass > 0 {
-            self.in_pass -= 1;
-            let socket = self.ready.pop_front()?;
-            let effects = std::mem::take(&mut self.effects[socket.index()]);
-            if !effects.is_empty() {
-                return Some((socket, effects));
-            }
-        }
-        None
+    pub fn next_of(&mut self, passes: &mut Passes) -> Option<(SocketId, Effects)> {
+        next_of(&mut self.effects, passes)
     }
 
-    /// Begins the next pass; false if no socket is ready.
-    fn begin_pass(&mut self) -> bool {
-        self.in_pass = self.ready.len();
-        self.in_pass > 0
+    fn next_of_pass(&mut self) -> Option<(SocketId, Effects)> {
+        next_of(&mut self.effects, &mut self.passes)
     }
+}
+
+fn next_of(effects: &mut [Effects], passes: &mut Passes) -> Option<(SocketId, Effects)> {
+    while passes.in_pass > 0 {
+        passes.in_pass -= 1;
+        let socket = passes.ready.pop_front()?;
+        let effects = std::mem::take(&mut effects[socket.index()]);
+        if !effects.is_empty() {
+            return Some((socket, effects));
+        }
+    }
+    None
 }
 
 impl World {
@@ -95,12 +104,18 @@ impl World {
     pub(crate) fn settle(&mut self) {
         loop {
             if let Some(upcall) = self.net.next_upcall() {
-                self.serve(upcall.socket, upcall.effects);
+                if self.settings.cpu.is_some() && self.nodes[self.net.host(upcall.socket).index()].main_thread.is_some() {
+                    self.watch(upcall.socket, upcall.effects);
+                } else {
+                    self.serve(upcall.socket, upcall.effects, u64::MAX);
+                }
             } else if let Some((socket, effects)) = self.event_loop.next_of_pass() {
-                self.serve(socket, effects);
+                self.serve(socket, effects, u64::MAX);
             } else if let Some(host) = self.event_loop.activated.pop_front() {
                 self.run_scheduler(host);
-            } else if self.event_loop.begin_pass() {
+            } else if let Some(host) = self.event_loop.woken.pop_front() {
+                self.work(host);
+            } else if self.event_loop.passes.begin() {
                 // Its first socket is next.
             } else if let Some(stream) = self.event_loop.programs.pop_front() {
                 self.read_request(stream);
@@ -110,17 +125,62 @@ impl World {
         }
     }
 
-    /// The callbacks of one socket in one pass.
-    fn serve(&mut self, socket: SocketId, effects: Effects) {
+    /// The socket will be served in its node's next pass, for these effects too.
+    pub(crate) fn watch(&mut self, socket: SocketId, effects: Effects) {
+        if self.event_loop.note(socket, effects) {
+            let host = self.net.host(socket);
+            if let Some(thread) = &mut self.nodes[host.index()].main_thread {
+                thread.passes.ready.push_back(socket);
+                self.wake(host);
+            } else {
+                self.event_loop.passes.ready.push_back(socket);
+            }
+        }
+    }
+
+    /// The scheduler of `host` runs at the end of this pass (`mainloop_event_activate`).
+    pub(crate) fn activate_scheduler(&mut self, host: HostId) {
+        let node = &mut self.nodes[host.index()];
+        node.activated = true;
+        if node.main_thread.is_some() {
+            self.wake(host);
+        } else {
+            self.event_loop.activated.push_back(host);
+        }
+    }
+
+    /// A main thread that is free begins with what there is to do.
+    pub(crate) fn wake(&mut self, host: HostId) {
+        if let Some(thread) = &mut self.nodes[host.index()].main_thread
+            && thread.is_free()
+            && !thread.woken
+        {
+            thread.woken = true;
+            self.event_loop.woken.push_back(host);
+        }
+    }
+
+    /// The socket was closed: it is ready for nothing.
+    pub(crate) fn forget_ready(&mut self, socket: SocketId) {
+        if let Some(effects) = self.event_loop.effects.get_mut(socket.index()) {
+            *effects = Effects::NONE;
+        }
+        if let Some(thread) = &mut self.nodes[self.net.host(socket).index()].main_thread {
+            thread.forget(socket);
+        }
+    }
+
+    /// The callbacks of one socket in one pass; a read takes `bytes` from the kernel at most.
+    pub(crate) fn serve(&mut self, socket: SocketId, effects: Effects, bytes: u64) {
         match self.sockets.get(socket.index()).copied().unwrap_or(SocketUse::Nothing) {
             SocketUse::Nothing => {}
-            SocketUse::Channel(end) => self.serve_channel(end, effects),
-            SocketUse::Exit(stream) => self.serve_exit(stream, effects),
+            SocketUse::Channel(end) => self.serve_channel(end, effects, bytes),
+            SocketUse::Exit(stream) => self.serve_exit(stream, effects, bytes),
             SocketUse::Server(stream) => self.server_upcall(stream, effects),
         }
     }
 
-    fn serve_channel(&mut self, end: EndId, effects: Effects) {
+    fn serve_channel(&mut self, end: EndId, effects: Effects, bytes: u64) {
         if effects.has(Effects::RESET | Effects::PEER_CLOSED) {
             self.channel_lost(end);
             return;
@@ -132,26 +192,26 @@ impl World {
             self.write_channel(end);
         }
         if effects.has(Effects::READABLE) {
-            self.read_channel(end);
+            self.read_channel(end, bytes);
         }
     }
 
     /// This channel's socket has something to read, and will be read in the next pass.
     pub(crate) fn watch_channel_reading(&mut self, end: EndId) {
-        self.event_loop.watch(self.ends[end.index()].socket, Effects::READABLE);
+        self.watch(self.ends[end.index()].socket, Effects::READABLE);
     }
 
     /// If this channel has something to write and its socket takes it, it is written in the next pass. Otherwise the network says when there is room.
     pub(crate) fn watch_channel_writing(&mut self, id: EndId) {
         let end = &self.ends[id.index()];
         if end.outbuf.len() > 0 && !end.write_blocked && self.net.is_writable(end.socket) {
-            self.event_loop.watch(end.socket, Effects::WRITABLE);
+            self.watch(end.socket, Effects::WRITABLE);
         }
     }
 
     /// The connection of this stream to its server is served in the next pass, as far as it is ready.
     pub(crate) fn watch_stream(&mut self, id: StreamId, effects: Effects) {
-        self.event_loop.watch(self.streams[id.index()].socket, effects);
+        self.watch(self.streams[id.index()].socket, effects);
     }
 
     /// The most bytes that one operation of a connection moves whose unit of data is `unit` bytes long: 32 units, and no more than the
@@ -271,9 +331,9 @@ mod tests {
             world.watch_channel_reading(end.peer());
         }
         let mut left = Vec::new();
-        while world.event_loop.begin_pass() {
+        while world.event_loop.passes.begin() {
             while let Some((socket, effects)) = world.event_loop.next_of_pass() {
-                world.serve(socket, effects);
+                world.serve(socket, effects, u64::MAX);
                 left.push([a, b].map(|end| world.ends[end.index()].sent_cells.len()));
             }
         }
@@ -282,20 +342,21 @@ mod tests {
 
     #[test]
     fn a_socket_is_served_once_a_pass_for_all_that_it_is_ready_for() {
-        let mut event_loop = EventLoop::default();
-        event_loop.watch(SocketId(3), Effects::READABLE);
-        event_loop.watch(SocketId(1), Effects::READABLE);
-        event_loop.watch(SocketId(3), Effects::WRITABLE);
-        assert_eq!(event_loop.next_of_pass(), None, "no pass has begun");
-        assert!(event_loop.begin_pass());
-        assert_eq!(event_loop.next_of_pass(), Some((SocketId(3), Effects::READABLE | Effects::WRITABLE)));
-        event_loop.watch(SocketId(3), Effects::READABLE);
-        event_loop.watch(SocketId(5), Effects::READABLE);
-        assert_eq!(event_loop.next_of_pass(), Some((SocketId(1), Effects::READABLE)));
-        assert_eq!(event_loop.next_of_pass(), None, "what became ready meanwhile waits for the next pass");
-        assert!(event_loop.begin_pass());
-        event_loop.forget(SocketId(3));
-        assert_eq!(event_loop.next_of_pass(), Some((SocketId(5), Effects::READABLE)));
-        assert!(!event_loop.begin_pass());
+        let (mut world, [a, b]) = relays();
+        let [first, second] = [a, b].map(|end| world.ends[end.index()].socket);
+        world.watch(first, Effects::READABLE);
+        world.watch(second, Effects::READABLE);
+        world.watch(first, Effects::WRITABLE);
+        assert_eq!(world.event_loop.next_of_pass(), None, "no pass has begun");
+        assert!(world.event_loop.passes.begin());
+        assert_eq!(world.event_loop.next_of_pass(), Some((first, Effects::READABLE | Effects::WRITABLE)));
+        world.watch(first, Effects::READABLE);
+        assert_eq!(world.event_loop.next_of_pass(), Some((second, Effects::READABLE)));
+        assert_eq!(world.event_loop.next_of_pass(), None, "what became ready meanwhile waits for the next pass");
+        world.watch(second, Effects::READABLE);
+        assert!(world.event_loop.passes.begin());
+        world.forget_ready(first);
+        assert_eq!(world.event_loop.next_of_pass(), Some((second, Effects::READABLE)));
+        assert!(!world.event_loop.passes.begin());
     }
 }

@@ -1,6 +1,8 @@
 //! A host that runs a program: a relay, a client, a server.
 
 use crate::bucket::TokenBucket;
+use crate::cpu::MainThread;
+use crate::handshakes::Workers;
 use crate::ids::{ClientId, EndId, StreamId};
 use onionlab_quantities::{Bandwidth, Bytes, SimTime};
 
@@ -90,6 +92,9 @@ pub(crate) struct Node {
     pub run_timer: bool,
     pub buckets: Option<Box<Buckets>>,
     pub counters: NodeCounters,
+    /// At relays whose computing takes time.
+    pub main_thread: Option<Box<MainThread>>,
+    pub workers: Option<Box<Workers>>,
 }
 
 impl Node {
@@ -113,6 +118,8 @@ impl Node {
             run_timer: false,
             buckets,
             counters: NodeCounters::default(),
+            main_thread: None,
+            workers: None,
         }
     }
 }

@@ -8,15 +8,21 @@ use crate::ids::EndId;
 use crate::queues::Direction;
 use crate::world::World;
 
+/// How far a read will come: bytes from the kernel, and of plaintext in whole records.
+pub(crate) struct Reach {
+    pub bytes: u64,
+    pub plaintext: u32,
+}
+
 impl World {
     /// One read callback of a channel (`connection_handle_read_impl`): records from the kernel until they hold its share of bytes, the last of
     /// them whole even beyond the share, then every whole cell. If more is left in the kernel, the socket is ready again.
-    pub(crate) fn read_channel(&mut self, id: EndId) {
+    pub(crate) fn read_channel(&mut self, id: EndId, at_most: u64) {
         if self.ends[id.index()].read_blocked {
             return;
         }
         let (host, socket) = (self.ends[id.index()].host, self.ends[id.index()].socket);
-        let readable = self.net.readable(socket);
+        let readable = self.net.readable(socket).min(at_most);
         if readable == 0 {
             return;
         }
@@ -35,6 +41,26 @@ impl World {
         if self.ends[id.index()].opening != Opening::Closed && self.net.readable(socket) > 0 {
             self.watch_channel_reading(id);
         }
+    }
+
+    /// What such a read will take out of `readable` bytes in the kernel.
+    pub(crate) fn reach_of_read(&self, id: EndId, readable: u64, share: u64) -> Reach {
+        let tls = self.settings.tls;
+        let mut reach = Reach { bytes: 0, plaintext: 0 };
+        let mut partial = self.ends[id.index()].record_read;
+        for &record in &self.ends[id.peer().index()].sent_records {
+            let missing = u64::from(tls.record(u32::from(record)) - partial);
+            if reach.bytes + missing > readable {
+                break;
+            }
+            reach.bytes += missing;
+            reach.plaintext += u32::from(record);
+            partial = 0;
+            if u64::from(reach.plaintext) >= share {
+                return reach;
+            }
+        }
+        Reach { bytes: readable, ..reach }
     }
 
     /// Reads records until they hold `share` bytes of plaintext, out of `readable` bytes in the kernel, and processes the cells that are whole then.

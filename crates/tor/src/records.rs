@@ -165,6 +165,8 @@ pub struct RelaySample {
     pub outbuf_bytes: u64,
     /// Nanoseconds that the cells sent had waited in circuit queues, summed.
     pub queue_wait: u64,
+    /// Nanoseconds for which its main thread computed.
+    pub cpu_busy: u64,
     /// Packets that its downlink's queue dropped.
     pub downlink_drops: u64,
     /// Bytes sent as a share of what its uplink, or its rate limit where that is lower, could carry.

@@ -14,7 +14,7 @@ use onionlab_quantities::SimTime;
 #[derive(Debug)]
 pub(crate) struct Sampler {
     last: SimTime,
-    hosts: Vec<(HostCounters, u64, u64)>,
+    hosts: Vec<(HostCounters, u64, u64, u64)>,
     pub goodput_bytes: u64,
     goodput_before: u64,
     pub transfers_ok: u64,
@@ -25,7 +25,7 @@ impl Sampler {
     pub fn new(hosts: usize) -> Self {
         Self {
             last: SimTime::ZERO,
-            hosts: vec![(HostCounters::default(), 0, 0); hosts],
+            hosts: vec![(HostCounters::default(), 0, 0, 0); hosts],
             goodput_bytes: 0,
             goodput_before: 0,
             transfers_ok: 0,
@@ -62,8 +62,9 @@ impl World {
             let Role::Relay { class, limit } = node.role else { continue };
             let host = HostId(index as u32);
             let now = self.net.counters(host);
-            let (before, cells_before, wait_before) =
-                std::mem::replace(&mut self.sampler.hosts[index], (now, node.counters.cells_sent, node.counters.queue_wait));
+            let busy = node.main_thread.as_ref().map_or(0, |thread| thread.busy(time));
+            let counters = (now, node.counters.cells_sent, node.counters.queue_wait, busy);
+            let (before, cells_before, wait_before, busy_before) = std::mem::replace(&mut self.sampler.hosts[index], counters);
             let bytes_sent = now.bytes_sent - before.bytes_sent;
             let mut could_send = self.net.uplink_capacity(host, interval).get();
             if let Some(limit) = limit {
@@ -89,6 +90,7 @@ impl World {
                 queued_cells,
                 outbuf_bytes,
                 queue_wait: node.counters.queue_wait - wait_before,
+                cpu_busy: busy - busy_before,
                 downlink_drops: now.downlink_drops - before.downlink_drops,
                 utilisation: share(bytes_sent, could_send),
             });

@@ -1,5 +1,6 @@
 //! What a treatment can set about tor.
 
+use crate::cpu::Cpu;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
@@ -100,6 +101,8 @@ pub struct Settings {
     pub circuit_dirtiness: SimDuration,
     /// A circuit that is not built by then is given up (`cbtinitialtimeout`).
     pub circuit_build_timeout: SimDuration,
+    /// What computing costs relays; none: nothing.
+    pub cpu: Option<Cpu>,
 }
 
 impl Default for Settings {
@@ -128,6 +131,7 @@ impl Default for Settings {
             tls: Tls::V1_3,
             circuit_dirtiness: SimDuration::from_secs(600),
             circuit_build_timeout: SimDuration::from_secs(60),
+            cpu: None,
         }
     }
 }

@@ -29,6 +29,10 @@ pub enum Event {
     Net(NetEvent),
     /// KIST's interval is over at this node.
     RunScheduler,
+    /// A relay's main thread is through with what it did.
+    WorkDone,
+    /// A relay's worker thread is through with a handshake.
+    HandshakeDone,
     /// Connections that found a token bucket empty try again.
     TokensAgain,
     /// A client's tor starts.
@@ -131,7 +135,7 @@ impl World {
             queue.schedule(client.boot, client.host, Event::Boot(ClientId(index as u32)));
         }
         let sampler = Sampler::new(nodes.len());
-        Self {
+        let mut world = Self {
             net: Network::new(config.seed, &links, config.topology, config.tcp),
             queue,
             settings: config.settings,
@@ -157,7 +161,9 @@ impl World {
             records: Records::default(),
             sampler,
             cell_hops: 0,
-        }
+        };
+        world.equip_relays();
+        world
     }
 
     /// Handles every event up to and including `until`; the clock may stand earlier if nothing more happened.
@@ -167,6 +173,8 @@ impl World {
             match popped.event {
                 Event::Net(event) => self.net.handle(&mut self.queue, popped.host, event),
                 Event::RunScheduler => self.scheduler_timer(popped.host),
+                Event::WorkDone => self.work_done(popped.host),
+                Event::HandshakeDone => self.handshake_done(popped.host),
                 Event::TokensAgain => self.tokens_again(popped.host),
                 Event::Boot(client) => self.boot(client),
                 Event::NextTransfer(client) => self.start_transfer(client),
@@ -231,7 +239,7 @@ impl World {
             self.sockets.resize(socket.index() + 1, SocketUse::Nothing);
         }
         self.sockets[socket.index()] = usage;
-        self.event_loop.forget(socket);
+        self.forget_ready(socket);
     }
 
     /// The time of the event handled last.
@@ -252,7 +260,8 @@ impl World {
     }
     /// Cells that exist somewhere between two ends of a circuit.
     pub fn cells_in_flight(&self) -> usize {
-        self.cells.in_use() + self.ends.iter().map(|end| end.sent_cells.len()).sum::<usize>()
+        let handshakes: usize = self.nodes.iter().filter_map(|node| node.workers.as_ref()).map(|workers| workers.cells()).sum();
+        self.cells.in_use() + self.ends.iter().map(|end| end.sent_cells.len()).sum::<usize>() + handshakes
     }
     /// Rows since the last call.
     pub fn take_records(&mut self) -> Records {

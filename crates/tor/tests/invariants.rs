@@ -11,7 +11,7 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelScheduler, CircuitOutcome, CongestionSettings, FlowControl, Outcome, RateLimit, RelayClass, Role, Tls,
+    ChannelScheduler, CircuitOutcome, CongestionSettings, Cpu, FlowControl, Outcome, RateLimit, RelayClass, Role, Tls,
 };
 use proptest::prelude::*;
 
@@ -65,6 +65,7 @@ prop_compose! {
         request in prop_oneof![Just(200_u64), 1_u64..600_000],
         per_transfer in any::<bool>(),
         vegas in any::<bool>(),
+        cpu in prop::option::of((0_u64..300, 0_u64..5000, 1_u32..4)),
     ) -> Plan {
         let mut plan = Plan::new();
         plan.seed = seed;
@@ -81,6 +82,11 @@ prop_compose! {
         (plan.settings.tls, plan.settings.outbuf_chunk) = (tls, chunk);
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
         plan.settings.flow_control = if vegas { FlowControl::Vegas(CongestionSettings::default()) } else { FlowControl::Windows };
+        plan.settings.cpu = cpu.map(|(per_cell, per_handshake, cores)| Cpu {
+            per_cell: SimDuration::from_micros(per_cell),
+            per_handshake: SimDuration::from_micros(per_handshake),
+            cores,
+        });
         plan.circuit_per_transfer = per_transfer;
         (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));
         let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {

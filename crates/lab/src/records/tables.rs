@@ -75,6 +75,12 @@ pub const RELAYS: Table = Table {
         Column::new("queued_cells", Kind::U32, "cell", "Cells in circuit queues at the end of the interval."),
         Column::new("outbuf_bytes", Kind::U64, "B", "Bytes in outbufs at the end of the interval."),
         Column::new("queue_wait_ns", Kind::U64, "ns", "Time in circuit queues, summed over the cells sent in the interval."),
+        Column::new(
+            "cpu_busy_ns",
+            Kind::U64,
+            "ns",
+            "Time for which its main thread computed in the interval; 0 where computing takes no time.",
+        ),
         Column::new("downlink_drops", Kind::U32, "packet", "Packets dropped in the interval by the queue before its downlink."),
         Column::new("utilisation", Kind::F64, "1", "bytes_sent over what capacity_bits allows in the interval."),
     ],

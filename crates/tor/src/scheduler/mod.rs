@@ -82,8 +82,7 @@ impl World {
             _ => now,
         };
         if due <= now {
-            node.activated = true;
-            self.event_loop.activate(host);
+            self.activate_scheduler(host);
         } else {
             node.run_timer = true;
             self.queue.schedule(due, host, Event::RunScheduler);
@@ -94,8 +93,7 @@ impl World {
         let node = &mut self.nodes[host.index()];
         node.run_timer = false;
         if !node.pending.is_empty() && !node.activated {
-            node.activated = true;
-            self.event_loop.activate(host);
+            self.activate_scheduler(host);
         }
     }
 
