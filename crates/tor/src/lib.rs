@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+#[cfg(test)]
+mod bench_relay;
 mod bucket;
 mod building;
 mod cell;

@@ -124,3 +124,52 @@ fn end_to_end(kind: CellKind) -> bool {
     use CellKind::{Begin, Connected, Data, End, SendmeCircuit, SendmeStream, Xoff, Xon};
     matches!(kind, Begin | Connected | Data | End | SendmeCircuit | SendmeStream | Xoff | Xon)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench_relay::Bench;
+    use crate::cell::{Cell, CellKind};
+    use crate::settings::Settings;
+
+    fn blocked(bench: &Bench, circuit: CircuitId) -> bool {
+        bench.world.circuits[circuit.index()].hops[1].sides[Direction::ToExit as usize].blocked
+    }
+
+    /// 256 cells block the circuit; it stays blocked until there are ten (`cellq_high`, `cellq_low`).
+    #[test]
+    fn a_queue_is_blocked_from_its_high_mark_down_to_its_low_one() {
+        let mut bench = Bench::new(Settings::default(), 1);
+        let circuit = bench.circuit(0);
+        bench.queue(circuit, 255);
+        assert!(!blocked(&bench, circuit));
+        bench.queue(circuit, 1);
+        assert!(blocked(&bench, circuit));
+        for left in (11..256).rev() {
+            assert!(bench.world.flush_one_cell(bench.ends[0]));
+            assert!(blocked(&bench, circuit), "{left} cells left");
+        }
+        assert!(bench.world.flush_one_cell(bench.ends[0]));
+        assert!(!blocked(&bench, circuit));
+        bench.queue(circuit, 245);
+        assert!(!blocked(&bench, circuit), "255 cells again");
+    }
+
+    /// While there are DESTROY cells they take turns with the circuits' (`circuitmux_get_first_active_circuit`).
+    #[test]
+    fn destroy_cells_take_turns_with_the_others() {
+        let mut bench = Bench::new(Settings::default(), 1);
+        let circuit = bench.circuit(0);
+        bench.queue(circuit, 5);
+        let end = bench.ends[0];
+        for _ in 0..3 {
+            bench.world.circuits[circuit.index()].live_cells += 1;
+            let destroy = Cell::new(CellKind::Destroy, circuit);
+            bench.world.cells.push(&mut bench.world.ends[end.index()].destroys, destroy);
+        }
+        while bench.world.flush_one_cell(end) {}
+        let kinds: Vec<CellKind> = bench.world.ends[end.index()].sent_cells.iter().map(|cell| cell.kind).collect();
+        let (data, destroy) = (CellKind::Data, CellKind::Destroy);
+        assert_eq!(kinds, [destroy, data, destroy, data, destroy, data, data, data]);
+    }
+}

@@ -87,7 +87,7 @@ fn a_queue_at_its_limit_closes_the_circuit() {
         let guard = plan.clients[0].1[0];
         plan.hosts[guard.index()].2 = mbit(1.0);
         // The limit holds at every relay; the middle, which sends into an idle network, stays far below it.
-        plan.settings.max_cell_queue_in = Cells::new(limit);
+        plan.settings.max_cell_queue_in = Some(Cells::new(limit));
         plan.settings.cell_queue_high = Cells::new(limit.min(256) / 2);
         let (world, records) = plan.run(90);
         assert_eq!(records.transfers.len(), 1, "limit {limit}");

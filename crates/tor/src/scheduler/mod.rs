@@ -3,6 +3,8 @@
 
 mod heap;
 mod kist;
+#[cfg(test)]
+mod tests;
 mod vanilla;
 
 use crate::CELL_BYTES;

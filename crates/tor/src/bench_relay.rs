@@ -1,0 +1,107 @@
+//! A relay for tests of one mechanism: channels to other relays, and circuits whose cells are put into their queues by hand.
+
+use crate::cell::{Cell, CellKind};
+use crate::channel::Attached;
+use crate::circuit::Circuit;
+use crate::ids::{CircuitId, ClientId, EndId};
+use crate::queues::Direction;
+use crate::records::CircuitSerial;
+use crate::world::Event;
+use crate::{PathSource, RelayClass, Role, Settings, World, WorldConfig};
+use onionlab_engine::HostId;
+use onionlab_net::tcp::TcpConfig;
+use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology};
+use onionlab_quantities::{Bandwidth, Bytes, Seed, SimDuration, SimTime};
+
+/// The relay's place in circuits, and the place of the relay behind it.
+const HERE: u8 = 1;
+
+struct Near;
+impl Topology for Near {
+    fn path(&self, _: HostId, _: HostId) -> Path {
+        Path { latency: SimDuration::from_millis(1), jitter: SimDuration::ZERO, loss: 0.0 }
+    }
+}
+
+struct Nowhere;
+impl PathSource for Nowhere {
+    fn path(&self, _: ClientId, _: u64) -> [HostId; 3] {
+        [HostId(0); 3]
+    }
+    fn server(&self, _: ClientId, _: u64) -> HostId {
+        HostId(0)
+    }
+}
+
+/// Host 0, a relay, with an open channel to each of `others` relays 1 ms away, a second after the start. All links have 10 Gbit/s.
+pub(crate) struct Bench {
+    pub world: World,
+    /// The relay's ends of its channels.
+    pub ends: Vec<EndId>,
+}
+
+impl Bench {
+    pub const RELAY: HostId = HostId(0);
+
+    pub fn new(settings: Settings, others: u32) -> Self {
+        let fast = Bandwidth::from_bits_per_sec(10_000_000_000);
+        let host = |index: u32| {
+            let link = HostConfig {
+                name: format!("relay{index}"),
+                up: fast,
+                down: fast,
+                shaping: Shaping::Serialise,
+                queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(10_000_000) },
+            };
+            (link, Role::Relay { class: RelayClass::Middle, limit: None })
+        };
+        let mut world = World::new(WorldConfig {
+            seed: Seed(1),
+            hosts: (0..=others).map(host).collect(),
+            topology: Box::new(Near),
+            tcp: TcpConfig::linux(),
+            settings,
+            clients: Vec::new(),
+            paths: Box::new(Nowhere),
+        });
+        let ends = (1..=others).map(|to| world.channel_between(Self::RELAY, HostId(to))).collect();
+        let mut bench = Self { world, ends };
+        bench.advance_to(SimTime::from_nanos(1_000_000_000));
+        bench
+    }
+
+    /// A circuit that leaves the relay through its channel number `channel`; whatever arrives there is forgotten.
+    pub fn circuit(&mut self, channel: usize) -> CircuitId {
+        let now = self.world.now();
+        let end = self.ends[channel];
+        let next = self.world.ends[end.peer().index()].host;
+        let mut circuit = Circuit::new(ClientId::NONE, [next, Self::RELAY, next, next], &self.world.circuit_edge(), now);
+        for (place, hop) in circuit.hops.iter_mut().enumerate() {
+            hop.closed = place != HERE as usize;
+        }
+        circuit.live_cells = 1;
+        let id = CircuitId(self.world.circuits.len() as u32);
+        let slot = self.world.ends[end.index()].mux.attach(now, 0);
+        self.world.ends[end.index()].set_attached(slot, Some(Attached { circuit: id, hop: HERE, outward: true }));
+        let side = &mut circuit.hops[HERE as usize].sides[Direction::ToExit as usize];
+        (side.end, side.slot) = (end, slot);
+        self.world.circuits.push(circuit);
+        self.world.serials.push(CircuitSerial(id.0));
+        id
+    }
+
+    /// So many DATA cells join the circuit's queue now; the schedulers have not run yet.
+    pub fn queue(&mut self, circuit: CircuitId, cells: u32) {
+        for _ in 0..cells {
+            self.world.circuits[circuit.index()].live_cells += 1;
+            self.world.append_cell(circuit, HERE, Direction::ToExit, Cell::new(CellKind::Data, circuit).for_hop(3));
+        }
+    }
+
+    /// The clock stands at `time`, and everything until then has happened.
+    pub fn advance_to(&mut self, time: SimTime) {
+        // A timer of the scheduler at a relay without cells does nothing but move the clock.
+        self.world.queue.schedule(time, HostId(1), Event::RunScheduler);
+        self.world.run_until(time);
+    }
+}

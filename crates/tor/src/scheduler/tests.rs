@@ -1,0 +1,120 @@
+//! The channel schedulers, one relay and one run at a time.
+
+use crate::bench_relay::Bench;
+use crate::settings::{ChannelScheduler, Settings};
+use onionlab_quantities::{Cells, SimDuration, SimTime};
+
+fn kist() -> ChannelScheduler {
+    let interval = SimDuration::from_millis(2);
+    ChannelScheduler::Kist { interval, client_interval: interval, socket_buffer_factor: 1.0 }
+}
+
+fn kist_lite() -> ChannelScheduler {
+    let interval = SimDuration::from_millis(2);
+    ChannelScheduler::KistLite { interval, client_interval: interval }
+}
+
+fn bench(channel_scheduler: ChannelScheduler, others: u32) -> Bench {
+    let no_limit = Cells::new(1_000_000);
+    Bench::new(Settings { channel_scheduler, max_cell_queue_out: Some(no_limit), ..Settings::default() }, others)
+}
+
+fn at(millis: f64) -> SimTime {
+    SimTime::from_nanos(2_000_000_000) + SimDuration::from_secs_f64_rounded(millis / 1e3)
+}
+
+/// Nothing is in flight and nothing waits: the limit is two congestion windows, of which each cell takes 543 bytes. For ten segments of 1,448
+/// bytes, 28,960 bytes, that is 53 cells.
+#[test]
+fn a_run_of_kist_moves_two_congestion_windows() {
+    let mut bench = bench(kist(), 1);
+    let circuit = bench.circuit(0);
+    bench.advance_to(at(0.0));
+    let info = bench.world.net.info(bench.world.ends[bench.ends[0].index()].socket);
+    assert_eq!((info.unacked_segments, info.notsent_bytes, info.mss), (0, 0, 1448));
+    assert_eq!(2 * 10 * 1448 / 543, 53);
+    let expected = 2 * u64::from(info.cwnd_segments) * 1448 / 543;
+    bench.queue(circuit, 1000);
+    bench.world.settle();
+    assert_eq!(bench.world.cell_hops(), expected);
+    // Two milliseconds later acknowledgements have come back, and only what is then in flight or unsent counts against the windows.
+    bench.advance_to(at(2.0));
+    assert!(bench.world.cell_hops() > expected);
+}
+
+/// A quiet relay forwards at once; then it waits until two milliseconds have passed since the end of the run, of which only whole ones
+/// count when the timer is set.
+#[test]
+fn kist_runs_at_once_after_a_pause_and_then_when_its_interval_is_over() {
+    for (second, third) in [(0.7, 2.7), (1.2, 2.2), (1.999, 2.999), (2.0, 2.0), (5.5, 5.5)] {
+        let mut bench = bench(kist(), 1);
+        let circuit = bench.circuit(0);
+        bench.advance_to(at(0.0));
+        bench.queue(circuit, 1);
+        bench.world.settle();
+        assert_eq!(bench.world.cell_hops(), 1, "the first cell does not wait");
+        bench.advance_to(at(second));
+        bench.queue(circuit, 1);
+        bench.world.settle();
+        let at_once = second >= 2.0;
+        assert_eq!(bench.world.cell_hops(), 1 + u64::from(at_once), "a cell {second} ms after the run");
+        if !at_once {
+            bench.advance_to(at(third - 0.001));
+            assert_eq!(bench.world.cell_hops(), 1, "a cell {second} ms after the run, before {third} ms");
+            bench.advance_to(at(third));
+            assert_eq!(bench.world.cell_hops(), 2, "a cell {second} ms after the run, at {third} ms");
+        }
+    }
+}
+
+/// One run serves all channels, one cell at a time, and each has a limit of its own.
+#[test]
+fn a_run_of_kist_serves_every_channel_up_to_its_limit() {
+    let mut bench = bench(kist(), 5);
+    let circuits: Vec<_> = (0..5).map(|channel| bench.circuit(channel)).collect();
+    bench.advance_to(at(0.0));
+    for (index, &circuit) in circuits.iter().enumerate() {
+        bench.queue(circuit, if index == 2 { 7 } else { 1000 });
+    }
+    let limit = |bench: &Bench, channel: usize| {
+        let info = bench.world.net.info(bench.world.ends[bench.ends[channel].index()].socket);
+        2 * u64::from(info.cwnd_segments) * 1448 / 543
+    };
+    let limits: Vec<u64> = (0..5).map(|channel| if channel == 2 { 7 } else { limit(&bench, channel) }).collect();
+    bench.world.settle();
+    let left: Vec<u64> = circuits.iter().map(|&circuit| u64::from(queue_len(&bench, circuit))).collect();
+    let moved: Vec<u64> = left.iter().enumerate().map(|(index, left)| if index == 2 { 7 - left } else { 1000 - left }).collect();
+    assert_eq!(moved, limits);
+}
+
+/// KIST-lite asks the outbuf instead of the kernel: 32 KiB, that is 64 cells, if it is empty.
+#[test]
+fn a_run_of_kist_lite_fills_an_outbuf() {
+    let mut bench = bench(kist_lite(), 1);
+    let circuit = bench.circuit(0);
+    bench.advance_to(at(0.0));
+    bench.queue(circuit, 1000);
+    bench.world.run_scheduler(Bench::RELAY);
+    assert_eq!(bench.world.cell_hops(), 64);
+}
+
+/// Vanilla moves 64 cells into an empty outbuf at once; as libevent writes it out, below 16 KiB it is filled again, until the socket takes no more.
+#[test]
+fn vanilla_fills_the_outbuf_whenever_it_falls_below_the_low_mark() {
+    let mut bench = bench(ChannelScheduler::Vanilla, 1);
+    let circuit = bench.circuit(0);
+    bench.advance_to(at(0.0));
+    bench.queue(circuit, 100_000);
+    bench.world.run_scheduler(Bench::RELAY);
+    assert_eq!(bench.world.cell_hops(), 64);
+    bench.world.settle();
+    let end = &bench.world.ends[bench.ends[0].index()];
+    let outbuf = u64::from(end.outbuf.len());
+    assert!((16_384 - 16_448..=32_768 + 513).contains(&(outbuf as i64)), "{outbuf} bytes left in the outbuf");
+    assert!(!bench.world.net.is_writable(end.socket), "the socket is full");
+    assert_eq!(bench.world.cell_hops() + u64::from(queue_len(&bench, circuit)), 100_000);
+}
+
+fn queue_len(bench: &Bench, circuit: crate::ids::CircuitId) -> u32 {
+    bench.world.circuits[circuit.index()].hops[1].sides[1].queue.len
+}
