@@ -3,7 +3,7 @@
 use onionlab_engine::HostId;
 use onionlab_load::LoadModel;
 use onionlab_net::tcp::TcpConfig;
-use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology};
+use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, ClientId, PathSource, RelayClass, Role, Settings, World, WorldConfig};
 
@@ -38,12 +38,13 @@ impl PathSource for Thirds {
 /// A world of `relays` relays, ten servers and `clients` clients that all start within 20 seconds; Linux's TCP with SACK, KIST, EWMA.
 pub fn build(relays: u32, clients: u32) -> World {
     let draws = RandomStream::new(SEED, "world", "rates");
-    let queue = QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(1_000_000) };
+    let queue = QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(1_000_000), limit_packets: None };
     let host = |name: String, up: u64, down: u64| HostConfig {
         name,
         up: Bandwidth::from_bits_per_sec(up),
         down: Bandwidth::from_bits_per_sec(down),
         shaping: Shaping::Serialise,
+        uplink_queue: UplinkQueue::Sockets,
         queue,
     };
     let mut hosts = Vec::new();

@@ -282,6 +282,7 @@ impl<'a> Tables<'a> {
                     .number(sample.outbuf_bytes)
                     .number(sample.queue_wait)
                     .number(sample.cpu_busy)
+                    .number(sample.uplink_drops)
                     .number(sample.downlink_drops)
                     .fraction(sample.utilisation);
             })?;

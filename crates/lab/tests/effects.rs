@@ -103,7 +103,9 @@ const AXES: &[(&str, &str)] = &[
     ("", "outbuf-chunk = \"4064 B\""),
     ("", "tls = \"1.2\""),
     ("", "net = \"shadow\""),
+    ("", "net = \"nstor\""),
     ("", "tcp = \"reno\""),
+    ("", "tcp = \"unlimited\""),
     ("", "nagle = false"),
     ("", "hystart = false"),
     ("", "slow-start-after-idle = false"),
@@ -114,7 +116,10 @@ const AXES: &[(&str, &str)] = &[
     ("", "send-buffer = \"16 KiB\""),
     ("", "receive-buffer = \"16 KiB\""),
     ("", "link-shaping = \"token-batches\""),
+    ("", "uplink-queue = \"drop-tail\""),
+    ("uplink-queue = \"drop-tail\"", "uplink-queue-packets = 5"),
     ("", "downlink-queue-size = \"8 KiB\""),
+    ("", "downlink-queue-packets = 5"),
     ("", "downlink-queue = \"codel\""),
 ];
 

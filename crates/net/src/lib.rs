@@ -11,4 +11,4 @@ pub mod tcp;
 pub use link::Shaping;
 pub use network::{HostConfig, HostCounters, NetEvent, Network, SocketId, Upcall};
 pub use path::{Path, Topology};
-pub use queue::{CoDel, QueueConfig, QueueDiscipline};
+pub use queue::{CoDel, QueueConfig, QueueDiscipline, UplinkQueue};

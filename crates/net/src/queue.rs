@@ -1,4 +1,4 @@
-//! The queue before a downlink: drop-tail or CoDel.
+//! The queues at a host's access link: before its uplink and before its downlink.
 
 use onionlab_quantities::{Bytes, SimDuration, SimTime};
 
@@ -23,6 +23,22 @@ pub struct QueueConfig {
     pub discipline: QueueDiscipline,
     /// Never more waits than this; at least one full packet fits.
     pub limit: Bytes,
+    /// Never more packets wait than this; `None`: only their bytes count.
+    pub limit_packets: Option<u32>,
+}
+
+/// What waits for a host's uplink, and where.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UplinkQueue {
+    /// The sockets themselves: a free wire asks them in turn for one segment each, so that nothing is lost and each has its share, as with
+    /// Linux's small queues and fair queueing.
+    Sockets,
+    /// One queue of packets, first in, first out, into which sockets push whatever their windows allow; what finds it full is dropped. So in
+    /// ns-3: a device's drop-tail queue and `pfifo_fast` above it.
+    DropTail {
+        /// Packets that wait at most, besides the one on the wire.
+        packets: u32,
+    },
 }
 
 /// The control law of CoDel (RFC 8289, section 5; the names are its pseudo-code's).

@@ -10,7 +10,7 @@ use crate::world::Event;
 use crate::{PathSource, RelayClass, Role, Settings, World, WorldConfig};
 use onionlab_engine::HostId;
 use onionlab_net::tcp::TcpConfig;
-use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology};
+use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, Seed, SimDuration, SimTime};
 
 /// The relay's place in circuits, and the place of the relay behind it.
@@ -51,7 +51,8 @@ impl Bench {
                 up: fast,
                 down: fast,
                 shaping: Shaping::Serialise,
-                queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(10_000_000) },
+                uplink_queue: UplinkQueue::Sockets,
+                queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(10_000_000), limit_packets: None },
             };
             (link, Role::Relay { class: RelayClass::Middle, limit: None })
         };

@@ -248,7 +248,7 @@ mod tests {
     use crate::records::CircuitSerial;
     use crate::{CELL_BYTES, PathSource, RelayClass, Role, Settings, WorldConfig};
     use onionlab_net::tcp::TcpConfig;
-    use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology};
+    use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
     use onionlab_quantities::{Bandwidth, Bytes, Seed, SimDuration, SimTime};
 
     struct Near;
@@ -275,7 +275,8 @@ mod tests {
                 up: Bandwidth::from_bits_per_sec(1_000_000_000),
                 down: Bandwidth::from_bits_per_sec(1_000_000_000),
                 shaping: Shaping::Serialise,
-                queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(1_000_000) },
+                uplink_queue: UplinkQueue::Sockets,
+                queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(1_000_000), limit_packets: None },
             };
             (link, Role::Relay { class: RelayClass::Middle, limit: None })
         };

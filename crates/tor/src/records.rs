@@ -167,6 +167,8 @@ pub struct RelaySample {
     pub queue_wait: u64,
     /// Nanoseconds for which its main thread computed.
     pub cpu_busy: u64,
+    /// Packets dropped before its uplink, where that has a queue of packets.
+    pub uplink_drops: u64,
     /// Packets that its downlink's queue dropped.
     pub downlink_drops: u64,
     /// Bytes sent as a share of what its uplink, or its rate limit where that is lower, could carry.

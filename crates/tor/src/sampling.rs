@@ -91,6 +91,7 @@ impl World {
                 outbuf_bytes,
                 queue_wait: node.counters.queue_wait - wait_before,
                 cpu_busy: busy - busy_before,
+                uplink_drops: now.uplink_drops - before.uplink_drops,
                 downlink_drops: now.downlink_drops - before.downlink_drops,
                 utilisation: share(bytes_sent, could_send),
             });

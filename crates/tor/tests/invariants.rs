@@ -74,7 +74,7 @@ prop_compose! {
         plan.tcp = if shadow { plain } else { TcpConfig::linux() };
         plan.shaping = if shadow { Shaping::TokenBatches { interval: ms(1.0) } } else { Shaping::Serialise };
         let discipline = if codel { QueueDiscipline::CoDel { target: ms(10.0), interval: ms(100.0) } } else { QueueDiscipline::DropTail };
-        plan.queue = QueueConfig { discipline, limit: Bytes::new(queue) };
+        plan.queue = QueueConfig { discipline, limit: Bytes::new(queue), limit_packets: None };
         plan.default_path = Path { latency: ms(latency), jitter: ms(jitter), loss };
         plan.settings.circuitmux = policy;
         plan.settings.channel_scheduler = scheduler;

@@ -81,6 +81,12 @@ pub const RELAYS: Table = Table {
             "ns",
             "Time for which its main thread computed in the interval; 0 where computing takes no time.",
         ),
+        Column::new(
+            "uplink_drops",
+            Kind::U32,
+            "packet",
+            "Packets dropped in the interval before its uplink, with uplink-queue \"drop-tail\".",
+        ),
         Column::new("downlink_drops", Kind::U32, "packet", "Packets dropped in the interval by the queue before its downlink."),
         Column::new("utilisation", Kind::F64, "1", "bytes_sent over what capacity_bits allows in the interval."),
     ],

@@ -80,7 +80,9 @@ fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str,
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
     let windows = treatment.flow_control == FlowControl::Windows;
     let for_windows = "flow-control = \"windows\"";
+    let queue = treatment.uplink_queue == UplinkQueue::DropTail;
     [
+        ("uplink-queue-packets", given.uplink_queue_packets.is_some(), queue, "uplink-queue = \"drop-tail\""),
         ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
         ("ewma-tick", given.ewma_tick.is_some(), ewma, "circuitmux = \"ewma\""),
         ("ewma-clock", given.ewma_clock.is_some(), ewma, "circuitmux = \"ewma\""),
@@ -108,16 +110,22 @@ fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str,
     .collect()
 }
 
+/// Packets before nstor's links: 100 in the device, 1000 in the queue above it (ns-3.29's default `pfifo_fast`).
+const NSTOR_PACKETS: u32 = 1100;
+
 /// What a link profile says where neither the treatment nor `[base]` does.
 fn profile(net: LinkProfile) -> BaseFile {
     let (tcp, link_shaping, downlink_queue, codel_target) = match net {
         LinkProfile::Linux => (TcpConfig::linux(), LinkShaping::Serialise, DownlinkQueue::DropTail, 5),
         LinkProfile::Shadow => (TcpConfig::shadow(), LinkShaping::TokenBatches, DownlinkQueue::Codel, 10),
+        LinkProfile::Nstor => (TcpConfig::nstor(), LinkShaping::Serialise, DownlinkQueue::DropTail, 5),
     };
+    let nstor = net == LinkProfile::Nstor;
     BaseFile {
         tcp: Some(match tcp.congestion_control {
             CongestionControl::Reno => Tcp::Reno,
             CongestionControl::Cubic => Tcp::Cubic,
+            CongestionControl::Unlimited => Tcp::Unlimited,
         }),
         nagle: Some(tcp.nagle),
         hystart: Some(tcp.hystart),
@@ -129,9 +137,12 @@ fn profile(net: LinkProfile) -> BaseFile {
         send_buffer: Some(tcp.send_buffer.max),
         receive_buffer: Some(tcp.receive_buffer.max),
         link_shaping: Some(link_shaping),
+        uplink_queue: Some(if nstor { UplinkQueue::DropTail } else { UplinkQueue::Sockets }),
+        uplink_queue_packets: Some(NSTOR_PACKETS),
         downlink_queue: Some(downlink_queue),
-        // A thousand full packets, as Shadow's queue and Linux's default interface queue hold.
-        downlink_queue_size: Some(Bytes::new(1_500_000)),
+        // A thousand full packets, as Shadow's queue and Linux's default interface queue hold; nstor's counts packets.
+        downlink_queue_size: Some(Bytes::new(if nstor { 1 << 30 } else { 1_500_000 })),
+        downlink_queue_packets: nstor.then_some(NSTOR_PACKETS),
         codel_target: Some(SimDuration::from_millis(codel_target)),
         codel_interval: Some(SimDuration::from_millis(100)),
         ..BaseFile::default()
@@ -152,6 +163,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let windows = flow_control == FlowControl::Windows;
     let intervals = kist || channel_scheduler == ChannelScheduler::KistLite;
     let tcp = all.tcp.expect(filled);
+    let uplink_queue = all.uplink_queue.expect(filled);
     let downlink_queue = all.downlink_queue.expect(filled);
     let codel = downlink_queue == DownlinkQueue::Codel;
     let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
@@ -236,7 +248,15 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         send_buffer: buffer(key("send-buffer"), all.send_buffer.expect(filled))?,
         receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
         link_shaping: all.link_shaping.expect(filled),
+        uplink_queue,
+        uplink_queue_packets: (uplink_queue == UplinkQueue::DropTail)
+            .then(|| within(key("uplink-queue-packets"), all.uplink_queue_packets.expect(filled), 1, 1_000_000))
+            .transpose()?,
         downlink_queue,
+        downlink_queue_packets: all
+            .downlink_queue_packets
+            .map(|packets| within(key("downlink-queue-packets"), packets, 1, 1_000_000))
+            .transpose()?,
         downlink_queue_size: buffer(key("downlink-queue-size"), all.downlink_queue_size.expect(filled))?,
         codel_target: codel
             .then(|| within(key("codel-target"), all.codel_target.expect(filled), ms(1), SimDuration::from_secs(10)))

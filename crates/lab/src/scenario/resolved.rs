@@ -2,7 +2,9 @@
 
 use super::clients::{Position, StartRange};
 use super::network::{PowerFile, Role};
-use super::treatment::{ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls};
+use super::treatment::{
+    ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls, UplinkQueue,
+};
 use super::version::TorVersion;
 use onionlab_load::LoadModel;
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration};
@@ -395,10 +397,16 @@ pub struct Treatment {
     pub receive_buffer: Bytes,
     /// How an access link keeps its rate.
     pub link_shaping: LinkShaping,
+    /// What waits for an uplink.
+    pub uplink_queue: UplinkQueue,
+    /// Packets before an uplink at most, where they have a queue.
+    pub uplink_queue_packets: Option<u32>,
     /// Queue before a downlink.
     pub downlink_queue: DownlinkQueue,
     /// What it holds at most.
     pub downlink_queue_size: Bytes,
+    /// Packets that it holds at most; `None`: only their bytes count.
+    pub downlink_queue_packets: Option<u32>,
     /// CoDel's target, with CoDel.
     pub codel_target: Option<SimDuration>,
     /// CoDel's interval, with CoDel.

@@ -132,41 +132,49 @@ axes! {
     outbuf_chunk: Bytes,
     /// The TLS of channels, which sets a record's overhead. Default: "1.3".
     tls: Tls,
-    /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3. Default: "linux".
+    /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3, "nstor" like the simulator of the PredicTor paper. Default: "linux".
     net: LinkProfile,
-    /// TCP congestion control. Default: "cubic"; with net "shadow" "reno".
+    /// TCP congestion control. Default: "cubic"; with net "shadow" "reno", with "nstor" "unlimited".
     tcp: Tcp,
-    /// Whether TCP holds back a short segment while others are unacknowledged. Default: true; with net "shadow" false.
+    /// Whether TCP holds back a short segment while others are unacknowledged. Default: true; with net "shadow" and "nstor" false.
     nagle: bool,
-    /// With tcp "cubic": leave slow start when the round-trip time grows. Default: true; with net "shadow" false.
+    /// With tcp "cubic": leave slow start when the round-trip time grows. Default: true; with net "shadow" and "nstor" false.
     hystart: bool,
-    /// Whether a connection that was idle starts again from the initial window. Default: true; with net "shadow" false.
+    /// Whether a connection that was idle starts again from the initial window. Default: true; with net "shadow" and "nstor" false.
     slow_start_after_idle: bool,
-    /// TCP's initial congestion window in segments. Default: 10; with net "shadow" 2.
+    /// TCP's initial congestion window in segments. Default: 10; with net "shadow" 2, with "nstor" 5.
     #[schemars(range(min = 1, max = 1000))]
     initial_window: u32,
-    /// Bytes of data in a full TCP segment. Default: 1448; with net "shadow" 1460.
+    /// Bytes of data in a full TCP segment. Default: 1448; with net "shadow" 1460, with "nstor" 536.
     #[schemars(range(min = 88, max = 65_483))]
     mss: u32,
-    /// Shortest delay of an acknowledgement that waits for a second segment, "0 s" to "1 s". Default: "40 ms"; with net "shadow" "1 ms".
+    /// Shortest delay of an acknowledgement that waits for a second segment, "0 s" to "1 s". Default: "40 ms"; with net "shadow" "1 ms", with "nstor" "200 ms".
     #[schemars(with = "Option<DurationText>")]
     delayed_ack: SimDuration,
-    /// Least time that a retransmission time-out allows beyond the round trip, "1 ms" to "10 s". Default: "200 ms"; with net "shadow" "1 s".
+    /// Least time that a retransmission time-out allows beyond the round trip (with net "nstor": altogether), "1 ms" to "10 s". Default: "200 ms"; with net "shadow" and "nstor" "1 s".
     #[schemars(with = "Option<DurationText>")]
     min_rto: SimDuration,
-    /// Most bytes that a socket's send buffer grows to. Default: "4 MiB".
+    /// Most bytes that a socket's send buffer grows to. Default: "4 MiB"; with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
     send_buffer: Bytes,
-    /// Most bytes that a socket's receive buffer grows to. Default: "6 MiB".
+    /// Most bytes that a socket's receive buffer grows to. Default: "6 MiB"; with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
     receive_buffer: Bytes,
     /// How an access link keeps its rate. Default: "serialise"; with net "shadow" "token-batches".
     link_shaping: LinkShaping,
+    /// What waits for each host's access link towards the network: its sockets, or packets in a queue. Default: "sockets"; with net "nstor" "drop-tail".
+    uplink_queue: UplinkQueue,
+    /// With uplink-queue "drop-tail": packets that it holds. Default: 1100, as nstor's (100 in the device, 1000 above it).
+    #[schemars(range(min = 1, max = 1_000_000))]
+    uplink_queue_packets: u32,
     /// The queue before each host's access link from the network. Default: "drop-tail"; with net "shadow" "codel".
     downlink_queue: DownlinkQueue,
-    /// Most data that this queue holds. Default: "1500 kB".
+    /// Most data that this queue holds. Default: "1500 kB"; with net "nstor" "1 GiB".
     #[schemars(with = "Option<BytesText>")]
     downlink_queue_size: Bytes,
+    /// Most packets that this queue holds, whatever their size. Default: no limit; with net "nstor" 1100.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    downlink_queue_packets: u32,
     /// With downlink-queue "codel": the queueing delay that is acceptable. Default: "5 ms"; with net "shadow" "10 ms".
     #[schemars(with = "Option<DurationText>")]
     codel_target: SimDuration,
@@ -259,6 +267,8 @@ pub enum LinkProfile {
     Linux,
     /// TCP and queues like those of the simulator Shadow 3.
     Shadow,
+    /// TCP and queues like those of nstor, the PredicTor paper's simulator on ns-3.
+    Nstor,
 }
 
 /// TCP congestion control.
@@ -269,6 +279,8 @@ pub enum Tcp {
     Reno,
     /// CUBIC (RFC 9438).
     Cubic,
+    /// No congestion window after the first acknowledgement: buffers alone limit what is in flight.
+    Unlimited,
 }
 
 /// How an access link keeps its rate.
@@ -279,6 +291,16 @@ pub enum LinkShaping {
     Serialise,
     /// Tokens that come in batches of one millisecond, as in Shadow.
     TokenBatches,
+}
+
+/// What waits for an uplink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UplinkQueue {
+    /// The sockets, which take turns when the wire is free: nothing is lost.
+    Sockets,
+    /// Packets, first in, first out: what finds the queue full is dropped.
+    DropTail,
 }
 
 /// A downlink's queue.

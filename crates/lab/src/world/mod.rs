@@ -108,6 +108,7 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
     };
     let treatment = effective::effective(&scenario.treatments[treatment], &layout.params);
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
+    let uplink_queue = tuning::uplink_queue(&treatment);
     let names = Names {
         hosts: layout.hosts.iter().map(|host| host.name.clone()).collect(),
         relays: layout.hosts.iter().map(relay).collect(),
@@ -115,7 +116,7 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
     };
     let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
     let hosts = layout.hosts.into_iter().map(|host| {
-        let link = HostConfig { name: host.name, up: host.up, down: host.down, shaping, queue };
+        let link = HostConfig { name: host.name, up: host.up, down: host.down, shaping, uplink_queue, queue };
         (link, host.role)
     });
     let world = World::new(WorldConfig {

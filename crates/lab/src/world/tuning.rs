@@ -2,7 +2,7 @@
 
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls,
+    ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls, UplinkQueue,
 };
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
@@ -86,12 +86,14 @@ pub(super) fn tcp(treatment: &Treatment) -> TcpConfig {
     let profile = match treatment.net {
         LinkProfile::Linux => TcpConfig::linux(),
         LinkProfile::Shadow => TcpConfig::shadow(),
+        LinkProfile::Nstor => TcpConfig::nstor(),
     };
     let up_to = |limits: BufferLimits, max: Bytes| BufferLimits { initial: limits.initial.min(max), max };
     TcpConfig {
         congestion_control: match treatment.tcp {
             Tcp::Reno => CongestionControl::Reno,
             Tcp::Cubic => CongestionControl::Cubic,
+            Tcp::Unlimited => CongestionControl::Unlimited,
         },
         nagle: treatment.nagle,
         hystart: treatment.hystart.unwrap_or(false),
@@ -114,11 +116,19 @@ pub(super) fn shaping(treatment: &Treatment) -> Shaping {
     }
 }
 
+/// What waits for every uplink.
+pub(super) fn uplink_queue(treatment: &Treatment) -> onionlab_net::UplinkQueue {
+    match (treatment.uplink_queue, treatment.uplink_queue_packets) {
+        (UplinkQueue::DropTail, Some(packets)) => onionlab_net::UplinkQueue::DropTail { packets },
+        _ => onionlab_net::UplinkQueue::Sockets,
+    }
+}
+
 /// The queue before every downlink.
 pub(super) fn queue(treatment: &Treatment) -> QueueConfig {
     let discipline = match (treatment.downlink_queue, treatment.codel_target, treatment.codel_interval) {
         (DownlinkQueue::Codel, Some(target), Some(interval)) => QueueDiscipline::CoDel { target, interval },
         _ => QueueDiscipline::DropTail,
     };
-    QueueConfig { discipline, limit: treatment.downlink_queue_size }
+    QueueConfig { discipline, limit: treatment.downlink_queue_size, limit_packets: treatment.downlink_queue_packets }
 }

@@ -14,12 +14,16 @@ impl Network {
         let bytes = packet.wire_bytes(&self.tcp);
         let next = self.packets.next_time(packet);
         let host = &mut self.hosts[to.index()];
+        let fits = host.waiting.is_empty()
+            || host.waiting_bytes + u64::from(bytes) <= host.queue.limit.get()
+                && host.queue.limit_packets.is_none_or(|limit| host.waiting_packets < limit);
         let mut received = None;
         if host.down.is_unlimited() {
             received = self.packets.pop(&mut wire);
-        } else if host.waiting.is_empty() || host.waiting_bytes + u64::from(bytes) <= host.queue.limit.get() {
+        } else if fits {
             self.packets.transfer(&mut wire, &mut host.waiting, now);
             host.waiting_bytes += u64::from(bytes);
+            host.waiting_packets += 1;
         } else {
             self.packets.pop(&mut wire);
             host.counters.downlink_drops += 1;
@@ -44,6 +48,7 @@ impl Network {
             let Some(packet) = self.packets.front(host.waiting) else { return };
             let bytes = packet.wire_bytes(&self.tcp);
             host.waiting_bytes -= u64::from(bytes);
+            host.waiting_packets -= 1;
             if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
                 && host.codel.drops(now, now - packet.time, host.waiting_bytes, target, interval)
             {

@@ -10,7 +10,7 @@ mod uplink;
 use crate::link::{Shaper, Shaping};
 use crate::packet::{NONE, PacketList, PacketPool};
 use crate::path::{Path, Topology};
-use crate::queue::{CoDel, QueueConfig};
+use crate::queue::{CoDel, QueueConfig, UplinkQueue};
 use crate::tcp::{Effects, Tcb, TcpConfig, TcpInfo};
 use onionlab_engine::{EventQueue, HostId, prefetch};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
@@ -68,6 +68,8 @@ pub struct HostConfig {
     pub down: Bandwidth,
     /// How the rates limit packets.
     pub shaping: Shaping,
+    /// What waits for the uplink.
+    pub uplink_queue: UplinkQueue,
     /// The queue before the downlink.
     pub queue: QueueConfig,
 }
@@ -81,6 +83,8 @@ pub struct HostCounters {
     pub bytes_received: u64,
     /// Packets that left.
     pub packets_sent: u64,
+    /// Packets dropped before the uplink, where it has a queue of its own.
+    pub uplink_drops: u64,
     /// Packets dropped by the downlink's queue.
     pub downlink_drops: u64,
     /// Packets that the host sent and the path lost.
@@ -97,9 +101,14 @@ struct Host {
     /// Sockets that have something to send, chained through `Socket::ready_next`.
     ready_head: u32,
     ready_tail: u32,
+    uplink_queue: UplinkQueue,
+    /// Packets that wait for the uplink, where it has a queue of its own.
+    leaving: PacketList,
+    leaving_packets: u32,
     /// Packets that wait for the downlink, and the one in it.
     waiting: PacketList,
     waiting_bytes: u64,
+    waiting_packets: u32,
     serving: PacketList,
     queue: QueueConfig,
     codel: CoDel,
@@ -119,7 +128,7 @@ struct Socket {
     /// The earliest timer event that is pending for this socket.
     timer_at: SimTime,
     packets: u32,
-    /// Packets that this end has put on the wire, less those that were for it and have been received or dropped: the sum of both ends is what
+    /// Packets that this end has put on the wire or into the queue before it, less those that were for it and have been received or dropped: the sum of both ends is what
     /// is on its way.
     balance: i32,
     timer_events: u16,
@@ -128,7 +137,11 @@ struct Socket {
 }
 
 impl Socket {
-    /// A packet that was for this socket is no longer on its way.
+    /// A packet of this socket is on its way.
+    fn add_packet(&mut self) {
+        self.balance = self.balance.wrapping_add(1);
+    }
+    /// A packet that was for this socket, or of this socket and not sent yet, is no longer on its way.
     fn take_packet(&mut self) {
         self.balance = self.balance.wrapping_sub(1);
     }
@@ -164,8 +177,12 @@ impl Network {
                 up_event: false,
                 ready_head: NONE,
                 ready_tail: NONE,
+                uplink_queue: host.uplink_queue,
+                leaving: PacketList::EMPTY,
+                leaving_packets: 0,
                 waiting: PacketList::EMPTY,
                 waiting_bytes: 0,
+                waiting_packets: 0,
                 serving: PacketList::EMPTY,
                 queue: host.queue,
                 codel: CoDel::default(),
@@ -260,7 +277,7 @@ impl Network {
 
     /// Whether poll would call the socket writable: a third of its send buffer is free.
     pub fn is_writable(&self, socket: SocketId) -> bool {
-        self.sockets[socket.index()].tcb.is_writable()
+        self.sockets[socket.index()].tcb.is_writable(&self.tcp)
     }
 
     /// Bytes received in order and not read.

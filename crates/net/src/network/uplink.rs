@@ -1,7 +1,8 @@
-//! From sockets onto wires: the uplink asks the sockets in turn for one segment each.
+//! From sockets onto wires: the uplink asks the sockets in turn for one segment each, or takes what they pushed into a queue.
 
 use super::{NetEvent, Network, SocketId};
 use crate::packet::NONE;
+use crate::queue::UplinkQueue;
 use crate::tcp::Segment;
 use onionlab_engine::{EventQueue, HostId};
 use onionlab_quantities::SimDuration;
@@ -21,41 +22,102 @@ impl Network {
     /// Sends from the sockets in turn, one segment each, until the uplink is busy or nobody has anything to send.
     pub(super) fn transmit<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
         let now = queue.now();
+        if let UplinkQueue::DropTail { packets } = self.hosts[host_id.index()].uplink_queue {
+            self.fill_uplink_queue(queue, host_id, packets);
+            self.drain_uplink_queue(queue, host_id);
+            return;
+        }
         loop {
             let host = &mut self.hosts[host_id.index()];
             if host.ready_head == NONE {
                 return;
             }
             if host.up_free > now {
-                if !host.up_event {
-                    host.up_event = true;
-                    queue.schedule(host.up_free, host_id, NetEvent::UplinkFree.into());
-                }
-                return;
+                return self.await_uplink(queue, host_id);
             }
-            let id = SocketId(host.ready_head);
-            let socket = &mut self.sockets[id.index()];
-            host.ready_head = socket.ready_next;
-            if host.ready_head == NONE {
-                host.ready_tail = NONE;
-            }
-            socket.in_ready = false;
-            let Some(segment) = socket.tcb.next_segment(&self.tcp, now) else {
-                self.arm_timer(queue, id);
-                continue;
-            };
-            let again = socket.tcb.wants_send(&self.tcp, now);
-            if again {
-                socket.in_ready = true;
-                self.push_ready(host_id, id);
-            }
-            self.put_on_wire(queue, id, segment);
+            let Some((id, segment)) = self.next_ready(queue, host_id) else { continue };
+            let bytes = segment.wire_bytes(&self.tcp);
+            self.put_on_wire(queue, id, segment, bytes);
             self.arm_timer(queue, id);
         }
     }
 
-    fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, segment: Segment) {
-        let bytes = segment.wire_bytes(&self.tcp);
+    /// The segment of the socket whose turn it is; none if it has nothing to send any more.
+    fn next_ready<E: Copy + From<NetEvent>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        host_id: HostId,
+    ) -> Option<(SocketId, Segment)> {
+        let now = queue.now();
+        let host = &mut self.hosts[host_id.index()];
+        let id = SocketId(host.ready_head);
+        let socket = &mut self.sockets[id.index()];
+        host.ready_head = socket.ready_next;
+        if host.ready_head == NONE {
+            host.ready_tail = NONE;
+        }
+        socket.in_ready = false;
+        let Some(segment) = socket.tcb.next_segment(&self.tcp, now) else {
+            self.arm_timer(queue, id);
+            return None;
+        };
+        let again = socket.tcb.wants_send(&self.tcp, now);
+        if again {
+            socket.in_ready = true;
+            self.push_ready(host_id, id);
+        }
+        Some((id, segment))
+    }
+
+    fn await_uplink<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+        let host = &mut self.hosts[host_id.index()];
+        if !host.up_event {
+            host.up_event = true;
+            queue.schedule(host.up_free, host_id, NetEvent::UplinkFree.into());
+        }
+    }
+
+    /// Moves all that the sockets may send into the uplink's queue of at most `limit` packets, or drops it there; what finds the wire free does
+    /// not count.
+    fn fill_uplink_queue<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, limit: u32) {
+        let now = queue.now();
+        while self.hosts[host_id.index()].ready_head != NONE {
+            let Some((id, segment)) = self.next_ready(queue, host_id) else { continue };
+            let host = &mut self.hosts[host_id.index()];
+            if host.leaving_packets >= limit + u32::from(host.up_free <= now) {
+                host.counters.uplink_drops += 1;
+            } else {
+                // Nobody asks when the next of this list is due.
+                self.packets.push(&mut host.leaving, &segment, id.peer(), now, SimDuration::ZERO);
+                host.leaving_packets += 1;
+                self.sockets[id.index()].add_packet();
+            }
+            self.arm_timer(queue, id);
+        }
+    }
+
+    /// Puts packets from the uplink's queue on the wire until it is busy.
+    fn drain_uplink_queue<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+        loop {
+            let host = &mut self.hosts[host_id.index()];
+            if host.leaving.is_empty() {
+                return;
+            }
+            if host.up_free > queue.now() {
+                return self.await_uplink(queue, host_id);
+            }
+            let Some((segment, to)) = self.packets.pop(&mut host.leaving) else { return };
+            host.leaving_packets -= 1;
+            let (id, bytes) = (to.peer(), segment.wire_bytes(&self.tcp));
+            self.sockets[id.index()].take_packet();
+            self.put_on_wire(queue, id, segment, bytes);
+            if self.sockets[id.index()].released {
+                self.forget_if_silent(id);
+            }
+        }
+    }
+
+    fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, segment: Segment, bytes: u32) {
         let connection = self.connections[id.connection()];
         let socket = &mut self.sockets[id.index()];
         let host = &mut self.hosts[socket.host.index()];
@@ -77,7 +139,7 @@ impl Network {
         }
         arrival = arrival.max(socket.last_arrival);
         let gap = arrival.saturating_since(std::mem::replace(&mut socket.last_arrival, arrival));
-        socket.balance = socket.balance.wrapping_add(1);
+        socket.add_packet();
         let first = socket.wire.is_empty();
         self.packets.push(&mut socket.wire, &segment, id.peer(), arrival, gap);
         if first {

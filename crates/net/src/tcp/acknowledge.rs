@@ -2,7 +2,7 @@
 //!
 //! The order is that of Linux's `tcp_ack`: scoreboard, round trip, timer, loss state, window.
 
-use super::config::TcpConfig;
+use super::config::{CongestionControl, TcpConfig};
 use super::effects::Effects;
 use super::flight::{Delivered, Flight, Phase};
 use super::segment::{Flags, Segment};
@@ -45,7 +45,7 @@ impl Tcb {
             if out < self.congestion.cwnd {
                 self.tune_send_buffer(cfg);
             }
-            if self.is_writable() {
+            if self.is_writable(cfg) {
                 self.starved = false;
                 effects |= Effects::WRITABLE;
             }
@@ -108,7 +108,7 @@ impl Tcb {
             }
         } else if delivered.popped > 0 {
             let limited = flight.window_limited || self.congestion.in_slow_start() && self.congestion.cwnd < 2 * flight.most_out;
-            if limited {
+            if limited || cfg.congestion_control == CongestionControl::Unlimited {
                 self.congestion.grow(cfg, now, delivered.segments);
             }
         }

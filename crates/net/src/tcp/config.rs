@@ -10,6 +10,23 @@ pub enum CongestionControl {
     Reno,
     /// RFC 9438, as Linux computes it; Linux's default.
     Cubic,
+    /// None: after the first acknowledgement of data the window is without limit and no loss lowers it for longer than until the next
+    /// acknowledgement, so that buffers and the peer's window alone limit what is in flight.
+    Unlimited,
+}
+
+/// When data that came in order is acknowledged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AckRule {
+    /// As Linux does: every second full segment, some at once, the rest after a delay that adapts (module `receive`).
+    Adaptive,
+    /// By the clock alone: once `delayed_ack` after the first data of several, from the thousandth time on once five times that, and besides
+    /// whenever reading makes the window larger than the one last offered. The receive buffer grows to twice all that was ever read, and
+    /// windows of SYNs are not cut to 16 bits (module `receive::timed`).
+    Timed,
+    /// Every second segment, whatever its length, or `delayed_ack` after the first; the window is the free buffer, and reading announces
+    /// it when it has grown by more than a fifth of the buffer (module `receive::counted`).
+    Counted,
 }
 
 /// A socket buffer: what it starts with, and how far it grows by itself.
@@ -67,24 +84,29 @@ pub struct TcpConfig {
     pub slow_start_after_idle: bool,
     /// Cuts each write into segments of its own, never joining two writes in one (Shadow does; Linux joins what waits).
     pub segment_per_write: bool,
-    /// Shortest delay of an acknowledgement that waits for data or a second segment; the longest is five times that (Linux: 40 and
-    /// 200 ms). Zero acknowledges each segment at once.
+    /// Holds data back while the peer's window has no room for a full segment, unless all that waits fits (RFC 1122, 4.2.3.4). Linux leaves
+    /// that to the receiver, which does not offer small windows.
+    pub awaits_full_window: bool,
+    /// When data is acknowledged.
+    pub acks: AckRule,
+    /// Shortest delay of an acknowledgement that waits for data or a second segment; with [`AckRule::Adaptive`] the longest is five times
+    /// that (Linux: 40 and 200 ms). Zero acknowledges each segment at once.
     pub delayed_ack: SimDuration,
-    /// Acknowledges data in order by the clock alone: once `delayed_ack` after the first of it, from the thousandth time on once five times
-    /// that, and besides whenever reading makes the window larger than the one last offered. The receive buffer grows to twice all that was
-    /// ever read, and windows of SYNs are not cut to 16 bits. Without: Linux's rules (module `receive`).
-    pub timed_acks: bool,
     /// Whether round trips are measured. Without, the time-out is `initial_rto` all the time; one or two in a row double it for good, an
     /// acknowledgement after three or more sets it back.
     pub measures_rtt: bool,
-    /// Least time that a retransmission time-out allows beyond the smoothed round trip (Linux: 200 ms; RFC 6298 says 1 s for the sum).
+    /// Least time that a retransmission time-out allows beyond the smoothed round trip (Linux: 200 ms).
     pub min_rto: SimDuration,
+    /// Whether `min_rto` is the least time-out altogether, as RFC 6298 has it (1 s), and not what is added to the round trip.
+    pub min_rto_is_total: bool,
     /// Time-out of the first SYN and of data sent before any round trip was measured (RFC 6298: 1 s).
     pub initial_rto: SimDuration,
     /// Longest time-out after backing off (Linux: 120 s).
     pub max_rto: SimDuration,
     /// Send buffer (`net.ipv4.tcp_wmem`).
     pub send_buffer: BufferLimits,
+    /// Calls the writer as soon as any of the send buffer is free, not when a third is (Linux: a third).
+    pub writable_at_once: bool,
     /// Send buffer set aside for each segment of twice the congestion window when the buffer tunes itself. Linux 6 reckons with
     /// 4352 bytes of kernel memory for a segment of 1448, which a stream of full segments never needs.
     pub send_memory_per_segment: u32,
@@ -125,13 +147,16 @@ impl TcpConfig {
             nagle: true,
             slow_start_after_idle: true,
             segment_per_write: false,
+            awaits_full_window: false,
+            acks: AckRule::Adaptive,
             delayed_ack: SimDuration::from_millis(40),
-            timed_acks: false,
             measures_rtt: true,
             min_rto: SimDuration::from_millis(200),
+            min_rto_is_total: false,
             initial_rto: SimDuration::from_secs(1),
             max_rto: SimDuration::from_secs(120),
             send_buffer: BufferLimits::new(16_384, 4_194_304),
+            writable_at_once: false,
             send_memory_per_segment: 4352,
             receive_buffer: BufferLimits::new(131_072, 6_291_456),
             window_percent: 50,
@@ -166,12 +191,48 @@ impl TcpConfig {
             slow_start_after_idle: false,
             segment_per_write: true,
             delayed_ack: SimDuration::from_millis(1),
-            timed_acks: true,
+            acks: AckRule::Timed,
             measures_rtt: false,
             min_rto: SimDuration::from_secs(1),
             send_buffer: BufferLimits::new(131_072, 4_194_304),
             send_memory_per_segment: 2404,
             receive_buffer: BufferLimits::new(174_760, 6_291_456),
+            window_percent: 100,
+            ..Self::linux()
+        }
+    }
+
+    /// What the TCP of nstor does, the simulator of the PredicTor paper (on ns-3.29), to be compared with its results fairly.
+    ///
+    /// Each value is one of nstor's or ns-3's settings, in brackets; the table in the crate's README has all of them with their sources.
+    ///
+    /// - Full segments of 536 bytes (`SegmentSize`), and 54 bytes of headers: TCP 32 with timestamps, IPv4 20, PPP 2.
+    /// - Five segments at first (`InitialCwnd`), then no congestion window: the paper's runs put an empty congestion control in its place.
+    /// - No Nagle (`TcpNoDelay`); SACK, timestamps and scaled windows; three duplicates prove a loss; nothing smaller than a segment is sent
+    ///   into a window that is smaller.
+    /// - Every second segment is acknowledged, or after 200 ms (`DelAckCount`, `DelAckTimeout`); nstor's own changes offer the free receive
+    ///   buffer as window and announce it when it has grown by more than a fifth of the buffer.
+    /// - A time-out is never below 1 s (`MinRto`), the round trip included.
+    /// - Both buffers have 131,072 bytes (`SndBufSize`, `RcvBufSize`) and do not grow; a writer hears of any room.
+    pub fn nstor() -> Self {
+        Self {
+            congestion_control: CongestionControl::Unlimited,
+            mss: 536,
+            header_bytes: 54,
+            initial_window: 5,
+            hystart: false,
+            rack_tlp: false,
+            prr: false,
+            nagle: false,
+            slow_start_after_idle: false,
+            awaits_full_window: true,
+            acks: AckRule::Counted,
+            delayed_ack: SimDuration::from_millis(200),
+            min_rto: SimDuration::from_secs(1),
+            min_rto_is_total: true,
+            send_buffer: BufferLimits::fixed(131_072),
+            writable_at_once: true,
+            receive_buffer: BufferLimits::fixed(131_072),
             window_percent: 100,
             ..Self::linux()
         }

@@ -45,6 +45,10 @@ impl Congestion {
 
     /// Grows the window for `acked` segments that arrived while the sender was limited by the window.
     pub(super) fn grow(&mut self, cfg: &TcpConfig, now: SimTime, acked: u32) {
+        if cfg.congestion_control == CongestionControl::Unlimited {
+            self.cwnd = NO_THRESHOLD;
+            return;
+        }
         let mut acked = acked;
         if self.in_slow_start() {
             let grown = self.cwnd.saturating_add(acked).min(self.ssthresh);
@@ -57,6 +61,7 @@ impl Congestion {
         let per_increase = match cfg.congestion_control {
             CongestionControl::Reno => self.cwnd,
             CongestionControl::Cubic => self.cubic.per_increase(now, self.cwnd, acked),
+            CongestionControl::Unlimited => unreachable!("its window has no steps"),
         }
         .max(1);
         if self.credit >= per_increase {
@@ -91,6 +96,7 @@ impl Congestion {
         match cfg.congestion_control {
             CongestionControl::Reno => (self.cwnd / 2).max(2),
             CongestionControl::Cubic => self.cubic.after_loss(self.cwnd),
+            CongestionControl::Unlimited => NO_THRESHOLD,
         }
     }
 

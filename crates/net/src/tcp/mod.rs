@@ -36,6 +36,7 @@
 //!
 //! [`TcpConfig::shadow`] is Shadow 3's own TCP instead, as far as it matters to tor: the modules `plain` (losses and windows) and
 //! `receive::timed` (acknowledgements). A packet that repeats what was received is acknowledged here, so that nothing can stall; there it is not.
+//! [`TcpConfig::nstor`] is the TCP of the PredicTor paper's simulator: no congestion window, and the acknowledgements of `receive::counted`.
 
 mod acknowledge;
 mod config;
@@ -59,7 +60,7 @@ mod timer;
 #[cfg(test)]
 mod tests;
 
-pub use config::{BufferLimits, CongestionControl, TcpConfig};
+pub use config::{AckRule, BufferLimits, CongestionControl, TcpConfig};
 pub use effects::{Effects, State, TcpInfo};
 pub use segment::{Flags, SackBlock, Segment};
 pub use tcb::Tcb;

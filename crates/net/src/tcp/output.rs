@@ -125,6 +125,9 @@ impl Tcb {
         if !probe && flight.map_or(0, |flight| flight.before_new(cfg)) >= self.congestion.cwnd {
             return None;
         }
+        if cfg.awaits_full_window && room < waiting.min(u64::from(cfg.mss)) {
+            return None;
+        }
         let mut len = waiting.min(room);
         if let Some(&cut) = self.cuts.as_deref().and_then(|cuts| cuts.front()) {
             len = len.min(cut - self.next);

@@ -63,7 +63,7 @@ impl Tcb {
         let reduced = self.congestion.threshold_after_loss(cfg);
         self.congestion.ssthresh = match cfg.congestion_control {
             CongestionControl::Reno => self.congestion.cwnd / 2 + 1,
-            CongestionControl::Cubic => reduced,
+            CongestionControl::Cubic | CongestionControl::Unlimited => reduced,
         };
     }
 }

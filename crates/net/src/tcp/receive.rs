@@ -5,9 +5,10 @@
 //! takes the acknowledgement along. The buffer grows by dynamic right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip
 //! and room for what slow start adds.
 
+mod counted;
 mod timed;
 
-use super::config::TcpConfig;
+use super::config::{AckRule, TcpConfig};
 use super::reassembly::Reassembly;
 use super::segment::{Flags, Segment};
 use super::ticks::Ticks;
@@ -39,7 +40,7 @@ pub(super) struct Receive {
     unacked: u32,
     /// Size of the buffer.
     buffer: u32,
-    /// Read since `space_since`, and in the round trip before. Where the clock alone decides: ever read, and the window last offered.
+    /// Read since `space_since`, and in the round trip before. Under other rules than Linux's: ever read, and the window last offered.
     copied: u32,
     space: u32,
     /// Round trip as the receiver sees it, in microseconds; 0 before any sample.
@@ -47,7 +48,8 @@ pub(super) struct Receive {
     /// Low bits of the last `ts_echo` sampled.
     sampled_echo: u32,
     last_arrival: Ticks,
-    /// Delay of acknowledgements in microseconds; 0 before any data. Where the clock alone decides: how many waited the shorter while.
+    /// Delay of acknowledgements in microseconds; 0 before any data. Where the clock alone decides: how many waited the shorter while. Where
+    /// segments are counted: how many came since the last.
     delay: u32,
     /// Estimate of the other end's full segment.
     full: u16,
@@ -129,7 +131,7 @@ impl Receive {
         let nothing = Arrival { new_bytes: false, fin: false };
         if end <= self.next {
             // A duplicate: the acknowledgement was lost or a probe asks.
-            if !cfg.timed_acks {
+            if cfg.acks == AckRule::Adaptive {
                 self.enter_quick(cfg);
             }
             self.ack_now = true;
@@ -139,7 +141,7 @@ impl Receive {
             self.ack_now = true;
             return nothing;
         }
-        if !cfg.timed_acks {
+        if cfg.acks == AckRule::Adaptive {
             self.measure(cfg, now, segment);
         }
         self.owed = true;
@@ -156,7 +158,7 @@ impl Receive {
             reached = joined;
             fin |= with_fin;
             // Into a hole.
-            self.ack_now |= !cfg.timed_acks;
+            self.ack_now |= cfg.acks != AckRule::Timed;
             if beyond.is_empty() {
                 self.beyond = None;
             }
@@ -227,9 +229,10 @@ impl Receive {
 
     /// Acknowledge now or later (`__tcp_ack_snd_check`).
     fn decide(&mut self, cfg: &TcpConfig, now: SimTime) {
-        if cfg.timed_acks {
-            self.decide_timed(cfg, now);
-            return;
+        match cfg.acks {
+            AckRule::Adaptive => {}
+            AckRule::Timed => return self.decide_timed(cfg, now),
+            AckRule::Counted => return self.decide_counted(cfg, now),
         }
         let many = self.unacked > u32::from(self.full) && (self.readable == 0 || self.free(cfg) >= self.open);
         if many || self.quick > 0 && !self.pingpong || self.beyond.is_some() || cfg.delayed_ack == SimDuration::ZERO {
@@ -255,7 +258,7 @@ impl Receive {
         self.ack_at = SimTime::MAX;
         if self.owed {
             self.ack_now = true;
-            if cfg.timed_acks {
+            if cfg.acks != AckRule::Adaptive {
                 return;
             }
             if self.pingpong {
@@ -269,7 +272,7 @@ impl Receive {
 
     /// Data was sent: does it answer?
     pub(super) fn on_data_sent(&mut self, cfg: &TcpConfig, now: SimTime) {
-        if !cfg.timed_acks && self.delay != 0 && self.last_arrival.until(now).as_micros() < u64::from(self.delay) {
+        if cfg.acks == AckRule::Adaptive && self.delay != 0 && self.last_arrival.until(now).as_micros() < u64::from(self.delay) {
             self.pingpong = true;
         }
     }
@@ -279,7 +282,7 @@ impl Receive {
         segment.ack = self.next;
         segment.flags = segment.flags.with(Flags::ACK);
         let mut window = self.free(cfg);
-        if segment.flags.has(Flags::SYN) && !cfg.timed_acks {
+        if segment.flags.has(Flags::SYN) && cfg.acks != AckRule::Timed {
             window = window.min(MAX_UNSCALED);
         }
         // The window's right edge never moves back.
@@ -294,10 +297,15 @@ impl Receive {
         if self.owed && self.quick > 0 {
             self.quick -= 1;
         }
-        if cfg.timed_acks {
-            self.space = segment.window;
-        } else {
-            self.ack_at = SimTime::MAX;
+        match cfg.acks {
+            AckRule::Adaptive => self.ack_at = SimTime::MAX,
+            AckRule::Timed => self.space = segment.window,
+            AckRule::Counted => {
+                self.ack_at = SimTime::MAX;
+                self.delay = 0;
+                // A SYN's window is cut, but counts as what it would be.
+                self.space = self.free(cfg);
+            }
         }
         self.ack_now = false;
         self.owed = false;
@@ -309,7 +317,7 @@ impl Receive {
     /// The window of a SYN, which acknowledges nothing yet.
     pub(super) fn syn_window(&mut self, cfg: &TcpConfig) -> u32 {
         // Shadow's windows count packets: 16 bits are enough.
-        let window = if cfg.timed_acks { self.free(cfg) } else { self.free(cfg).min(MAX_UNSCALED) };
+        let window = if cfg.acks == AckRule::Timed { self.free(cfg) } else { self.free(cfg).min(MAX_UNSCALED) };
         self.open = self.open.max(window);
         window
     }
@@ -318,7 +326,11 @@ impl Receive {
     fn free(&self, cfg: &TcpConfig) -> u32 {
         let whole = offered(self.buffer, cfg);
         let free = whole.saturating_sub(self.readable);
-        if free < whole / 2 && (free < whole / 16 || free < u32::from(self.full)) { 0 } else { free }
+        if cfg.acks != AckRule::Counted && free < whole / 2 && (free < whole / 16 || free < u32::from(self.full)) {
+            0
+        } else {
+            free
+        }
     }
 
     /// The application reads (`tcp_cleanup_rbuf`, `tcp_rcv_space_adjust`).
@@ -329,9 +341,10 @@ impl Receive {
         }
         self.readable -= bytes;
         self.copied = self.copied.saturating_add(bytes);
-        if cfg.timed_acks {
-            self.read_timed(cfg, now);
-            return;
+        match cfg.acks {
+            AckRule::Adaptive => {}
+            AckRule::Timed => return self.read_timed(cfg, now),
+            AckRule::Counted => return self.read_counted(cfg),
         }
         self.tune(cfg, now);
         if self.ack_now {

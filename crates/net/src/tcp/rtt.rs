@@ -8,6 +8,8 @@ use super::config::TcpConfig;
 use super::ticks::Ticks;
 use onionlab_quantities::{SimDuration, SimTime};
 
+/// Least variance term where the floor is that of the sum, in microseconds (RFC 6298's G; ns-3: `ClockGranularity`, 1 ms).
+const GRANULARITY: u32 = 1000;
 /// How long a minimum round trip is believed (`net.ipv4.tcp_min_rtt_wlen`).
 const MIN_RTT_LIFE: SimDuration = SimDuration::from_secs(300);
 
@@ -36,7 +38,7 @@ impl Rtt {
     /// Takes a sample; `una` and `next` are the lowest unacknowledged and the next sequence number.
     pub(super) fn sample(&mut self, cfg: &TcpConfig, rtt: SimDuration, una: u64, next: u64) {
         let micros = (rtt.as_micros() as u32).clamp(1, 1 << 28);
-        let floor = cfg.min_rto.as_micros() as u32;
+        let floor = if cfg.min_rto_is_total { GRANULARITY } else { cfg.min_rto.as_micros() as u32 };
         if self.smoothed8 == 0 {
             self.smoothed8 = micros * 8;
             self.deviation4 = micros * 2;
@@ -81,7 +83,9 @@ impl Rtt {
         if self.smoothed8 == 0 {
             return cfg.initial_rto;
         }
-        SimDuration::from_micros(u64::from(self.smoothed8 >> 3) + u64::from(self.variance4)).min(cfg.max_rto)
+        let timeout = SimDuration::from_micros(u64::from(self.smoothed8 >> 3) + u64::from(self.variance4));
+        let least = if cfg.min_rto_is_total { cfg.min_rto } else { SimDuration::ZERO };
+        timeout.max(least).min(cfg.max_rto)
     }
 }
 
@@ -108,6 +112,21 @@ mod tests {
     #[test]
     fn the_first_sample_trebles() {
         assert_eq!(fed([300].into_iter()).timeout(&TcpConfig::linux()), SimDuration::from_millis(900));
+    }
+
+    /// RFC 6298 (2.4): the sum is rounded up to the floor, and stays what it is above.
+    #[test]
+    fn a_floor_of_the_whole_does_not_add_to_the_round_trip() {
+        let cfg = TcpConfig::nstor();
+        let timeout = |millis: u64| {
+            let mut rtt = Rtt::new();
+            for i in 0..200 {
+                rtt.sample(&cfg, SimDuration::from_millis(millis), i * 10 + 11, i * 10 + 20);
+            }
+            rtt.timeout(&cfg)
+        };
+        assert_eq!(timeout(80), SimDuration::from_secs(1));
+        assert_eq!(timeout(1500).as_micros() / 10, 150_100);
     }
 
     #[test]

@@ -149,8 +149,7 @@ impl Tcb {
             }
             self.watch_window(cfg, now);
         }
-        // Linux's poll() calls a socket writable while a third of its buffer is free.
-        self.starved |= taken < bytes || !self.is_writable();
+        self.starved |= taken < bytes || !self.is_writable(cfg);
         taken
     }
 
@@ -249,9 +248,11 @@ impl Tcb {
     pub(super) fn buffered(&self) -> u64 {
         self.written.saturating_sub(self.una.max(1))
     }
-    /// Whether a third of the send buffer is free: poll would call the socket writable (`sk_stream_is_writeable`).
-    pub fn is_writable(&self) -> bool {
-        self.takes_data() && self.buffered() * 3 <= u64::from(self.send_buffer) * 2
+    /// Whether a third of the send buffer is free, so that poll would call the socket writable (`sk_stream_is_writeable`); or any of it, if so
+    /// configured.
+    pub fn is_writable(&self, cfg: &TcpConfig) -> bool {
+        let (buffered, whole) = (self.buffered(), u64::from(self.send_buffer));
+        self.takes_data() && if cfg.writable_at_once { buffered < whole } else { buffered * 3 <= whole * 2 }
     }
     fn takes_data(&self) -> bool {
         matches!(self.state, State::Established | State::CloseWait) && !self.closing

@@ -4,7 +4,7 @@
 use onionlab_engine::HostId;
 use onionlab_load::LoadModel;
 use onionlab_net::tcp::TcpConfig;
-use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology};
+use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, ClientId, PathSource, Records, RelayClass, Role, Settings, World, WorldConfig};
 use std::collections::BTreeMap;
@@ -65,7 +65,7 @@ impl Plan {
             settings: Settings::default(),
             tcp: TcpConfig::linux(),
             shaping: Shaping::Serialise,
-            queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(2_000_000) },
+            queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(2_000_000), limit_packets: None },
             timeout: SimDuration::from_secs(600),
             stall: SimDuration::from_secs(600),
             circuit_per_transfer: false,
@@ -78,7 +78,7 @@ impl Plan {
         self.tcp = TcpConfig::shadow();
         self.shaping = Shaping::TokenBatches { interval: SimDuration::from_millis(1) };
         let discipline = QueueDiscipline::CoDel { target: SimDuration::from_millis(10), interval: SimDuration::from_millis(100) };
-        self.queue = QueueConfig { discipline, limit: Bytes::new(1_500_000) };
+        self.queue = QueueConfig { discipline, limit: Bytes::new(1_500_000), limit_packets: None };
         self
     }
 
@@ -102,7 +102,8 @@ impl Plan {
 
     pub fn world(&self) -> World {
         let hosts = self.hosts.iter().map(|(name, role, rate)| {
-            (HostConfig { name: name.clone(), up: *rate, down: *rate, shaping: self.shaping, queue: self.queue }, *role)
+            let (name, uplink_queue) = (name.clone(), UplinkQueue::Sockets);
+            (HostConfig { name, up: *rate, down: *rate, shaping: self.shaping, uplink_queue, queue: self.queue }, *role)
         });
         let clients = self.clients.iter().enumerate().map(|(index, (host, _, _, load, start))| ClientConfig {
             host: *host,

@@ -1,4 +1,4 @@
-//! A receiver that acknowledges by the clock ([`TcpConfig::timed_acks`]), as Shadow's does (`_tcp_processPacket`, `tcp_receiveUserData`).
+//! A receiver that acknowledges by the clock ([`AckRule::Timed`](crate::tcp::AckRule::Timed)), as Shadow's does (`_tcp_processPacket`, `tcp_receiveUserData`).
 //!
 //! One timer runs from the first data that finds none running; what has come when it ends is acknowledged, unless something that was sent
 //! meanwhile did so. Data beyond a hole is acknowledged at once. Of the other receiver's fields `delay` counts timers here, `copied` all bytes

@@ -4,6 +4,7 @@ mod behaviour;
 mod cost;
 mod delivery;
 mod harness;
+mod nstor;
 mod recovery;
 mod shadow;
 mod throughput;

@@ -1,0 +1,98 @@
+//! Hosts in a star, bulk flows between them, and how many bytes each had delivered when.
+
+use onionlab_engine::{EventQueue, HostId};
+use onionlab_net::tcp::{Effects, TcpConfig, TcpInfo};
+use onionlab_net::{
+    HostConfig, HostCounters, NetEvent, Network, Path, QueueConfig, QueueDiscipline, Shaping, SocketId, Topology, UplinkQueue,
+};
+use onionlab_quantities::{Bandwidth, Bytes, Seed, SimDuration, SimTime};
+
+/// The same path between all hosts.
+struct Everywhere(Path);
+
+impl Topology for Everywhere {
+    fn path(&self, _: HostId, _: HostId) -> Path {
+        self.0
+    }
+}
+
+/// A bulk flow: who sends to whom.
+struct Flow {
+    sender: SocketId,
+    to_write: u64,
+    delivered: u64,
+}
+
+pub struct Star {
+    queue: EventQueue<NetEvent>,
+    net: Network,
+    flows: Vec<Flow>,
+}
+
+impl Star {
+    /// Hosts of these rates in Mbit/s, both ways, 40 ms apart.
+    pub fn new(tcp: TcpConfig, rates: &[u64], uplink_queue: UplinkQueue, downlink_packets: u32) -> Self {
+        let hosts: Vec<HostConfig> = rates
+            .iter()
+            .enumerate()
+            .map(|(index, &rate)| HostConfig {
+                name: format!("host{index}"),
+                up: Bandwidth::from_bits_per_sec(rate * 1_000_000),
+                down: Bandwidth::from_bits_per_sec(rate * 1_000_000),
+                shaping: Shaping::Serialise,
+                uplink_queue,
+                queue: QueueConfig {
+                    discipline: QueueDiscipline::DropTail,
+                    limit: Bytes::new(1 << 30),
+                    limit_packets: Some(downlink_packets),
+                },
+            })
+            .collect();
+        let path = Path { latency: SimDuration::from_millis(40), jitter: SimDuration::ZERO, loss: 0.0 };
+        let net = Network::new(Seed(1), &hosts, Box::new(Everywhere(path)), tcp);
+        Self { queue: EventQueue::new(rates.len()), net, flows: Vec::new() }
+    }
+
+    /// Starts a flow that writes `bytes`, as much as the socket takes at a time.
+    pub fn start(&mut self, from: u32, to: u32, bytes: u64) {
+        let sender = self.net.connect(&mut self.queue, HostId(from), HostId(to));
+        self.flows.push(Flow { sender, to_write: bytes, delivered: 0 });
+        self.work();
+    }
+
+    /// Bytes read by the receivers, flow by flow.
+    pub fn delivered(&self) -> Vec<u64> {
+        self.flows.iter().map(|flow| flow.delivered).collect()
+    }
+
+    /// What the sender's socket of a flow tells.
+    pub fn info(&self, flow: usize) -> TcpInfo {
+        self.net.info(self.flows[flow].sender)
+    }
+
+    pub fn counters(&self, host: u32) -> HostCounters {
+        self.net.counters(HostId(host))
+    }
+
+    pub fn run_until(&mut self, end: SimTime) {
+        while let Some(event) = self.queue.pop_until(end) {
+            self.net.handle(&mut self.queue, event.host, event.event);
+            self.work();
+        }
+    }
+
+    fn work(&mut self) {
+        while let Some(upcall) = self.net.next_upcall() {
+            let flow = self.flows.iter_mut().find(|flow| [flow.sender, flow.sender.peer()].contains(&upcall.socket));
+            let Some(flow) = flow else { continue };
+            if upcall.effects.has(Effects::READABLE) {
+                let bytes = self.net.readable(upcall.socket);
+                self.net.read(&mut self.queue, upcall.socket, bytes);
+                flow.delivered += bytes;
+            }
+            if upcall.effects.has(Effects::WRITABLE) && upcall.socket == flow.sender {
+                flow.to_write -= self.net.write(&mut self.queue, upcall.socket, flow.to_write);
+            }
+        }
+    }
+}
