@@ -14,7 +14,7 @@ from onionlab import _core
 from onionlab.errors import ResultsError
 
 #: The record tables of a run, one Parquet file each.
-TABLES = ("transfers", "circuits", "relays", "network", "run")
+TABLES = ("transfers", "circuits", "channels", "relays", "network", "run")
 
 #: Parts of a scenario that say how often it is run or how it is evaluated, but not what happens within one run.
 _NOT_OF_A_RUN = ("title", "networks", "seeds", "treatments", "measure-from")

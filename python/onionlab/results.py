@@ -81,7 +81,7 @@ class Experiment:
 
         Parameters
         ----------
-        name : {"transfers", "circuits", "relays", "network", "run"}
+        name : {"transfers", "circuits", "channels", "relays", "network", "run"}
             Which table.
         """
         if name not in TABLES:
@@ -106,6 +106,11 @@ class Experiment:
     def circuits(self) -> pl.DataFrame:
         """All circuits."""
         return self.table("circuits").collect()
+
+    @cached_property
+    def channels(self) -> pl.DataFrame:
+        """All channels: who opened them, and what they carried."""
+        return self.table("channels").collect()
 
     @cached_property
     def relays(self) -> pl.DataFrame:

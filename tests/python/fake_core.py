@@ -196,6 +196,7 @@ class FakeCore:
         return {
             "transfers": frame,
             "circuits": pl.DataFrame(schema={"circuit": pl.UInt32, "client": pl.String, "group": pl.String}),
+            "channels": pl.DataFrame(schema={"channel": pl.UInt32, "opener": pl.String, "peer": pl.String}),
             "relays": pl.DataFrame(schema={"time_ns": pl.Int64, "relay": pl.String, "class": pl.String}),
             "network": self._network(frame, duration, rng, scenario),
             "run": pl.DataFrame(

@@ -4,7 +4,7 @@
 //! tables as they come, so that memory follows what is in flight. The run's directory appears when all is written.
 
 use crate::memory;
-use crate::records::{CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter, VEGAS};
+use crate::records::{CHANNELS, CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter, VEGAS};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::treatment::FlowControl;
 use crate::world::{self, Built, Names, WorldError};
@@ -203,6 +203,7 @@ struct Tables<'a> {
     classes: [bool; 4],
     transfers: TableWriter,
     circuits: TableWriter,
+    channels: TableWriter,
     relays: TableWriter,
     network: TableWriter,
     /// Where clients are traced.
@@ -218,6 +219,7 @@ impl<'a> Tables<'a> {
             classes: [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit, RelayClass::GuardExit].map(has),
             transfers: table(&TRANSFERS)?,
             circuits: table(&CIRCUITS)?,
+            channels: table(&CHANNELS)?,
             relays: table(&RELAYS)?,
             network: table(&NETWORK)?,
             vegas: traced.then(|| table(&VEGAS)).transpose()?,
@@ -268,6 +270,22 @@ impl<'a> Tables<'a> {
             })?;
         }
         self.take_vegas(records.vegas)?;
+        for channel in records.channels {
+            self.channels.row(|row| {
+                row.number(u64::from(channel.channel))
+                    .text(host(channel.opener))
+                    .text(host(channel.peer))
+                    .nanos(channel.opened.as_nanos())
+                    .nanos_if(nanos(channel.open))
+                    .nanos_if(nanos(channel.closed))
+                    .number(channel.cells[0])
+                    .number(channel.cells[1])
+                    .number(channel.bytes[0])
+                    .number(channel.bytes[1])
+                    .number(u64::from(channel.circuits))
+                    .number(u64::from(channel.most_circuits));
+            })?;
+        }
         for sample in records.relays {
             let (class, capacity) = names.relays[sample.relay.index()].expect("only relays are sampled");
             self.relays.row(|row| {
@@ -295,7 +313,13 @@ impl<'a> Tables<'a> {
                     .number(sample.relay_bytes_sent)
                     .number(sample.transfers_ok)
                     .number(sample.transfers_failed)
-                    .number(u64::from(sample.active_circuits))
+                    .number(u64::from(sample.links.circuits));
+                let links = &sample.links;
+                for of in [links.undirected, links.directed, links.guard_middle, links.middle_exit] {
+                    row.number(u64::from(of.links)).number(u64::from(of.shared));
+                }
+                row.number(u64::from(links.with_one))
+                    .number(u64::from(links.with_two))
                     .fraction_if(utilisation(0))
                     .fraction_if(utilisation(1))
                     .fraction_if(utilisation(2))
@@ -330,7 +354,7 @@ impl<'a> Tables<'a> {
     }
 
     fn finish(self) -> Result<(), RecordError> {
-        for table in [self.transfers, self.circuits, self.relays, self.network].into_iter().chain(self.vegas) {
+        for table in [self.transfers, self.circuits, self.channels, self.relays, self.network].into_iter().chain(self.vegas) {
             table.finish()?;
         }
         Ok(())

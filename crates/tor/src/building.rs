@@ -1,7 +1,7 @@
 //! Opening channels and building circuits, hop by hop, with the cells that tor sends.
 
 use crate::cell::{Cell, CellKind};
-use crate::channel::{self, Attached, ChannelEnd, Opening};
+use crate::channel::{self, Attached, ChannelEnd, ChannelLog, Opening};
 use crate::circuit::{Circuit, CircuitState, HOPS};
 use crate::ids::{CircuitId, ClientId, EndId};
 use crate::node::Role;
@@ -27,6 +27,7 @@ impl World {
             self.use_socket(socket, SocketUse::Channel(end));
             self.nodes[host.index()].ends.push(end);
         }
+        self.channel_logs.push(ChannelLog::new(self.queue.now()));
         self.channels.insert(channel::pair(from, to), id);
         id
     }
@@ -71,6 +72,9 @@ impl World {
         }
         self.ends[id.index()].opening = next;
         if next == Opening::Open {
+            if initiator {
+                self.channel_logs[id.channel()].open = Some(self.queue.now());
+            }
             self.wants_writes(id);
             for circuit in std::mem::take(&mut self.ends[id.index()].waiting) {
                 self.attach_and_create(circuit, id);
@@ -133,6 +137,9 @@ impl World {
         let side = &mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize];
         side.end = end;
         side.slot = slot;
+        if direction == Direction::ToExit {
+            self.channel_logs[end.channel()].attached();
+        }
     }
 
     /// CREATE2 arrives: the hop exists from now on, and its handshake is computed.

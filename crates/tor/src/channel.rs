@@ -6,6 +6,7 @@ use crate::outbuf::Outbuf;
 use onionlab_circuitmux::{Circuitmux, Slot};
 use onionlab_engine::HostId;
 use onionlab_net::SocketId;
+use onionlab_quantities::SimTime;
 use std::collections::VecDeque;
 
 /// Bytes of the flights that open a channel, in order, the initiator's first (`core/or/channeltls.c`, `connection_or.c`).
@@ -82,6 +83,35 @@ pub(crate) struct ChannelEnd {
     /// KIST: bytes that may go to the kernel in this run, and what has gone.
     pub kist_limit: u64,
     pub kist_written: u64,
+    /// Cells moved to the outbuf.
+    pub cells_sent: u32,
+}
+
+/// What the records will say of a channel, apart from it because only openings and closings touch it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ChannelLog {
+    pub opened: SimTime,
+    pub open: Option<SimTime>,
+    /// Circuits that extended over it: ever, now, and most at one time.
+    pub circuits: u32,
+    pub circuits_now: u32,
+    pub most_circuits: u32,
+}
+
+impl ChannelLog {
+    pub const fn new(opened: SimTime) -> Self {
+        Self { opened, open: None, circuits: 0, circuits_now: 0, most_circuits: 0 }
+    }
+
+    pub fn attached(&mut self) {
+        self.circuits += 1;
+        self.circuits_now += 1;
+        self.most_circuits = self.most_circuits.max(self.circuits_now);
+    }
+
+    pub fn detached(&mut self) {
+        self.circuits_now -= 1;
+    }
 }
 
 impl ChannelEnd {
@@ -106,6 +136,7 @@ impl ChannelEnd {
             kist_touched: false,
             kist_limit: 0,
             kist_written: 0,
+            cells_sent: 0,
         }
     }
 

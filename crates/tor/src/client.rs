@@ -2,7 +2,7 @@
 
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Place};
-use crate::ids::{CircuitId, ClientId, StreamId};
+use crate::ids::{CircuitId, ClientId, EndId, StreamId};
 use crate::records::{CircuitSerial, Outcome, TransferRecord};
 use crate::stream::{ExitState, Stream, StreamEnd};
 use crate::world::{Event, World};
@@ -346,7 +346,7 @@ impl World {
         }
     }
 
-    /// Records what is still going on when the run ends: downloads as unfinished, circuits as open.
+    /// Records what is still going on when the run ends: downloads as unfinished, circuits and channels as open.
     pub fn finish(&mut self) {
         let now = self.queue.now();
         for (index, client) in self.clients.iter().enumerate() {
@@ -360,12 +360,14 @@ impl World {
                 self.records.circuits.push(record);
             }
         }
+        for first in (0..self.ends.len()).step_by(2) {
+            self.record_channel(EndId(first as u32), false);
+        }
     }
 
-    /// Circuits with an open stream.
-    pub(crate) fn active_circuits(&self) -> u32 {
-        self.clients.iter().filter(|client| client.transfer.as_ref().is_some_and(|transfer| transfer.stream.is_some())).count()
-            as u32
+    /// The streams of all downloads that have one.
+    pub(crate) fn open_streams(&self) -> impl Iterator<Item = StreamId> {
+        self.clients.iter().filter_map(|client| client.transfer.as_ref()?.stream).map(|(stream, _)| stream)
     }
 }
 

@@ -5,7 +5,7 @@ use crate::channel::{self, Opening};
 use crate::circuit::{CircuitState, HOPS, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
-use crate::records::{CircuitOutcome, CircuitRecord};
+use crate::records::{ChannelRecord, CircuitOutcome, CircuitRecord};
 use crate::sampling::vegas_state;
 use crate::stream::ExitState;
 use crate::world::{SocketUse, World};
@@ -43,6 +43,9 @@ impl World {
             end.mux.set_cells(side.slot, 0, now);
             end.mux.detach(side.slot, now);
             end.set_attached(side.slot, None);
+            if direction == Direction::ToExit {
+                self.channel_logs[side.end.channel()].detached();
+            }
             self.circuits[id.index()].hops[hop as usize].sides[direction as usize].end = EndId::NONE;
             let next_hop = if direction == Direction::ToClient { hop.wrapping_sub(1) } else { hop + 1 };
             let reached = (next_hop as usize) < HOPS && !self.circuits[id.index()].hops[next_hop as usize].closed;
@@ -142,6 +145,7 @@ impl World {
 
     /// TCP gave a channel up: every circuit over it is closed at both its ends.
     pub(crate) fn channel_lost(&mut self, id: EndId) {
+        self.record_channel(id, true);
         for end in [id, id.peer()] {
             if self.ends[end.index()].opening == Opening::Closed {
                 continue;
@@ -173,6 +177,27 @@ impl World {
         }
         let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);
         self.channels.remove(&channel::pair(a, b));
+    }
+
+    /// A channel that is not closed yet, as it stands.
+    pub(crate) fn record_channel(&mut self, id: EndId, closed: bool) {
+        let ends = [EndId(id.0 & !1), EndId(id.0 | 1)];
+        if ends.iter().any(|end| self.ends[end.index()].opening == Opening::Closed) {
+            return;
+        }
+        let log = &self.channel_logs[id.channel()];
+        self.records.channels.push(ChannelRecord {
+            channel: id.channel() as u32,
+            opener: self.ends[ends[0].index()].host,
+            peer: self.ends[ends[1].index()].host,
+            opened: log.opened,
+            open: log.open,
+            closed: closed.then(|| self.queue.now()),
+            cells: ends.map(|end| u64::from(self.ends[end.index()].cells_sent)),
+            bytes: ends.map(|end| self.net.bytes_written(self.ends[end.index()].socket)),
+            circuits: log.circuits,
+            most_circuits: log.most_circuits,
+        });
     }
 
     /// A cell that was between the two ends of a channel that is lost. If it was the CREATE2 or the DESTROY of a hop, that hop is gone without it.

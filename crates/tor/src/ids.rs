@@ -45,4 +45,8 @@ impl EndId {
     pub const fn peer(self) -> Self {
         Self(self.0 ^ 1)
     }
+    /// The channel's index for arrays.
+    pub const fn channel(self) -> usize {
+        self.0 as usize / 2
+    }
 }

@@ -15,6 +15,7 @@ mod edge;
 mod event_loop;
 mod handshakes;
 mod ids;
+mod links;
 mod node;
 mod outbuf;
 mod packaging;
@@ -34,10 +35,11 @@ pub use circuit::Place;
 pub use client::{ClientConfig, PathSource};
 pub use cpu::Cpu;
 pub use ids::{CircuitId, ClientId, EndId, StreamId};
+pub use links::{LinkCount, LinkSample};
 pub use node::{RateLimit, RelayClass, Role};
 pub use records::{
-    CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample,
-    VegasState,
+    ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord,
+    VegasSample, VegasState,
 };
 pub use settings::{ChannelScheduler, CongestionSettings, FlowControl, Settings};
 pub use tls::Tls;

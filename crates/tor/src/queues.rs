@@ -92,6 +92,7 @@ impl World {
             end.destroy_was_last = true;
             end.sent_cells.extend(self.cells.pop(&mut end.destroys));
             end.outbuf.append(crate::CELL_BYTES);
+            end.cells_sent += 1;
             return true;
         }
         end.destroy_was_last = false;
@@ -101,6 +102,7 @@ impl World {
         let Some(cell) = self.cells.pop(&mut side.queue) else { return false };
         end.sent_cells.push_back(cell);
         end.outbuf.append(crate::CELL_BYTES);
+        end.cells_sent += 1;
         end.mux.sent(slot, side.queue.len, now);
         let counters = &mut self.nodes[end.host.index()].counters;
         counters.cells_sent += 1;

@@ -1,6 +1,7 @@
 //! What a run leaves behind: plain rows, announced here, written by whoever runs the world.
 
 use crate::ids::ClientId;
+use crate::links::LinkSample;
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 
@@ -146,6 +147,31 @@ pub struct VegasSample {
     pub inflight: u32,
 }
 
+/// One channel, as it stood when it was closed or the run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ChannelRecord {
+    /// Its number: in order of opening, never used again.
+    pub channel: u32,
+    /// Who connected.
+    pub opener: HostId,
+    /// Who accepted.
+    pub peer: HostId,
+    /// TCP's SYN was wanted.
+    pub opened: SimTime,
+    /// The opener had finished the handshakes and could send cells.
+    pub open: Option<SimTime>,
+    /// TCP gave it up.
+    pub closed: Option<SimTime>,
+    /// Cells that the opener and the peer moved to their outbufs.
+    pub cells: [u64; 2],
+    /// Bytes that the opener and the peer wrote to TCP: records, and the flights of the opening.
+    pub bytes: [u64; 2],
+    /// Circuits that ever extended over it.
+    pub circuits: u32,
+    /// Most of them at one time.
+    pub most_circuits: u32,
+}
+
 /// One relay in one sample interval.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RelaySample {
@@ -188,8 +214,8 @@ pub struct NetworkSample {
     pub transfers_ok: u64,
     /// Downloads that failed since the start.
     pub transfers_failed: u64,
-    /// Circuits with an open stream at the end of the interval.
-    pub active_circuits: u32,
+    /// Circuits with an open stream at the end of the interval, and the links that they go over.
+    pub links: LinkSample,
     /// Bytes sent over capacity of all relays that only guard, only exit, do neither or both.
     pub utilisation: [f64; 4],
 }
@@ -201,6 +227,8 @@ pub struct Records {
     pub transfers: Vec<TransferRecord>,
     /// Circuits, in the order in which they were closed.
     pub circuits: Vec<CircuitRecord>,
+    /// Channels, in the order in which they were closed.
+    pub channels: Vec<ChannelRecord>,
     /// Relays over time.
     pub relays: Vec<RelaySample>,
     /// The network over time.

@@ -104,7 +104,7 @@ impl World {
             relay_bytes_sent: sent.iter().sum(),
             transfers_ok: self.sampler.transfers_ok,
             transfers_failed: self.sampler.transfers_failed,
-            active_circuits: self.active_circuits(),
+            links: self.links_in_use(),
             utilisation: std::array::from_fn(|class| share(sent[class], capacity[class])),
         });
     }

@@ -9,6 +9,8 @@ pub enum Tls {
     V1_2,
     /// TLS 1.1 or 1.2 with AES-CBC and HMAC-SHA1, which is the likely suite of tor 0.2.4 (`tortls.c`).
     Cbc,
+    /// None, as in simulators that send cells as they are (nstor).
+    Absent,
 }
 
 impl Tls {
@@ -21,6 +23,7 @@ impl Tls {
             Self::V1_3 => plaintext + 22,
             Self::V1_2 => plaintext + 29,
             Self::Cbc => 5 + 16 + (plaintext + 20 + 1).next_multiple_of(16),
+            Self::Absent => plaintext,
         }
     }
 }
@@ -31,7 +34,8 @@ mod tests {
 
     #[test]
     fn a_lone_cell_and_a_full_chunk() {
-        let sizes = [Tls::V1_3, Tls::V1_2, Tls::Cbc].map(|tls| (tls.record(514), tls.record(4048), tls.record(4064)));
-        assert_eq!(sizes, [(536, 4070, 4086), (543, 4077, 4093), (565, 4101, 4117)]);
+        let sizes =
+            [Tls::V1_3, Tls::V1_2, Tls::Cbc, Tls::Absent].map(|tls| (tls.record(514), tls.record(4048), tls.record(4064)));
+        assert_eq!(sizes, [(536, 4070, 4086), (543, 4077, 4093), (565, 4101, 4117), (514, 4048, 4064)]);
     }
 }

@@ -5,7 +5,7 @@
 //! (`event_loop.rs`).
 
 use crate::cell::{Cell, CellPool};
-use crate::channel::ChannelEnd;
+use crate::channel::{ChannelEnd, ChannelLog};
 use crate::circuit::{Circuit, Edge, Hop, Place};
 use crate::client::{Client, ClientConfig, PathSource};
 use crate::event_loop::EventLoop;
@@ -91,6 +91,8 @@ pub struct World {
     pub(crate) settings: Settings,
     pub(crate) nodes: Vec<Node>,
     pub(crate) ends: Vec<ChannelEnd>,
+    /// By channel, that is by half of an end's number.
+    pub(crate) channel_logs: Vec<ChannelLog>,
     /// The channel between two hosts: its even end.
     pub(crate) channels: HashMap<u64, EndId>,
     pub(crate) cells: CellPool,
@@ -141,6 +143,7 @@ impl World {
             settings: config.settings,
             nodes,
             ends: Vec::new(),
+            channel_logs: Vec::new(),
             channels: HashMap::new(),
             cells: CellPool::default(),
             circuits: Vec::new(),

@@ -58,7 +58,7 @@ prop_compose! {
         queue in prop_oneof![Just(20_000_u64), 20_000_u64..2_000_000],
         codel in any::<bool>(),
         shadow in any::<bool>(),
-        (tls, chunk) in prop_oneof![Just((Tls::V1_3, 4048_u32)), Just((Tls::V1_2, 4052)), Just((Tls::Cbc, 4064))],
+        (tls, chunk) in prop_oneof![Just((Tls::V1_3, 4048_u32)), Just((Tls::V1_2, 4052)), Just((Tls::Cbc, 4064)), Just((Tls::Absent, 4048))],
         payload in prop_oneof![Just(498_u16), Just(488)],
         windows in prop_oneof![Just((1000_u64, 500_u64)), Just((100, 50)), Just((300, 500))],
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..800_000, 1_u32..4), 1..6),

@@ -60,6 +60,26 @@ pub const CIRCUITS: Table = Table {
     ],
 };
 
+/// One row per channel.
+pub const CHANNELS: Table = Table {
+    name: "channels",
+    description: "One row per channel, in the order in which they were closed, then those still open in the order of their opening.",
+    columns: &[
+        Column::new("channel", Kind::U32, "1", "The channel's number, in order of opening."),
+        Column::new("opener", Kind::Text, "", "Name of the host that connected."),
+        Column::new("peer", Kind::Text, "", "Name of the host that accepted."),
+        Column::new("opened_ns", Kind::I64, "ns", "The opener began to connect."),
+        Column::new("open_ns", Kind::I64, "ns", "The opener had finished the handshakes; none = it never did.").nullable(),
+        Column::new("closed_ns", Kind::I64, "ns", "TCP gave the connection up; none = open at the end of the run.").nullable(),
+        Column::new("cells_to_peer", Kind::U64, "cell", "Cells that the opener moved to its outbuf."),
+        Column::new("cells_to_opener", Kind::U64, "cell", "Cells that the peer moved to its outbuf."),
+        Column::new("bytes_to_peer", Kind::U64, "B", "Bytes that the opener wrote to TCP: TLS records and the handshakes."),
+        Column::new("bytes_to_opener", Kind::U64, "B", "Bytes that the peer wrote to TCP."),
+        Column::new("circuits", Kind::U32, "1", "Circuits that ever extended over it, in either direction."),
+        Column::new("most_circuits", Kind::U32, "1", "Most of them at one time."),
+    ],
+};
+
 /// One row per relay and sample interval.
 pub const RELAYS: Table = Table {
     name: "relays",
@@ -103,6 +123,26 @@ pub const NETWORK: Table = Table {
         Column::new("transfers_ok", Kind::U64, "1", "Transfers completed since the start."),
         Column::new("transfers_failed", Kind::U64, "1", "Transfers failed since the start."),
         Column::new("active_circuits", Kind::U32, "1", "Circuits with an open stream at the end of the interval."),
+        Column::new(
+            "links",
+            Kind::U32,
+            "1",
+            "Pairs of relays, whatever the direction, with at least one part of an active circuit.",
+        ),
+        Column::new("shared_links", Kind::U32, "1", "Of these, pairs with two parts or more."),
+        Column::new("links_directed", Kind::U32, "1", "The same, A to B and B to A being two links (away from the client)."),
+        Column::new("shared_links_directed", Kind::U32, "1", "Of these, links with two parts or more."),
+        Column::new("links_guard_middle", Kind::U32, "1", "Directed links, counting only parts from guard to middle."),
+        Column::new("shared_links_guard_middle", Kind::U32, "1", "Of these, links with two parts or more."),
+        Column::new("links_middle_exit", Kind::U32, "1", "Directed links, counting only parts from middle to exit."),
+        Column::new("shared_links_middle_exit", Kind::U32, "1", "Of these, links with two parts or more."),
+        Column::new(
+            "circuits_one_shared",
+            Kind::U32,
+            "1",
+            "Active circuits with one of their two parts on a shared directed link.",
+        ),
+        Column::new("circuits_two_shared", Kind::U32, "1", "Active circuits with both parts on shared directed links."),
         Column::new("utilisation_guard", Kind::F64, "1", "Bytes sent over capacity, all relays with the Guard flag only.")
             .nullable(),
         Column::new("utilisation_middle", Kind::F64, "1", "The same, relays with neither the Guard nor the Exit flag.")
@@ -167,4 +207,4 @@ pub const VEGAS: Table = Table {
 };
 
 /// The tables that every run leaves; [`VEGAS`] is there only where clients are traced.
-pub const TABLES: [&Table; 5] = [&TRANSFERS, &CIRCUITS, &RELAYS, &NETWORK, &RUN];
+pub const TABLES: [&Table; 6] = [&TRANSFERS, &CIRCUITS, &CHANNELS, &RELAYS, &NETWORK, &RUN];

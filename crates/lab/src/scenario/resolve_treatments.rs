@@ -5,7 +5,7 @@ use super::error::{Fault, clipped};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::treatment::{
-    BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp, TreatmentFile,
+    BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp, TreatmentFile, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};

@@ -247,6 +247,9 @@ pub enum Tls {
     /// TLS 1.1 or 1.2 with AES-CBC and HMAC-SHA1: 42 to 57 bytes a record.
     #[serde(rename = "1.2-cbc")]
     Cbc,
+    /// No TLS: cells as they are, as in nstor.
+    #[serde(rename = "none")]
+    Absent,
 }
 
 /// What limits the DATA cells of circuits and streams.

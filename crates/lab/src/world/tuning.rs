@@ -75,6 +75,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
             Tls::V1_3 => onionlab_tor::Tls::V1_3,
             Tls::V1_2 => onionlab_tor::Tls::V1_2,
             Tls::Cbc => onionlab_tor::Tls::Cbc,
+            Tls::Absent => onionlab_tor::Tls::Absent,
         },
         circuit_dirtiness: treatment.circuit_lifetime,
         ..defaults

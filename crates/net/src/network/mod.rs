@@ -285,6 +285,11 @@ impl Network {
         self.sockets[socket.index()].tcb.readable()
     }
 
+    /// Bytes that the owner of this end has written so far, those excepted that were given up with the connection before they were sent.
+    pub fn bytes_written(&self, socket: SocketId) -> u64 {
+        self.sockets[socket.index()].tcb.bytes_written()
+    }
+
     /// What `TCP_INFO` and `SIOCOUTQNSD` would show.
     #[inline]
     pub fn info(&self, socket: SocketId) -> TcpInfo {

@@ -235,6 +235,10 @@ impl Tcb {
     pub fn state(&self) -> State {
         self.state
     }
+    /// Bytes written, sent or not.
+    pub fn bytes_written(&self) -> u64 {
+        self.written - 1
+    }
     /// Bytes that the other end has acknowledged.
     pub fn bytes_acked(&self) -> u64 {
         self.una.clamp(1, self.written) - 1
