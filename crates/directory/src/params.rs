@@ -47,6 +47,8 @@ pub const OR_CONN_LOW: Param = param("orconn_low", 16_384, 509, i32::MAX);
 pub const CC_ALG: Param = param("cc_alg", 2, 0, 3);
 /// Circuit window at start, in cells, without congestion control.
 pub const CIRCUIT_WINDOW: Param = param("circwindow", 1000, 100, 1000);
+/// Whether a client's data may leave before the stream is connected; not read by 0.4.9.
+pub const USE_OPTIMISTIC_DATA: Param = param("UseOptimisticData", 1, 0, 1);
 /// How many primary guards a client uses at a time.
 pub const PRIMARY_GUARDS_TO_USE: Param = param("guard-n-primary-guards-to-use", 1, 1, i32::MAX);
 /// How many primary guards a client keeps.

@@ -10,7 +10,7 @@ use crate::scenario::treatment::FlowControl;
 use crate::world::{self, Built, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
-use onionlab_tor::{RelayClass, VegasSample, VegasState, World};
+use onionlab_tor::{CloseReason, RelayClass, VegasSample, VegasState, World};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -262,6 +262,7 @@ impl<'a> Tables<'a> {
                     .nanos_if(nanos(circuit.built))
                     .nanos_if(nanos(circuit.closed))
                     .text(circuit.outcome.name())
+                    .text(circuit.reason.map_or("none", CloseReason::name))
                     .number(circuit.cells_in)
                     .number(circuit.cells_out)
                     .number_if(circuit.vegas.map(|vegas| u64::from(vegas.cwnd)))

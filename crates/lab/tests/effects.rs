@@ -73,9 +73,17 @@ fn without_effect(base: &str, changes: &[(&str, &str)], insert: impl Fn(&str, &s
 const AXES: &[(&str, &str)] = &[
     ("", "circuitmux = \"round-robin\""),
     ("", "circuitmux = \"swrr-linear\""),
-    ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-proportional\""),
+    ("flow-control = \"windows\"\ncircuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-proportional\""),
     ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-logarithmic\""),
+    ("", "tor = \"0.2.4\""),
     ("", "tor = \"0.3.5\""),
+    ("tor = \"0.3.5\"", "tor = \"0.2.4\""),
+    ("", "channel-scheduler = \"refill\""),
+    ("channel-scheduler = \"vanilla\"", "channel-scheduler = \"refill\""),
+    ("channel-scheduler = \"refill\"", "outbuf-high = \"64 KiB\""),
+    ("channel-scheduler = \"refill\"", "outbuf-low = \"4 KiB\""),
+    ("circuit-lifetime = \"2 s\"", "destroy-cells = \"overtake\""),
+    ("", "optimistic-data = false"),
     ("", "circuitmux = \"round-robin-head\""),
     ("circuitmux = \"round-robin\"", "\ncircuitmux = \"round-robin-head\""),
     ("", "ewma-half-life = \"100 ms\""),
@@ -86,16 +94,15 @@ const AXES: &[(&str, &str)] = &[
     ("", "kist-interval = \"20 ms\""),
     ("", "kist-client-interval = \"100 ms\""),
     ("", "kist-socket-buffer-factor = 0.1"),
-    ("", "cell-payload = 488"),
-    ("", "flow-control = \"vegas\""),
-    ("", "circuit-window = 200"),
-    ("", "circuit-window-increment = 50"),
-    ("", "stream-window = 100"),
-    ("", "stream-window-increment = 25"),
+    ("", "cell-payload = 498"),
+    ("", "flow-control = \"windows\""),
+    ("flow-control = \"windows\"", "circuit-window = 200"),
+    ("flow-control = \"windows\"", "circuit-window-increment = 50"),
+    ("flow-control = \"windows\"", "stream-window = 100"),
+    ("flow-control = \"windows\"", "stream-window-increment = 25"),
     ("", "circuit-lifetime = \"5 s\""),
     ("", "cell-queue-high = 50"),
     ("cell-queue-high = 100\nkist-socket-buffer-factor = 0.0", "cell-queue-low = 90"),
-    ("cell-queue-high = 50\nchannel-scheduler = \"vanilla\"\nsend-buffer = \"16 KiB\"", "cell-queue-low = 45"),
     ("", "max-cell-queue-in = 50"),
     ("channel-scheduler = \"vanilla\"", "outbuf-high = \"64 KiB\""),
     ("channel-scheduler = \"vanilla\"\nsend-buffer = \"32 KiB\"", "outbuf-low = \"4 KiB\""),
@@ -142,6 +149,26 @@ fn every_axis_has_an_effect() {
     ];
     idle.extend(without_effect(SCARCE, &codel, replaced));
     assert!(idle.is_empty(), "without effect: {idle:?}");
+}
+
+/// Settings that need a certain network: a relay's own limit, paths that are drawn.
+#[test]
+fn settings_of_limits_and_guards_have_an_effect() {
+    let limited =
+        SCARCE.replacen("up = \"6 Mbit/s\", down = \"8 Mbit/s\" }", "up = \"6 Mbit/s\", down = \"8 Mbit/s\", LIMIT }", 1);
+    let with = |limit: &str, settings: &str| records(&format!("{}{settings}\n", limited.replace("LIMIT", limit)));
+    let rate = "rate = \"3 Mbit/s\", burst = \"50 kB\"";
+    let base = with(rate, "");
+    assert_ne!(base, with(rate, "token-refill = \"timer\""));
+    assert_ne!(base, with("relay-rate = \"2 Mbit/s\"", ""));
+    assert_ne!(with("relay-rate = \"2 Mbit/s\"", ""), with("relay-rate = \"2 Mbit/s\", relay-burst = \"20 kB\"", ""));
+    // At a middle everything passes over channels, so that both limits are one.
+    let relayed = rate.replace("rate", "relay-rate").replace("burst", "relay-burst");
+    assert_eq!(base, with(&relayed, ""));
+
+    let drawn =
+        |settings: &str| records(&format!("{}{settings}\n", SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "")));
+    assert_ne!(drawn(""), drawn("guards = 2"));
 }
 
 const SAMPLED: &str = r#"

@@ -15,6 +15,7 @@ use onionlab_quantities::{RandomStream, Seed};
 pub struct GuardSet {
     primary: Vec<RelayIndex>,
     to_use: usize,
+    excluded_count: bool,
     stream: RandomStream,
 }
 
@@ -46,7 +47,20 @@ impl GuardSet {
         if chosen.is_empty() {
             return Err(PathError::NoPath { reason: "every guard is excluded by every exit or every middle relay" });
         }
-        Ok(Self { primary: chosen, to_use: to_use.max(1), stream: RandomStream::new(seed, client, "circuit path") })
+        Ok(Self {
+            primary: chosen,
+            to_use: to_use.max(1),
+            excluded_count: true,
+            stream: RandomStream::new(seed, client, "circuit path"),
+        })
+    }
+
+    /// A guard that a circuit's exit excludes does not count among those in use: the next primary guard takes its place. In tor before 0.4;
+    /// since, it counts, and the circuit has fewer to choose from.
+    #[must_use]
+    pub const fn passing_over_excluded(mut self) -> Self {
+        self.excluded_count = false;
+        self
     }
 
     /// The primary guards, the one used first in front.
@@ -60,10 +74,10 @@ impl GuardSet {
         let mut draws = stream.sequence();
         let exit = selector.exit(&mut draws);
         let fits = |guard: &&RelayIndex| selector.compatible(**guard, exit) && selector.has_middle(**guard, exit);
-        let considered = &self.primary[..self.to_use.min(self.primary.len())];
-        let usable = considered.iter().filter(fits).count() as u64;
-        let nth = draws.draw().below(usable) as usize;
-        let guard = considered.iter().filter(fits).nth(nth).or_else(|| self.primary.iter().find(fits));
+        let considered = if self.excluded_count { self.to_use.min(self.primary.len()) } else { self.primary.len() };
+        let usable = || self.primary[..considered].iter().filter(fits).take(self.to_use);
+        let nth = draws.draw().below(usable().count() as u64) as usize;
+        let guard = usable().nth(nth).or_else(|| self.primary.iter().find(fits));
         match guard {
             Some(&guard) => Path { guard, middle: selector.middle(guard, exit, &mut draws), exit },
             // All the client's guards exclude this exit: take the first guard and an exit that goes with it.
@@ -148,5 +162,24 @@ mod tests {
         }
         let single = GuardSet::of_client(&selector, Seed(1), "client", 1, 1).unwrap();
         assert!((0..100).all(|k| single.path(&selector, k).guard == single.primary()[0]));
+    }
+
+    /// Of three guards, two in use, the exits exclude the first now and then: it counts as one of the two, or the third takes its place.
+    #[test]
+    fn an_excluded_guard_counts_or_is_passed_over() {
+        let at = |name: &str, class, subnet| Relay::by_hand(name, class, 100, Ipv4Addr::new(10, subnet, 0, 1));
+        let mut relays: Vec<Relay> = (1..=3).map(|subnet| at(&format!("g{subnet}"), Class::Guard, subnet)).collect();
+        relays.extend([at("m", Class::Middle, 4), at("m2", Class::Middle, 5)]);
+        relays.extend((1..=3).map(|subnet| at(&format!("e{subnet}"), Class::Exit, subnet)));
+        let selector = PathSelector::new(&relays, &BandwidthWeights::UNIFORM, &PathOptions::default()).unwrap();
+        let counting = GuardSet::of_client(&selector, Seed(1), "client", 3, 2).unwrap();
+        let passing = counting.clone().passing_over_excluded();
+        let first = counting.primary()[0];
+        let used = |guards: &GuardSet| {
+            let paths = (0..200).map(|k| guards.path(&selector, k));
+            let of_first_excluded = paths.filter(|path| path.exit.0 == first.0 + 5).map(|path| path.guard);
+            of_first_excluded.collect::<std::collections::BTreeSet<_>>().len()
+        };
+        assert_eq!((used(&counting), used(&passing)), (1, 2));
     }
 }

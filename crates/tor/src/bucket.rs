@@ -1,50 +1,87 @@
-//! Token buckets as tor refills them (`lib/evloop/token_bucket.c`, `core/mainloop/connection.c`).
+//! Token buckets as tor refills them (`core/mainloop/connection.c`, `lib/evloop/token_bucket.c`).
 //!
-//! There is no refill timer: each operation first adds what is due. Time counts in steps of 16 ticks of 2^20 ns (16.8 ms), and the
+//! Since 0.3.4 there is no refill timer: each operation first adds what is due. Time counts in steps of 16 ticks of 2^20 ns (16.8 ms), and the
 //! remainder of a step is discarded at each refill, so that a limit that is always reached delivers only 83 to 90 % of its rate (measured with
 //! the real code: `docs/models/relay.md`). A connection that finds the bucket empty is woken up 100 ms later.
+//!
+//! Before, a timer added a tenth of the rate each 100 ms, exactly, and woke up the connections that had found the bucket empty.
 
+use crate::event_loop::{Connection, Operation};
+use crate::ids::StreamId;
+use crate::node::RateLimit;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration, SimTime};
+
+/// How token buckets are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TokenRefill {
+    /// Before each operation, in steps of 16.8 ms whose remainder is lost (tor since 0.3.4).
+    Lazy,
+    /// By a timer each 100 ms (tor up to 0.3.3: `refill_callback`).
+    Timer,
+}
 
 /// One step of the clock that refills: 16 ticks of 2^20 ns.
 const STEP_NANOS: u64 = 16 << 20;
 /// Ticks in a second, as tor rounds it.
 const TICKS_PER_SECOND: u64 = 953;
-/// How long after the first connection found the bucket empty all of them try again (`TokenBucketRefillInterval`).
-pub(crate) const WAKE_UP: SimDuration = SimDuration::from_millis(100);
+/// How long after the first connection found the bucket empty all of them try again, or the timer's period (`TokenBucketRefillInterval`).
+pub(crate) const INTERVAL: SimDuration = SimDuration::from_millis(100);
 /// Granularity of the monotonic coarse clock on Linux with 250 Hz.
 const COARSE_NANOS: u64 = 4_000_000;
 
 /// A relay's limit for one direction.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct TokenBucket {
-    per_step: u64,
+    /// Bytes a step, or a tick of the timer.
+    per_refill: u64,
     burst: i64,
     level: i64,
+    /// Lazy: when it was filled last. Timer: how many ticks have filled it.
     filled: u64,
+    /// When the timer ticks first; none without one.
+    first_tick: Option<SimTime>,
 }
 
 impl TokenBucket {
+    /// Full, and filled before each operation.
     pub fn new(rate: Bandwidth, burst: Bytes) -> Self {
+        Self::filled_by(rate, burst, None)
+    }
+
+    /// Full, and filled by a timer that ticks first at `first_tick`, if there is one.
+    fn filled_by(rate: Bandwidth, burst: Bytes, first_tick: Option<SimTime>) -> Self {
         let burst = i64::try_from(burst.get()).unwrap_or(i64::MAX);
-        Self { per_step: (rate.as_bytes_per_sec() * 16 / TICKS_PER_SECOND).max(1), burst, level: burst, filled: 0 }
+        let rate = rate.as_bytes_per_sec();
+        let per_refill = match first_tick {
+            None => (rate * 16 / TICKS_PER_SECOND).max(1),
+            Some(_) => rate / 10,
+        };
+        Self { per_refill, burst, level: burst, filled: 0, first_tick }
     }
 
     /// Another rate and burst from now on; what is above the new burst is lost (`token_bucket_rw_adjust`).
     pub fn adjust(&mut self, rate: Bandwidth, burst: Bytes) {
-        let new = Self::new(rate, burst);
-        (self.per_step, self.burst) = (new.per_step, new.burst);
+        let new = Self::filled_by(rate, burst, self.first_tick);
+        (self.per_refill, self.burst) = (new.per_refill, new.burst);
         self.level = self.level.min(self.burst);
     }
 
     /// What may pass now; not positive if nothing may.
     pub fn available(&mut self, now: SimTime) -> i64 {
-        let now = now.as_nanos() / COARSE_NANOS * COARSE_NANOS;
-        let steps = now.saturating_sub(self.filled) / STEP_NANOS;
-        if steps > 0 {
-            let refill = i64::try_from(steps.saturating_mul(self.per_step)).unwrap_or(i64::MAX);
-            self.level = self.level.saturating_add(refill).min(self.burst);
-            self.filled = now;
+        let refills = if let Some(first) = self.first_tick {
+            let ticks = ticks(first, now);
+            ticks - std::mem::replace(&mut self.filled, ticks)
+        } else {
+            let now = now.as_nanos() / COARSE_NANOS * COARSE_NANOS;
+            let steps = now.saturating_sub(self.filled) / STEP_NANOS;
+            if steps > 0 {
+                self.filled = now;
+            }
+            steps
+        };
+        let tokens = i64::try_from(refills.saturating_mul(self.per_refill)).unwrap_or(i64::MAX);
+        if refills > 0 {
+            self.level = self.level.saturating_add(tokens).min(self.burst);
         }
         self.level
     }
@@ -53,6 +90,76 @@ impl TokenBucket {
     pub fn charge(&mut self, bytes: u64) {
         self.level -= bytes as i64;
     }
+}
+
+/// Ticks of the timer up to `now`.
+fn ticks(first: SimTime, now: SimTime) -> u64 {
+    if now < first { 0 } else { now.saturating_since(first).as_nanos() / INTERVAL.as_nanos() + 1 }
+}
+
+/// The buckets of one relay, and who waits for them.
+///
+/// Each direction has two: `global_bucket` for all connections, and `global_relayed_bucket` for those that carry others' traffic besides, which is
+/// all channels of a relay; its connections to servers count for the first alone (`connection_counts_as_relayed_traffic`).
+#[derive(Debug)]
+pub(crate) struct Buckets {
+    /// Reading and writing.
+    all: [TokenBucket; 2],
+    relayed: [TokenBucket; 2],
+    /// Connections wait for tokens, and an event will wake them up.
+    pub wake_up_pending: bool,
+    /// Exit streams that wait for tokens to read, and to write.
+    pub waiting_streams: Vec<StreamId>,
+    pub waiting_writers: Vec<StreamId>,
+}
+
+impl Buckets {
+    /// Full buckets; with a timer it ticks first at `first_tick`.
+    pub fn new(limit: RateLimit, refill: TokenRefill, first_tick: SimTime) -> Self {
+        let first_tick = (refill == TokenRefill::Timer).then_some(first_tick);
+        let (relayed_rate, relayed_burst) = limit.relayed.unwrap_or((limit.rate, limit.burst));
+        Self {
+            all: [TokenBucket::filled_by(limit.rate, limit.burst, first_tick); 2],
+            relayed: [TokenBucket::filled_by(relayed_rate, relayed_burst, first_tick); 2],
+            wake_up_pending: false,
+            waiting_streams: Vec::new(),
+            waiting_writers: Vec::new(),
+        }
+    }
+
+    /// What may pass now over a connection of this kind.
+    pub fn available(&mut self, connection: Connection, operation: Operation, now: SimTime) -> i64 {
+        let all = self.all[operation as usize].available(now);
+        match connection {
+            Connection::Channel => all.min(self.relayed[operation as usize].available(now)),
+            Connection::Edge => all,
+        }
+    }
+
+    /// `bytes` passed over a connection of this kind.
+    pub fn charge(&mut self, connection: Connection, operation: Operation, bytes: u64) {
+        self.all[operation as usize].charge(bytes);
+        if connection == Connection::Channel {
+            self.relayed[operation as usize].charge(bytes);
+        }
+    }
+
+    /// When connections that find a bucket empty at `now` try again.
+    pub fn wake_up(&self, now: SimTime) -> SimTime {
+        match self.all[0].first_tick {
+            None => now + INTERVAL,
+            Some(first) => first + INTERVAL * ticks(first, now),
+        }
+    }
+}
+
+/// The most bytes that one operation moves of a connection whose unit of data is `unit` bytes, when its buckets hold `available`: an eighth in whole
+/// units, at least 4 of them and at most 32, but no more than is there (`connection_bucket_get_share`; connections that serve the directory
+/// get half as much and do not exist here).
+pub(crate) fn share(unit: u64, available: i64) -> u64 {
+    let available = available.max(0) as u64;
+    let eighth = available / 8;
+    (eighth - eighth % unit).clamp(4 * unit, 32 * unit).min(available)
 }
 
 #[cfg(test)]
@@ -65,16 +172,84 @@ mod tests {
     #[test]
     fn delivers_the_share_that_was_measured_with_tor() {
         for (poll_ms, measured) in [(1, 0.85), (5, 0.83), (20, 0.83)] {
-            let mut bucket = TokenBucket::new(Bandwidth::from_bytes_per_sec(1_000_000), Bytes::new(1_000_000));
-            bucket.charge(1_000_000);
-            let mut passed = 0;
-            for step in 1..=60_000 / poll_ms {
-                let available = bucket.available(SimTime::from_nanos(step * poll_ms * 1_000_000)).max(0) as u64;
-                bucket.charge(available);
-                passed += available;
-            }
-            let share = passed as f64 / 60e6;
+            let share = delivered(poll_ms, None);
             assert!((share - measured).abs() < 0.02, "every {poll_ms} ms: {share}");
         }
+    }
+
+    #[test]
+    fn a_timer_delivers_the_whole_rate() {
+        for poll_ms in [1, 5, 20, 100] {
+            let share = delivered(poll_ms, Some(SimTime::from_nanos(37_000_000)));
+            assert!((share - 1.0).abs() < 0.002, "every {poll_ms} ms: {share}");
+        }
+    }
+
+    /// The share of 1 MB/s that passes in a minute.
+    fn delivered(poll_ms: u64, first_tick: Option<SimTime>) -> f64 {
+        let mut bucket = TokenBucket::filled_by(Bandwidth::from_bytes_per_sec(1_000_000), Bytes::new(1_000_000), first_tick);
+        bucket.charge(1_000_000);
+        let mut passed = 0;
+        for step in 1..=60_000 / poll_ms {
+            let available = bucket.available(SimTime::from_nanos(step * poll_ms * 1_000_000)).max(0) as u64;
+            bucket.charge(available);
+            passed += available;
+        }
+        passed as f64 / 60e6
+    }
+
+    /// At 1.5 Mbit/s a tick of the timer brings 18,750 bytes, 36 cells. The first share of a full tick is 4 cells, as is each after it.
+    #[test]
+    fn a_tick_of_the_timer_is_a_tenth_of_the_rate() {
+        let ms = |millis: u64| SimTime::from_nanos(millis * 1_000_000);
+        let limit = RateLimit { rate: Bandwidth::from_bits_per_sec(1_500_000), burst: Bytes::new(20_000), relayed: None };
+        let mut buckets = Buckets::new(limit, TokenRefill::Timer, ms(30));
+        let mut read = |at| buckets.available(Connection::Channel, Operation::Read, ms(at));
+        assert_eq!(read(0), 20_000);
+        buckets.charge(Connection::Channel, Operation::Read, 30_000);
+        let mut levels = [29, 30, 129, 130].map(|at| buckets.available(Connection::Channel, Operation::Read, ms(at)));
+        assert_eq!(levels, [-10_000, 8750, 8750, 20_000], "not above the burst");
+        levels = [0, 30, 31, 130].map(|at| buckets.wake_up(ms(at)).as_nanos() as i64 / 1_000_000);
+        assert_eq!(levels, [30, 130, 130, 230]);
+        assert_eq!(share(514, 18_750), 4 * 514);
+    }
+
+    #[test]
+    fn servers_connections_draw_on_one_bucket_and_channels_on_two() {
+        let rate = Bandwidth::from_bytes_per_sec(1_000_000);
+        let relayed = Some((Bandwidth::from_bytes_per_sec(1000), Bytes::new(1000)));
+        let limit = RateLimit { rate, burst: Bytes::new(50_000), relayed };
+        let mut buckets = Buckets::new(limit, TokenRefill::Lazy, SimTime::ZERO);
+        buckets.charge(Connection::Edge, Operation::Read, 20_000);
+        let mut left = |connection, operation| buckets.available(connection, operation, SimTime::ZERO);
+        assert_eq!(left(Connection::Channel, Operation::Read), 1000);
+        assert_eq!(left(Connection::Edge, Operation::Read), 30_000);
+        assert_eq!(left(Connection::Edge, Operation::Write), 50_000);
+        buckets.charge(Connection::Channel, Operation::Read, 1500);
+        let mut left = |connection, operation| buckets.available(connection, operation, SimTime::ZERO);
+        assert_eq!(left(Connection::Channel, Operation::Read), -500);
+        assert_eq!(left(Connection::Edge, Operation::Read), 28_500);
+    }
+
+    /// Worked out from the rule: an eighth in whole cells of 514 bytes between 4 and 32, and never more than there is.
+    #[test]
+    fn an_operation_moves_an_eighth_of_the_bucket() {
+        let cases = [
+            (i64::MAX, 32 * 514),
+            (1 << 30, 32 * 514),
+            (8 * 32 * 514 + 100, 32 * 514),
+            (8 * 32 * 514 - 1, 31 * 514),
+            (8 * 5 * 514, 5 * 514),
+            (8 * 5 * 514 - 8, 4 * 514),
+            (16_448, 4 * 514),
+            (2056, 2056),
+            (100, 100),
+            (0, 0),
+            (-5000, 0),
+        ];
+        for (available, expected) in cases {
+            assert_eq!(share(514, available), expected, "of {available}");
+        }
+        assert_eq!((share(498, i64::MAX), share(498, 10_000)), (15_936, 4 * 498));
     }
 }

@@ -4,9 +4,8 @@ use crate::cell::{Cell, CellKind};
 use crate::channel::{self, Attached, ChannelEnd, ChannelLog, Opening};
 use crate::circuit::{Circuit, CircuitState, HOPS};
 use crate::ids::{CircuitId, ClientId, EndId};
-use crate::node::Role;
 use crate::queues::Direction;
-use crate::records::CircuitSerial;
+use crate::records::{CircuitSerial, CloseReason};
 use crate::world::{Event, SocketUse, World};
 use onionlab_circuitmux::Circuitmux;
 use onionlab_engine::HostId;
@@ -17,11 +16,12 @@ impl World {
         if let Some(&first) = self.channels.get(&channel::pair(from, to)) {
             return channel::end_at(&self.ends, first, from);
         }
+        let hello = channel::flights(self.settings.tls, self.nodes[from.index()].role)[0];
         let socket = self.net.connect(&mut self.queue, from, to);
         let id = EndId(self.ends.len() as u32);
         for (end, host, socket, opening) in [
             (id, from, socket, Opening::Connecting),
-            (id.peer(), to, socket.peer(), Opening::Awaiting { flight: 0, bytes: channel::CLIENT_HELLO }),
+            (id.peer(), to, socket.peer(), Opening::Awaiting { flight: 0, bytes: hello }),
         ] {
             self.ends.push(ChannelEnd::new(host, socket, opening, Circuitmux::new(&self.settings.circuitmux)));
             self.use_socket(socket, SocketUse::Channel(end));
@@ -35,9 +35,16 @@ impl World {
     /// TCP is up: the initiator starts TLS.
     pub(crate) fn channel_connected(&mut self, id: EndId) {
         if self.ends[id.index()].opening == Opening::Connecting {
-            self.send_flight(id, channel::CLIENT_HELLO);
-            self.ends[id.index()].opening = Opening::Awaiting { flight: 0, bytes: channel::SERVER_HELLO };
+            let flights = self.flights(id);
+            self.send_flight(id, flights[0]);
+            self.ends[id.index()].opening = Opening::Awaiting { flight: 1, bytes: flights[1] };
         }
+    }
+
+    /// The flights that open this channel.
+    fn flights(&self, id: EndId) -> &'static [u32] {
+        let initiator = self.ends[(id.0 & !1) as usize].host;
+        channel::flights(self.settings.tls, self.nodes[initiator.index()].role)
     }
 
     fn send_flight(&mut self, id: EndId, bytes: u32) {
@@ -55,24 +62,19 @@ impl World {
             self.ends[id.index()].opening = Opening::Awaiting { flight, bytes: left };
             return;
         }
-        let initiator = id.0.is_multiple_of(2);
-        let last = match self.nodes[self.ends[(id.0 & !1) as usize].host.index()].role {
-            Role::Relay { .. } => channel::RELAY_CERTS,
-            Role::Client | Role::Server => channel::CLIENT_NETINFO,
-        };
-        let (send, next) = match (initiator, flight) {
-            (true, 0) => (channel::FINISHED_AND_VERSIONS, Opening::Awaiting { flight: 1, bytes: channel::RESPONDER_CERTS }),
-            (true, _) => (last, Opening::Open),
-            (false, 0) => (channel::SERVER_HELLO, Opening::Awaiting { flight: 1, bytes: channel::FINISHED_AND_VERSIONS }),
-            (false, 1) => (channel::RESPONDER_CERTS, Opening::Awaiting { flight: 2, bytes: last }),
-            (false, _) => (0, Opening::Open),
-        };
-        if send > 0 {
-            self.send_flight(id, send);
+        // Even flights come from the initiator, odd ones from the responder. An end is open when it has received or sent the last.
+        let flights = self.flights(id);
+        let flight = flight as usize;
+        if let Some(&answer) = flights.get(flight + 1) {
+            self.send_flight(id, answer);
         }
+        let next = match flights.get(flight + 2) {
+            Some(&bytes) => Opening::Awaiting { flight: flight as u8 + 2, bytes },
+            None => Opening::Open,
+        };
         self.ends[id.index()].opening = next;
         if next == Opening::Open {
-            if initiator {
+            if id.0.is_multiple_of(2) {
                 self.channel_logs[id.channel()].open = Some(self.queue.now());
             }
             self.wants_writes(id);
@@ -187,6 +189,7 @@ impl World {
         let circuit = &self.circuits[id.index()];
         let late = circuit.launched + self.settings.circuit_build_timeout <= self.queue.now();
         if circuit.state == CircuitState::Building && late {
+            self.closes_because(id, CloseReason::BuildTimeout);
             self.close_at(id, 0, None);
         }
     }

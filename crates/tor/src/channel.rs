@@ -2,7 +2,9 @@
 
 use crate::cell::{Cell, CellQueue};
 use crate::ids::{CircuitId, EndId};
+use crate::node::Role;
 use crate::outbuf::Outbuf;
+use crate::tls::Tls;
 use onionlab_circuitmux::{Circuitmux, Slot};
 use onionlab_engine::HostId;
 use onionlab_net::SocketId;
@@ -11,22 +13,27 @@ use std::collections::VecDeque;
 
 /// Bytes of the flights that open a channel, in order, the initiator's first (`core/or/channeltls.c`, `connection_or.c`).
 ///
-/// TLS 1.3 with tor's self-signed RSA-2048 link certificate, then the link handshake: VERSIONS (a variable cell of 13 bytes), CERTS
+/// The TLS handshake with tor's self-signed RSA link certificate, then the link handshake: VERSIONS (a variable cell of 13 bytes), CERTS
 /// (five certificates, 1.5 kB), AUTH_CHALLENGE, AUTHENTICATE, NETINFO (a fixed cell), each record with its overhead. Sizes are sums of these
-/// parts, good to some hundred bytes; what matters is the number of round trips: three, the TCP handshake included.
-pub(crate) const CLIENT_HELLO: u32 = 330;
-pub(crate) const SERVER_HELLO: u32 = 1150;
-pub(crate) const FINISHED_AND_VERSIONS: u32 = 100;
-pub(crate) const RESPONDER_CERTS: u32 = 2100;
-pub(crate) const CLIENT_NETINFO: u32 = 536;
-pub(crate) const RELAY_CERTS: u32 = 2450;
+/// parts, good to some hundred bytes; what matters is the number of round trips, the TCP handshake included: three with TLS 1.3, where VERSIONS
+/// leaves with the initiator's Finished, and four before (RFC 5246, section 7.3). Without TLS a channel opens as with TLS 1.3.
+pub(crate) fn flights(tls: Tls, initiator: Role) -> &'static [u32] {
+    const FOR_CLIENTS: u32 = 536;
+    const FOR_RELAYS: u32 = 2450;
+    match (tls, initiator) {
+        (Tls::V1_3 | Tls::Absent, Role::Relay { .. }) => &[330, 1150, 100, 2100, FOR_RELAYS],
+        (Tls::V1_3 | Tls::Absent, _) => &[330, 1150, 100, 2100, FOR_CLIENTS],
+        (Tls::V1_2 | Tls::Cbc, Role::Relay { .. }) => &[250, 1400, 900, 75, 50, 2100, FOR_RELAYS],
+        (Tls::V1_2 | Tls::Cbc, _) => &[250, 1400, 900, 75, 50, 2100, FOR_CLIENTS],
+    }
+}
 
 /// How far the opening of a channel is, at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
     /// The initiator waits for TCP.
     Connecting,
-    /// So many bytes of the peer's flight with this number (0, 1, 2) are still to come.
+    /// So many bytes of the flight with this index are still to come from the peer.
     Awaiting {
         flight: u8,
         bytes: u32,

@@ -3,6 +3,7 @@
 use crate::cell::CellQueue;
 use crate::ids::{ClientId, EndId, StreamId};
 use crate::queues::Direction;
+use crate::records::CloseReason;
 use onionlab_circuitmux::Slot;
 use onionlab_engine::HostId;
 use onionlab_flowcontrol::windows::DeliverWindow;
@@ -93,6 +94,8 @@ pub(crate) struct Circuit {
     pub streams: Vec<StreamId>,
     pub launched: SimTime,
     pub built_at: Option<SimTime>,
+    /// Why it was closed, at whichever hop that happened first.
+    pub close_reason: Option<CloseReason>,
     /// When its first stream was attached.
     pub first_used: Option<SimTime>,
     pub cells_to_client: u64,
@@ -115,6 +118,7 @@ impl Circuit {
             streams: Vec::new(),
             launched: now,
             built_at: None,
+            close_reason: None,
             first_used: None,
             cells_to_client: 0,
             cells_to_exit: 0,

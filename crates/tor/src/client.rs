@@ -3,7 +3,7 @@
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, ClientId, EndId, StreamId};
-use crate::records::{CircuitSerial, Outcome, TransferRecord};
+use crate::records::{CircuitSerial, CloseReason, Outcome, TransferRecord};
 use crate::stream::{ExitState, Stream, StreamEnd};
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
@@ -167,6 +167,10 @@ impl World {
             transfer.stream = Some((stream, self.serials[circuit.index()]));
         }
         self.send_from(Place::Client, Cell::new(CellKind::Begin, circuit).on(stream));
+        if self.settings.optimistic_data {
+            self.streams[stream.index()].request_unread = request;
+            self.read_request(stream);
+        }
     }
 
     fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64) -> StreamId {
@@ -218,14 +222,16 @@ impl World {
         }
     }
 
-    /// CONNECTED: the program sends its request.
+    /// CONNECTED: the program sends its request, if it has waited for this.
     pub(crate) fn connected_at_client(&mut self, cell: Cell) {
         let now = self.queue.now();
         let Some(client) = self.client_of(cell) else { return };
         let Some(transfer) = &mut self.clients[client.index()].transfer else { return };
         transfer.connected = Some(now);
-        self.streams[cell.stream.index()].request_unread = transfer.request;
-        self.read_request(cell.stream);
+        if !self.settings.optimistic_data {
+            self.streams[cell.stream.index()].request_unread = transfer.request;
+            self.read_request(cell.stream);
+        }
     }
 
     /// The client's tor reads all that its program has written and packages it, unless the circuit or the server's end has it wait.
@@ -262,6 +268,7 @@ impl World {
         let now = self.queue.now();
         self.circuits[cell.circuit.index()].cells_to_client += 1;
         if self.count_for_circuit(cell.circuit, Place::Client).is_err() {
+            self.closes_because(cell.circuit, CloseReason::Protocol);
             self.close_at(cell.circuit, Place::Client.hop(), None);
             return;
         }

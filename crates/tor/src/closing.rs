@@ -1,12 +1,13 @@
 //! The end of circuits, streams and channels.
 
-use crate::cell::{Cell, CellKind};
+use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::{self, Opening};
 use crate::circuit::{CircuitState, HOPS, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
-use crate::records::{ChannelRecord, CircuitOutcome, CircuitRecord};
+use crate::records::{ChannelRecord, CircuitOutcome, CircuitRecord, CloseReason};
 use crate::sampling::vegas_state;
+use crate::settings::DestroyCells;
 use crate::stream::ExitState;
 use crate::world::{SocketUse, World};
 
@@ -20,6 +21,9 @@ impl World {
             return;
         }
         here.closed = true;
+        if self.circuits[id.index()].close_reason.is_none() {
+            self.closes_because(id, if hop == 0 { CloseReason::Finished } else { CloseReason::Protocol });
+        }
         // While this function runs the circuit must not be recycled under it.
         self.circuits[id.index()].live_cells += 1;
         for direction in [Direction::ToClient, Direction::ToExit] {
@@ -53,8 +57,7 @@ impl World {
                 let mut cell = Cell::new(CellKind::Destroy, id);
                 cell.set_arrives_at(next_hop);
                 self.circuits[id.index()].live_cells += 1;
-                self.cells.push(&mut self.ends[side.end.index()].destroys, cell);
-                self.has_waiting_cells(side.end);
+                self.send_destroy(side.end, cell);
             }
         }
         if hop as usize == HOPS - 1 {
@@ -70,6 +73,27 @@ impl World {
         }
         self.circuits[id.index()].live_cells -= 1;
         self.recycle_circuit(id);
+    }
+
+    /// `channel_send_destroy`, `circuitmux_append_destroy_cell`
+    fn send_destroy(&mut self, id: EndId, cell: Cell) {
+        let end = &mut self.ends[id.index()];
+        match self.settings.destroy_cells {
+            DestroyCells::Alternate => {
+                self.cells.push(&mut end.destroys, cell);
+                self.has_waiting_cells(id);
+            }
+            DestroyCells::Overtake => {
+                end.sent_cells.push_back(cell);
+                end.outbuf.append(CELL_BYTES);
+                self.watch_channel_writing(id);
+            }
+        }
+    }
+
+    /// Why the circuit is closed: what is said first counts, wherever it was.
+    pub(crate) fn closes_because(&mut self, id: CircuitId, reason: CloseReason) {
+        self.circuits[id.index()].close_reason.get_or_insert(reason);
     }
 
     /// Hops that no CREATE2 will ever reach need no DESTROY.
@@ -114,6 +138,7 @@ impl World {
                 (true, Some(_)) => CircuitOutcome::Closed,
                 (true, None) => CircuitOutcome::Failed,
             },
+            reason: circuit.close_reason,
             cells_in: circuit.cells_to_client,
             cells_out: circuit.cells_to_exit,
             vegas: circuit.edges[Place::Exit as usize].package.as_vegas().map(vegas_state),
@@ -155,11 +180,13 @@ impl World {
             for circuit in std::mem::take(&mut self.ends[end.index()].waiting) {
                 let host = self.ends[end.index()].host;
                 if let Some(hop) = self.circuits[circuit.index()].hops.iter().position(|hop| hop.host == host) {
+                    self.closes_because(circuit, CloseReason::ChannelClosed);
                     self.close_at(circuit, hop as u8, Some(end));
                 }
             }
             for index in 0..self.ends[end.index()].attached.len() {
                 if let Some(attached) = self.ends[end.index()].attached[index] {
+                    self.closes_because(attached.circuit, CloseReason::ChannelClosed);
                     self.close_at(attached.circuit, attached.hop, Some(end));
                 }
             }
@@ -203,6 +230,7 @@ impl World {
     /// A cell that was between the two ends of a channel that is lost. If it was the CREATE2 or the DESTROY of a hop, that hop is gone without it.
     fn lost_with_channel(&mut self, cell: Cell) {
         if matches!(cell.kind, CellKind::Create | CellKind::Destroy) {
+            self.closes_because(cell.circuit, CloseReason::ChannelClosed);
             self.close_at(cell.circuit, cell.arrives_at(), None);
             if cell.kind == CellKind::Create {
                 self.close_unreached(cell.circuit, cell.arrives_at());

@@ -9,7 +9,7 @@
 use crate::cell::CELL_BYTES;
 use crate::channel::Opening;
 use crate::circuit::Place;
-use crate::event_loop::{Operation, Passes, UNIT};
+use crate::event_loop::{Connection, Operation, Passes};
 use crate::ids::{EndId, StreamId};
 use crate::node::Role;
 use crate::world::{Event, SocketUse, World};
@@ -130,7 +130,7 @@ impl World {
         if end.opening != Opening::Open || end.read_blocked {
             return (0, u64::MAX);
         }
-        let Some(share) = self.share(host, Operation::Read, u64::from(CELL_BYTES)) else { return (0, u64::MAX) };
+        let Some(share) = self.share(host, Connection::Channel, Operation::Read) else { return (0, u64::MAX) };
         let reach = self.reach_of_read(id, self.net.readable(socket), share);
         (u64::from((self.ends[id.index()].plaintext_read + reach.plaintext) / CELL_BYTES), reach.bytes)
     }
@@ -144,7 +144,7 @@ impl World {
         if readable == 0 || !self.may_read(id, Place::Exit) {
             return (0, u64::MAX);
         }
-        let Some(share) = self.share(exit, Operation::Read, UNIT) else { return (0, u64::MAX) };
+        let Some(share) = self.share(exit, Connection::Edge, Operation::Read) else { return (0, u64::MAX) };
         let bytes = readable.min(share);
         (bytes.div_ceil(u64::from(self.settings.cell_payload)), bytes)
     }

@@ -1,12 +1,14 @@
 //! Streams at the exit, and the servers behind them (`core/or/connection_edge.c`, `relay.c`).
 
-use crate::bucket::WAKE_UP;
+use crate::bucket;
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
-use crate::event_loop::{Operation, UNIT};
+use crate::event_loop::{Connection, Operation};
 use crate::ids::StreamId;
+use crate::records::CloseReason;
 use crate::stream::ExitState;
 use crate::world::{Event, SocketUse, World};
+use onionlab_engine::HostId;
 use onionlab_net::tcp::Effects;
 
 const EXIT: u8 = Place::Exit.hop();
@@ -47,6 +49,7 @@ impl World {
     pub(crate) fn data_at_exit(&mut self, cell: Cell) {
         self.circuits[cell.circuit.index()].cells_to_exit += 1;
         if self.count_for_circuit(cell.circuit, Place::Exit).is_err() {
+            self.closes_because(cell.circuit, CloseReason::Protocol);
             self.close_at(cell.circuit, EXIT, None);
             return;
         }
@@ -67,12 +70,40 @@ impl World {
         if stream.exit != ExitState::Connected {
             return;
         }
-        let (socket, waiting) = (stream.socket, stream.ends[Place::Exit as usize].outbuf);
-        let written = self.net.write(&mut self.queue, socket, waiting.min(32 * UNIT));
+        let (circuit, socket, waiting) = (stream.circuit, stream.socket, stream.ends[Place::Exit as usize].outbuf);
+        let mut written = 0;
+        if waiting > 0 {
+            let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
+            let Some(share) = self.share(exit, Connection::Edge, Operation::Write) else {
+                self.wait_to_write(exit, id);
+                return;
+            };
+            written = self.net.write(&mut self.queue, socket, waiting.min(share));
+            self.charge(exit, Connection::Edge, Operation::Write, written);
+        }
         if waiting > written && self.net.is_writable(socket) {
             self.watch(socket, Effects::WRITABLE);
         }
         self.delivered(id, Place::Exit, written);
+    }
+
+    /// The connection to the server waits for tokens.
+    fn wait_to_write(&mut self, exit: HostId, id: StreamId) {
+        if let Some(buckets) = &mut self.nodes[exit.index()].buckets
+            && !buckets.waiting_writers.contains(&id)
+        {
+            buckets.waiting_writers.push(id);
+        }
+        self.wait_for_tokens(exit);
+    }
+
+    /// Writing to the server may go on: if there is anything, in the next pass.
+    pub(crate) fn resume_writing(&mut self, id: StreamId) {
+        let stream = &self.streams[id.index()];
+        let waiting = stream.ends[Place::Exit as usize].outbuf;
+        if stream.exit == ExitState::Connected && waiting > 0 && self.net.is_writable(stream.socket) {
+            self.watch_stream(id, Effects::WRITABLE);
+        }
     }
 
     /// Reading may go on at this end (`connection_start_reading`): if there is anything, in the next pass.
@@ -103,7 +134,7 @@ impl World {
         if readable > 0 {
             let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
             let Some(tokens) = self.edge_tokens(id, Place::Exit, readable) else { return };
-            let Some(share) = self.share(exit, Operation::Read, UNIT) else {
+            let Some(share) = self.share(exit, Connection::Edge, Operation::Read) else {
                 if let Some(buckets) = &mut self.nodes[exit.index()].buckets {
                     buckets.waiting_streams.push(id);
                 }
@@ -111,7 +142,7 @@ impl World {
                 return;
             };
             let taken = tokens.min(share);
-            self.charge(exit, Operation::Read, taken);
+            self.charge(exit, Connection::Edge, Operation::Read, taken);
             self.net.read(&mut self.queue, socket, taken);
             let end = self.streams[id.index()].end(Place::Exit);
             end.charge(taken);
@@ -144,7 +175,7 @@ impl World {
                         Place::Client => Event::ClientStreamTokens(id),
                         Place::Exit => Event::ExitStreamTokens(id),
                     };
-                    self.queue.schedule(now + WAKE_UP, host, event);
+                    self.queue.schedule(now + bucket::INTERVAL, host, event);
                 }
                 None
             }

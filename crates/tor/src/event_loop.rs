@@ -10,22 +10,38 @@
 //! its callbacks run at once; the queue holds only what waits for the next pass, each socket once. Where computing takes
 //! time (`cpu.rs`), each relay has a queue of its own.
 
+use crate::CELL_BYTES;
+use crate::bucket;
 use crate::ids::{EndId, StreamId};
 use crate::world::{SocketUse, World};
 use onionlab_engine::HostId;
 use onionlab_net::{SocketId, tcp::Effects};
 use std::collections::VecDeque;
 
-/// Units of data in one operation at most: 32 (`connection_bucket_get_share`).
-const MOST_UNITS: u64 = 32;
-/// Unit of an operation on an edge connection, whatever a DATA cell holds (`RELAY_PAYLOAD_SIZE_MAX`): 32 make the 15,936 bytes of a read.
-pub(crate) const UNIT: u64 = 498;
-
-/// Which of a node's two buckets an operation draws on.
+/// What an operation does: which of a node's buckets it draws on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Read,
     Write,
+}
+
+/// The kinds of connections, which differ in their unit of data and in the buckets on which they draw.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Connection {
+    /// A channel: cells of 514 bytes.
+    Channel,
+    /// An exit's connection to a server: payloads of 498 bytes, whatever a DATA cell holds (`RELAY_PAYLOAD_SIZE_MAX`), so that 32 make the 15,936
+    /// bytes of a read.
+    Edge,
+}
+
+impl Connection {
+    pub const fn unit(self) -> u64 {
+        match self {
+            Self::Channel => CELL_BYTES as u64,
+            Self::Edge => 498,
+        }
+    }
 }
 
 /// Sockets that wait for their callbacks.
@@ -214,27 +230,19 @@ impl World {
         self.watch(self.streams[id.index()].socket, effects);
     }
 
-    /// The most bytes that one operation of a connection moves whose unit of data is `unit` bytes long: 32 units, and no more than the
-    /// node's bucket holds (`connection_bucket_get_share`). None if that is empty: the connection is to wait.
-    pub(crate) fn share(&mut self, host: HostId, operation: Operation, unit: u64) -> Option<u64> {
-        let most = MOST_UNITS * unit;
+    /// The most bytes that one operation of a connection moves: 32 units, or what is its share of the node's buckets. None if they are empty:
+    /// the connection is to wait.
+    pub(crate) fn share(&mut self, host: HostId, connection: Connection, operation: Operation) -> Option<u64> {
         let now = self.queue.now();
-        let Some(buckets) = &mut self.nodes[host.index()].buckets else { return Some(most) };
-        let bucket = match operation {
-            Operation::Read => &mut buckets.read,
-            Operation::Write => &mut buckets.write,
-        };
-        let available = bucket.available(now);
-        u64::try_from(available).ok().filter(|&available| available > 0).map(|available| available.min(most))
+        let Some(buckets) = &mut self.nodes[host.index()].buckets else { return Some(32 * connection.unit()) };
+        let share = bucket::share(connection.unit(), buckets.available(connection, operation, now));
+        (share > 0).then_some(share)
     }
 
-    /// Draws `bytes` from the node's bucket.
-    pub(crate) fn charge(&mut self, host: HostId, operation: Operation, bytes: u64) {
+    /// Draws `bytes` from the node's buckets.
+    pub(crate) fn charge(&mut self, host: HostId, connection: Connection, operation: Operation, bytes: u64) {
         if let Some(buckets) = &mut self.nodes[host.index()].buckets {
-            match operation {
-                Operation::Read => buckets.read.charge(bytes),
-                Operation::Write => buckets.write.charge(bytes),
-            }
+            buckets.charge(connection, operation, bytes);
         }
     }
 }
@@ -246,7 +254,7 @@ mod tests {
     use crate::circuit::Circuit;
     use crate::ids::{CircuitId, ClientId};
     use crate::records::CircuitSerial;
-    use crate::{CELL_BYTES, PathSource, RelayClass, Role, Settings, WorldConfig};
+    use crate::{PathSource, RelayClass, Role, Settings, WorldConfig};
     use onionlab_net::tcp::TcpConfig;
     use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
     use onionlab_quantities::{Bandwidth, Bytes, Seed, SimDuration, SimTime};

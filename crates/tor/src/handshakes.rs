@@ -7,6 +7,7 @@
 use crate::cell::{Cell, CellKind};
 use crate::cpu::Cpu;
 use crate::queues::Direction;
+use crate::records::CloseReason;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
 use onionlab_quantities::SimDuration;
@@ -153,6 +154,7 @@ impl World {
     }
 
     fn refuse_handshake(&mut self, cell: Cell) {
+        self.closes_because(cell.circuit, CloseReason::HandshakeQueue);
         self.close_at(cell.circuit, cell.arrives_at(), None);
         self.discard(cell);
     }

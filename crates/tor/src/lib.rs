@@ -30,6 +30,7 @@ mod tls;
 mod world;
 mod writing;
 
+pub use bucket::TokenRefill;
 pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
 pub use circuit::Place;
 pub use client::{ClientConfig, PathSource};
@@ -38,9 +39,9 @@ pub use ids::{CircuitId, ClientId, EndId, StreamId};
 pub use links::{LinkCount, LinkSample};
 pub use node::{RateLimit, RelayClass, Role};
 pub use records::{
-    ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, NetworkSample, Outcome, Records, RelaySample, TransferRecord,
-    VegasSample, VegasState,
+    ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, NetworkSample, Outcome, Records, RelaySample,
+    TransferRecord, VegasSample, VegasState,
 };
-pub use settings::{ChannelScheduler, CongestionSettings, FlowControl, Settings};
+pub use settings::{ChannelScheduler, CongestionSettings, DestroyCells, FlowControl, Settings};
 pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

@@ -1,9 +1,9 @@
 //! A host that runs a program: a relay, a client, a server.
 
-use crate::bucket::TokenBucket;
+use crate::bucket::Buckets;
 use crate::cpu::MainThread;
 use crate::handshakes::Workers;
-use crate::ids::{ClientId, EndId, StreamId};
+use crate::ids::{ClientId, EndId};
 use onionlab_quantities::{Bandwidth, Bytes, SimTime};
 
 /// The position class of a relay in the records.
@@ -31,13 +31,22 @@ impl RelayClass {
     }
 }
 
-/// A relay's own rate limit (`RelayBandwidthRate` and `RelayBandwidthBurst`).
+/// A relay's own rate limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RateLimit {
-    /// Average rate in each direction.
+    /// Average rate in each direction (`BandwidthRate`).
     pub rate: Bandwidth,
-    /// What may pass at once after a pause.
+    /// What may pass at once after a pause (`BandwidthBurst`).
     pub burst: Bytes,
+    /// Rate and burst of what passes over channels, where these are less (`RelayBandwidthRate`, `RelayBandwidthBurst`).
+    pub relayed: Option<(Bandwidth, Bytes)>,
+}
+
+impl RateLimit {
+    /// The most that a relay can pass on, on average.
+    pub fn relays(self) -> Bandwidth {
+        self.relayed.map_or(self.rate, |(rate, _)| rate.min(self.rate))
+    }
 }
 
 /// What a host runs.
@@ -69,16 +78,6 @@ pub(crate) struct NodeCounters {
 }
 
 #[derive(Debug)]
-pub(crate) struct Buckets {
-    pub read: TokenBucket,
-    pub write: TokenBucket,
-    /// Connections wait for tokens, and an event will wake them up.
-    pub wake_up_pending: bool,
-    /// Exit streams that wait for tokens to read.
-    pub waiting_streams: Vec<StreamId>,
-}
-
-#[derive(Debug)]
 pub(crate) struct Node {
     pub role: Role,
     pub client: ClientId,
@@ -98,16 +97,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub fn new(role: Role) -> Self {
-        let buckets = match role {
-            Role::Relay { limit: Some(limit), .. } => Some(Box::new(Buckets {
-                read: TokenBucket::new(limit.rate, limit.burst),
-                write: TokenBucket::new(limit.rate, limit.burst),
-                wake_up_pending: false,
-                waiting_streams: Vec::new(),
-            })),
-            _ => None,
-        };
+    pub fn new(role: Role, buckets: Option<Box<Buckets>>) -> Self {
         Self {
             role,
             client: ClientId::NONE,

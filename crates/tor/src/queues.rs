@@ -6,6 +6,7 @@ use crate::cell::CellKind;
 use crate::channel::Attached;
 use crate::circuit::Place;
 use crate::ids::{CircuitId, EndId};
+use crate::records::CloseReason;
 use crate::world::World;
 
 /// Which of the two queues of a circuit at a node.
@@ -70,6 +71,7 @@ impl World {
         };
         if max.is_some_and(|max| u64::from(side.queue.len) >= max.get()) {
             self.discard(cell);
+            self.closes_because(id, CloseReason::QueueLimit);
             self.close_at(id, hop, None);
             return;
         }

@@ -3,7 +3,7 @@
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::Opening;
 use crate::circuit::Place;
-use crate::event_loop::Operation;
+use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
 use crate::queues::Direction;
 use crate::world::World;
@@ -29,7 +29,7 @@ impl World {
         match self.ends[id.index()].opening {
             Opening::Awaiting { .. } => self.read_flight(id, readable),
             Opening::Open => {
-                let Some(share) = self.share(host, Operation::Read, u64::from(CELL_BYTES)) else {
+                let Some(share) = self.share(host, Connection::Channel, Operation::Read) else {
                     self.ends[id.index()].read_blocked = true;
                     self.wait_for_tokens(host);
                     return;
@@ -85,7 +85,7 @@ impl World {
         }
         let taken = readable - left;
         self.nodes[host.index()].counters.channel_bytes_read += taken;
-        self.charge(host, Operation::Read, taken);
+        self.charge(host, Connection::Channel, Operation::Read, taken);
         self.net.read(&mut self.queue, socket, taken);
         let end = &mut self.ends[id.index()];
         let plaintext = end.plaintext_read + plaintext as u32;

@@ -86,6 +86,37 @@ impl CircuitOutcome {
     }
 }
 
+/// Why a circuit was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CloseReason {
+    /// Its client had no more use for it.
+    Finished,
+    /// It was not built in time.
+    BuildTimeout,
+    /// One of its cell queues reached its limit (`circ_max_cell_queue_size`).
+    QueueLimit,
+    /// A relay had too many handshakes to compute.
+    HandshakeQueue,
+    /// A channel under it was closed.
+    ChannelClosed,
+    /// An end or a relay broke the rules of flow control.
+    Protocol,
+}
+
+impl CloseReason {
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Finished => "finished",
+            Self::BuildTimeout => "build-timeout",
+            Self::QueueLimit => "queue-limit",
+            Self::HandshakeQueue => "handshake-queue",
+            Self::ChannelClosed => "channel-closed",
+            Self::Protocol => "protocol",
+        }
+    }
+}
+
 /// One circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CircuitRecord {
@@ -103,6 +134,8 @@ pub struct CircuitRecord {
     pub closed: Option<SimTime>,
     /// How.
     pub outcome: CircuitOutcome,
+    /// Why it was closed, at whichever hop that happened first; a relay can have closed what is still open at the client.
+    pub reason: Option<CloseReason>,
     /// DATA cells that reached the client, and the exit.
     pub cells_in: u64,
     /// DATA cells that reached the exit.

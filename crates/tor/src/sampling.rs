@@ -68,7 +68,7 @@ impl World {
             let bytes_sent = now.bytes_sent - before.bytes_sent;
             let mut could_send = self.net.uplink_capacity(host, interval).get();
             if let Some(limit) = limit {
-                could_send = could_send.min(limit.rate.bytes_in(interval).get());
+                could_send = could_send.min(limit.relays().bytes_in(interval).get());
             }
             let class = match class {
                 RelayClass::Guard => 0,

@@ -1,5 +1,6 @@
 //! What a treatment can set about tor.
 
+use crate::bucket::TokenRefill;
 use crate::cpu::Cpu;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
@@ -11,6 +12,9 @@ use std::sync::Arc;
 /// How channels of a relay take turns, and how much goes to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ChannelScheduler {
+    /// None: a cell that finds the outbuf empty goes there at once, and each write to the kernel that leaves little in the outbuf fills it again. Channels
+    /// take turns as their sockets become writable (tor up to 0.2.5: `append_cell_to_circuit_queue`, `connection_or_flushed_some`).
+    Refill,
     /// Whatever fits the outbuf, channel by channel, as soon as it fits (`scheduler_vanilla.c`).
     Vanilla,
     /// As much as TCP will send soon, one cell at a time across all channels (`scheduler_kist.c`; Jansen et al. 2014).
@@ -62,6 +66,15 @@ impl Default for CongestionSettings {
     }
 }
 
+/// What DESTROY cells do beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DestroyCells {
+    /// They go straight to the outbuf, before all cells in circuit queues (tor 0.2.4: `channel_send_destroy`).
+    Overtake,
+    /// They have a queue of their own, which takes turns with the circuits (`circuitmux_get_first_active_circuit`).
+    Alternate,
+}
+
 /// Mechanisms and constants of every tor process of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -89,7 +102,9 @@ pub struct Settings {
     pub max_cell_queue_in: Option<Cells>,
     /// The same away from the client (`circ_max_cell_queue_size_out`).
     pub max_cell_queue_out: Option<Cells>,
-    /// Vanilla and KIST-lite fill the outbuf up to here (`orconn_high`).
+    /// What DESTROY cells do beside others.
+    pub destroy_cells: DestroyCells,
+    /// All schedulers but KIST fill the outbuf up to here (`orconn_high`).
     pub outbuf_high: Bytes,
     /// Below this the scheduler is told that the channel wants more (`orconn_low`).
     pub outbuf_low: Bytes,
@@ -97,6 +112,11 @@ pub struct Settings {
     pub outbuf_chunk: u32,
     /// Which TLS channels speak.
     pub tls: Tls,
+    /// How rate limits are filled.
+    pub token_refill: TokenRefill,
+    /// A client's request leaves together with BEGIN, not after CONNECTED: tor sends what the program has written, if the program does not wait
+    /// (`connection_ap_handshake_send_begin`).
+    pub optimistic_data: bool,
     /// A circuit takes no new streams so long after its first (`MaxCircuitDirtiness`).
     pub circuit_dirtiness: SimDuration,
     /// A circuit that is not built by then is given up (`cbtinitialtimeout`).
@@ -125,10 +145,13 @@ impl Default for Settings {
             cell_queue_low: Cells::new(10),
             max_cell_queue_in: Some(Cells::new(2500)),
             max_cell_queue_out: Some(Cells::new(2500)),
+            destroy_cells: DestroyCells::Alternate,
             outbuf_high: Bytes::new(32_768),
             outbuf_low: Bytes::new(16_384),
             outbuf_chunk: 4048,
             tls: Tls::V1_3,
+            token_refill: TokenRefill::Lazy,
+            optimistic_data: true,
             circuit_dirtiness: SimDuration::from_secs(600),
             circuit_build_timeout: SimDuration::from_secs(60),
             cpu: None,

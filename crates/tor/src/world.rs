@@ -4,6 +4,7 @@
 //! closing circuits, streams at the exit, clients. What follows from an event at its node happens in passes of the node's event loop
 //! (`event_loop.rs`).
 
+use crate::bucket::{self, Buckets};
 use crate::cell::{Cell, CellPool};
 use crate::channel::{ChannelEnd, ChannelLog};
 use crate::circuit::{Circuit, Edge, Hop, Place};
@@ -129,7 +130,14 @@ impl World {
     pub fn new(config: WorldConfig) -> Self {
         let (links, roles): (Vec<HostConfig>, Vec<Role>) = config.hosts.into_iter().unzip();
         let mut queue = EventQueue::new(links.len());
-        let mut nodes: Vec<Node> = roles.into_iter().map(Node::new).collect();
+        let buckets = |link: &HostConfig, role: Role| match role {
+            Role::Relay { limit: Some(limit), .. } => {
+                let phase = RandomStream::new(config.seed, &link.name, "token refill").at(0).below(bucket::INTERVAL.as_nanos());
+                Some(Box::new(Buckets::new(limit, config.settings.token_refill, SimTime::from_nanos(phase))))
+            }
+            _ => None,
+        };
+        let mut nodes: Vec<Node> = links.iter().zip(roles).map(|(link, role)| Node::new(role, buckets(link, role))).collect();
         for (index, client) in config.clients.iter().enumerate() {
             let node = &mut nodes[client.host.index()];
             assert_eq!(node.role, Role::Client, "client {index} needs a host with the role of a client");

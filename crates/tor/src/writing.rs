@@ -1,10 +1,8 @@
 //! From the outbuf to the kernel, as TLS records.
 
-use crate::CELL_BYTES;
-use crate::bucket::WAKE_UP;
 use crate::channel::Opening;
 use crate::circuit::Place;
-use crate::event_loop::Operation;
+use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
@@ -19,7 +17,7 @@ impl World {
         if end.opening != Opening::Open || end.write_blocked || end.outbuf.len() == 0 {
             return;
         }
-        let Some(share) = self.share(host, Operation::Write, u64::from(CELL_BYTES)) else {
+        let Some(share) = self.share(host, Connection::Channel, Operation::Write) else {
             self.ends[id.index()].write_blocked = true;
             self.wait_for_tokens(host);
             return;
@@ -39,8 +37,8 @@ impl World {
             left = left.saturating_sub(record);
         }
         self.nodes[host.index()].counters.channel_bytes_written += written;
-        self.charge(host, Operation::Write, written);
-        // `connection_or_flushed_some`
+        self.charge(host, Connection::Channel, Operation::Write, written);
+        // `connection_or_flushed_some`; without a scheduler it fills the outbuf here and now.
         if written > 0 && u64::from(self.ends[id.index()].outbuf.len()) < self.settings.outbuf_low.get() {
             self.wants_writes(id);
         }
@@ -53,7 +51,8 @@ impl World {
             && !buckets.wake_up_pending
         {
             buckets.wake_up_pending = true;
-            self.queue.schedule(self.queue.now() + WAKE_UP, host, Event::TokensAgain);
+            let again = buckets.wake_up(self.queue.now());
+            self.queue.schedule(again, host, Event::TokensAgain);
         }
     }
 
@@ -69,9 +68,13 @@ impl World {
                 self.watch_channel_writing(id);
             }
         }
-        let waiting = self.nodes[host.index()].buckets.as_mut().map(|buckets| std::mem::take(&mut buckets.waiting_streams));
-        for stream in waiting.into_iter().flatten() {
+        let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
+        let (readers, writers) = (std::mem::take(&mut buckets.waiting_streams), std::mem::take(&mut buckets.waiting_writers));
+        for stream in readers {
             self.resume_reading(stream, Place::Exit);
+        }
+        for stream in writers {
+            self.resume_writing(stream);
         }
     }
 }

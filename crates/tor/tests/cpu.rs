@@ -24,6 +24,8 @@ fn small_download(cpu: Option<Cpu>) -> Records {
         plan.link(HostId(hop as u32), HostId(hop as u32 + 1), latency, 0.0);
     }
     at_once(&mut plan);
+    // The program waits for tor's answer before it asks.
+    plan.settings.optimistic_data = false;
     plan.settings.cpu = cpu;
     plan.run(40).1
 }

@@ -11,7 +11,8 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelScheduler, CircuitOutcome, CongestionSettings, Cpu, FlowControl, Outcome, RateLimit, RelayClass, Role, Tls,
+    ChannelScheduler, CircuitOutcome, CongestionSettings, Cpu, DestroyCells, FlowControl, Outcome, RateLimit, RelayClass, Role,
+    Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -33,6 +34,7 @@ fn policies() -> impl Strategy<Value = PolicyKind> {
 fn schedulers() -> impl Strategy<Value = ChannelScheduler> {
     prop_oneof![
         Just(ChannelScheduler::Vanilla),
+        Just(ChannelScheduler::Refill),
         (1_u64..10).prop_map(|interval| ChannelScheduler::KistLite {
             interval: SimDuration::from_millis(interval),
             client_interval: SimDuration::from_millis(10),
@@ -59,6 +61,7 @@ prop_compose! {
         codel in any::<bool>(),
         shadow in any::<bool>(),
         (tls, chunk) in prop_oneof![Just((Tls::V1_3, 4048_u32)), Just((Tls::V1_2, 4052)), Just((Tls::Cbc, 4064)), Just((Tls::Absent, 4048))],
+        (timer, overtake, optimistic) in any::<(bool, bool, bool)>(),
         payload in prop_oneof![Just(498_u16), Just(488)],
         windows in prop_oneof![Just((1000_u64, 500_u64)), Just((100, 50)), Just((300, 500))],
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..800_000, 1_u32..4), 1..6),
@@ -80,6 +83,9 @@ prop_compose! {
         plan.settings.channel_scheduler = scheduler;
         plan.settings.cell_payload = payload;
         (plan.settings.tls, plan.settings.outbuf_chunk) = (tls, chunk);
+        plan.settings.token_refill = if timer { TokenRefill::Timer } else { TokenRefill::Lazy };
+        plan.settings.destroy_cells = if overtake { DestroyCells::Overtake } else { DestroyCells::Alternate };
+        plan.settings.optimistic_data = optimistic;
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
         plan.settings.flow_control = if vegas { FlowControl::Vegas(CongestionSettings::default()) } else { FlowControl::Windows };
         plan.settings.cpu = cpu.map(|(per_cell, per_handshake, cores)| Cpu {
@@ -91,7 +97,7 @@ prop_compose! {
         (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));
         let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {
             let class = [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit][index / 2];
-            let limit = (limited == Some(index)).then(|| RateLimit { rate: mbit(rate / 2.0), burst: Bytes::new(100_000) });
+            let limit = (limited == Some(index)).then(|| RateLimit { rate: mbit(rate / 2.0), burst: Bytes::new(100_000), relayed: None });
             plan.host(&format!("relay{index}"), Role::Relay { class, limit }, mbit(rate))
         }).collect();
         let server = plan.host("server", Role::Server, mbit(100.0));

@@ -46,6 +46,12 @@ pub const CIRCUITS: Table = Table {
             "",
             "\"open\" at the end of the run, \"closed\" after it was built, \"failed\" before.",
         ),
+        Column::new(
+            "reason",
+            Kind::Text,
+            "",
+            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"queue-limit\", \"handshake-queue\", \"channel-closed\" or \"protocol\"; \"none\" if it was not.",
+        ),
         Column::new("cells_in", Kind::U64, "cell", "DATA cells that reached the client."),
         Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit."),
         Column::new("cwnd", Kind::U32, "cell", "The exit's congestion window at the end; none with fixed windows.").nullable(),

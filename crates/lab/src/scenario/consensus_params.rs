@@ -18,7 +18,7 @@ pub(crate) struct Known {
 }
 
 /// Parameters with a key of their own in the experiment file.
-const OWN_KEYS: [(&str, &str); 12] = [
+const OWN_KEYS: [(&str, &str); 14] = [
     ("CircuitPriorityHalflifeMsec", "ewma-half-life"),
     ("CircuitPriorityTickSecs", "ewma-tick"),
     ("KISTSchedRunInterval", "kist-interval"),
@@ -29,6 +29,8 @@ const OWN_KEYS: [(&str, &str); 12] = [
     ("circ_max_cell_queue_size", "max-cell-queue-in"),
     ("circ_max_cell_queue_size_out", "max-cell-queue-out"),
     ("circwindow", "circuit-window"),
+    ("guard-n-primary-guards-to-use", "guards"),
+    ("UseOptimisticData", "optimistic-data"),
     ("orconn_high", "outbuf-high"),
     ("orconn_low", "outbuf-low"),
 ];

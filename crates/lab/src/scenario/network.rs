@@ -152,12 +152,18 @@ pub struct HostFile {
     /// Rate of its access link from the network.
     #[schemars(with = "BandwidthText")]
     pub down: Bandwidth,
-    /// Relays: tor's `BandwidthRate`, a limit on what the relay reads and on what it writes. Default: no limit.
+    /// Relays: tor's `BandwidthRate`, a limit on what the relay reads and on what it writes. Default: no limit, or 1 GiB/s beside `relay-rate`.
     #[schemars(with = "Option<BandwidthText>")]
     pub rate: Option<Bandwidth>,
     /// Relays: tor's `BandwidthBurst`. Default: one second at `rate`.
     #[schemars(with = "Option<BytesText>")]
     pub burst: Option<Bytes>,
+    /// Relays: tor's `RelayBandwidthRate`, a limit on what the relay reads and writes over channels; its connections to servers count for `rate` alone. Default: as `rate`.
+    #[schemars(with = "Option<BandwidthText>")]
+    pub relay_rate: Option<Bandwidth>,
+    /// Relays: tor's `RelayBandwidthBurst`. Default: one second at `relay-rate`.
+    #[schemars(with = "Option<BytesText>")]
+    pub relay_burst: Option<Bytes>,
     /// Relays: consensus weight, by which paths that are not given are drawn. Default: the lesser of `up` and `down` in kB/s.
     #[schemars(range(min = 0, max = 4_294_967_295_u64))]
     pub weight: Option<u32>,

@@ -3,6 +3,7 @@
 use super::diagnose::line_of_key;
 use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
+use super::resolve_treatments::Circumstances;
 use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use super::treatment::FlowControl;
 use super::{Scenario, resolve_clients, resolve_network, resolve_treatments};
@@ -78,7 +79,11 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     if total > MAX_CLIENTS {
         return Err(Fault::out_of_range("clients", format!("{total} clients in all"), format!("at most {MAX_CLIENTS}")));
     }
-    let treatments = resolve_treatments::treatments(file.base.as_ref(), file.treatments.as_deref())?;
+    let circumstances = Circumstances {
+        limited: matches!(&network, Network::Explicit(network) if network.hosts.iter().any(|host| host.limit.is_some())),
+        drawn: clients.iter().any(|group| !matches!(group.members, Members::Hosts { path: Some(_), .. })),
+    };
+    let treatments = resolve_treatments::treatments(file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     if let Some(index) = clients.iter().position(|group| group.trace)
         && treatments.iter().all(|treatment| treatment.flow_control != FlowControl::Vegas)
     {

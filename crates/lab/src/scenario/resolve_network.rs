@@ -147,23 +147,40 @@ fn one_host(key: &str, host: &HostFile) -> Checked<Host> {
     if !host.role.is_relay() {
         refuse(key, "rate", host.rate.as_ref(), "applies only to relays")?;
         refuse(key, "burst", host.burst.as_ref(), "applies only to relays")?;
+        refuse(key, "relay-rate", host.relay_rate.as_ref(), "applies only to relays")?;
+        refuse(key, "relay-burst", host.relay_burst.as_ref(), "applies only to relays")?;
         refuse(key, "weight", host.weight.as_ref(), "applies only to relays")?;
     }
     if host.rate.is_none() {
         refuse(key, "burst", host.burst.as_ref(), "has no effect without `rate`")?;
     }
-    let limit = match host.rate {
-        None => None,
-        Some(limit) => {
-            let limit = rate(format!("{key}.rate"), limit)?;
-            let burst = host.burst.unwrap_or(Bytes::new(limit.as_bytes_per_sec()));
-            within(format!("{key}.burst"), burst, Bytes::new(16_384), Bytes::new(1 << 40))?;
-            Some(RateLimit { rate: limit, burst })
-        }
+    if host.relay_rate.is_none() {
+        refuse(key, "relay-burst", host.relay_burst.as_ref(), "has no effect without `relay-rate`")?;
+    }
+    let all = bucket(key, "", host.rate, host.burst)?;
+    let relayed = bucket(key, "relay-", host.relay_rate, host.relay_burst)?;
+    if let (Some((all, _)), Some((relayed, _))) = (all, relayed)
+        && relayed > all
+    {
+        return Err(Fault::conflict(format!("{key}.relay-rate"), "has no effect above `rate`, which limits everything"));
+    }
+    let limit = match (all, relayed) {
+        (None, None) => None,
+        // `BandwidthRate` and `BandwidthBurst` are 2^30 bytes a second in all versions.
+        (None, relayed) => Some(RateLimit { rate: Bandwidth::from_bytes_per_sec(1 << 30), burst: Bytes::new(1 << 30), relayed }),
+        (Some((rate, burst)), relayed) => Some(RateLimit { rate, burst, relayed }),
     };
     let by_rate = u32::try_from(up.min(down).as_bytes_per_sec() / 1000).unwrap_or(u32::MAX).max(1);
     let weight = if host.role.is_relay() { host.weight.unwrap_or(by_rate) } else { 0 };
     Ok(Host { name: name(format!("{key}.name"), &host.name)?, role: host.role, up, down, limit, weight })
+}
+
+/// A rate limit with its burst, which is one second at that rate where it is not given.
+fn bucket(key: &str, prefix: &str, given: Option<Bandwidth>, burst: Option<Bytes>) -> Checked<Option<(Bandwidth, Bytes)>> {
+    let Some(given) = given else { return Ok(None) };
+    let limit = rate(format!("{key}.{prefix}rate"), given)?;
+    let burst = burst.unwrap_or(Bytes::new(limit.as_bytes_per_sec()));
+    Ok(Some((limit, within(format!("{key}.{prefix}burst"), burst, Bytes::new(16_384), Bytes::new(1 << 40))?)))
 }
 
 fn one_link(key: &str, link: &LinkFile, indices: &BTreeMap<&str, u32>) -> Checked<Link> {

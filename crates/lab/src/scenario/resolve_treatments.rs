@@ -12,7 +12,20 @@ use onionlab_net::tcp::{CongestionControl, TcpConfig};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
 
-pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]>) -> Checked<Vec<Treatment>> {
+/// What of the network decides whether a setting has an effect.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Circumstances {
+    /// A relay has a rate limit of its own.
+    pub limited: bool,
+    /// A client's paths are drawn.
+    pub drawn: bool,
+}
+
+pub(super) fn treatments(
+    base: Option<&BaseFile>,
+    files: Option<&[TreatmentFile]>,
+    network: Circumstances,
+) -> Checked<Vec<Treatment>> {
     let nothing = BaseFile::default();
     let base = base.unwrap_or(&nothing);
     let alone = [TreatmentFile { name: "base".to_owned(), ..TreatmentFile::default() }];
@@ -43,7 +56,7 @@ pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]
         };
         let mut treatment = one(place, name, slug, &own.over(base))?;
         treatment.consensus_params = consensus_params::checked(&key, &treatment, &own, base)?;
-        if let Some((setting, needs)) = without_effect(&treatment, &own).first() {
+        if let Some((setting, needs)) = without_effect(&treatment, &own, network).first() {
             return Err(Fault::conflict(
                 format!("{key}.{setting}"),
                 format!("has no effect in this treatment: it needs {needs}"),
@@ -56,7 +69,7 @@ pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]
     for setting in base.keys() {
         let needs: Vec<&str> = resolved
             .iter()
-            .filter_map(|treatment| without_effect(treatment, base).into_iter().find(|(key, _)| *key == setting))
+            .filter_map(|treatment| without_effect(treatment, base, network).into_iter().find(|(key, _)| *key == setting))
             .map(|(_, needs)| needs)
             .collect();
         if needs.len() == resolved.len() {
@@ -72,8 +85,8 @@ pub(super) fn treatments(base: Option<&BaseFile>, files: Option<&[TreatmentFile]
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
 
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
-fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str, &'static str)> {
-    let ewma = treatment.circuitmux == Circuitmux::Ewma;
+fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstances) -> Vec<(&'static str, &'static str)> {
+    let ewma = treatment.circuitmux == Some(Circuitmux::Ewma);
     let scheduler = treatment.channel_scheduler;
     let kist = scheduler == ChannelScheduler::Kist;
     let intervals = kist || scheduler == ChannelScheduler::KistLite;
@@ -93,9 +106,11 @@ fn without_effect(treatment: &Treatment, given: &BaseFile) -> Vec<(&'static str,
             "outbuf-high",
             given.outbuf_high.is_some(),
             scheduler.fills_outbufs(),
-            "channel-scheduler = \"vanilla\" or \"kist-lite\"",
+            "channel-scheduler = \"vanilla\", \"kist-lite\" or \"refill\"",
         ),
-        ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\""),
+        ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\" or \"refill\""),
+        ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` in a network by hand"),
+        ("guards", given.guards.is_some(), network.drawn, "a client whose path is drawn"),
         ("circuit-window", given.circuit_window.is_some(), windows, for_windows),
         ("circuit-window-increment", given.circuit_window_increment.is_some(), windows, for_windows),
         ("stream-window", given.stream_window.is_some(), windows, for_windows),
@@ -155,11 +170,12 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let filled = "the profile fills every axis of the link";
     let tor = all.tor.unwrap_or(TorVersion::V0_4_9);
     let code = tor.code();
-    let circuitmux = all.circuitmux.unwrap_or(code.circuitmux);
+    // A half-life above zero turns EWMA on in every version (`cmux_ewma_set_options`).
+    let circuitmux = all.circuitmux.or(all.ewma_half_life.map(|_| Circuitmux::Ewma)).or(code.circuitmux);
     let channel_scheduler = all.channel_scheduler.unwrap_or(code.channel_scheduler);
-    let ewma = circuitmux == Circuitmux::Ewma;
+    let ewma = circuitmux == Some(Circuitmux::Ewma);
     let kist = channel_scheduler == ChannelScheduler::Kist;
-    let flow_control = all.flow_control.unwrap_or(FlowControl::Windows);
+    let flow_control = all.flow_control.unwrap_or(code.flow_control);
     let windows = flow_control == FlowControl::Windows;
     let intervals = kist || channel_scheduler == ChannelScheduler::KistLite;
     let tcp = all.tcp.expect(filled);
@@ -206,7 +222,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         kist_client_interval: interval("kist-client-interval", all.kist_client_interval)?,
         kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
         flow_control,
-        cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(498), 1, 498)?,
+        cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(tor.cell_payload(flow_control)), 1, 498)?,
         circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
         cell_queue_high,
         cell_queue_low: all
@@ -218,6 +234,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
             .max_cell_queue_out
             .map(|max| within(key("max-cell-queue-out"), max, 50, 1_000_000))
             .transpose()?,
+        destroy_cells: all.destroy_cells.unwrap_or(code.destroy_cells),
         outbuf_high,
         outbuf_low,
         outbuf_chunk: within(
@@ -227,6 +244,9 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
             Bytes::new(16_384),
         )?,
         tls: all.tls.unwrap_or(code.tls),
+        token_refill: all.token_refill.unwrap_or(code.token_refill),
+        optimistic_data: all.optimistic_data,
+        guards: all.guards.map(|guards| within(key("guards"), guards, 1, 20)).transpose()?,
         circuit_window: windows.then_some(circuit_window),
         circuit_window_increment: windows
             .then(|| increment(key("circuit-window-increment"), circuit_increment, circuit_window))

@@ -3,7 +3,8 @@
 use super::clients::{Position, StartRange};
 use super::network::{PowerFile, Role};
 use super::treatment::{
-    ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls, UplinkQueue,
+    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls,
+    TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_load::LoadModel;
@@ -229,6 +230,8 @@ pub struct RateLimit {
     pub rate: Bandwidth,
     /// `BandwidthBurst`.
     pub burst: Bytes,
+    /// `RelayBandwidthRate` and `RelayBandwidthBurst`, for what passes over channels.
+    pub relayed: Option<(Bandwidth, Bytes)>,
 }
 
 /// A link of a network by hand.
@@ -325,13 +328,13 @@ pub struct Treatment {
     pub slug: String,
     /// The version of tor.
     pub tor: TorVersion,
-    /// Which circuit of a channel sends next.
-    pub circuitmux: Circuitmux,
+    /// Which circuit of a channel sends next; `None`: as the consensus says.
+    pub circuitmux: Option<Circuitmux>,
     /// EWMA's half-life, with EWMA; `None`: as the consensus says.
     pub ewma_half_life: Option<SimDuration>,
     /// How often EWMA rescales its counts, with EWMA; `None`: as the consensus says.
     pub ewma_tick: Option<SimDuration>,
-    /// EWMA's clock, with EWMA.
+    /// EWMA's clock, with EWMA; `None` as long as the policy is open.
     pub ewma_clock: Option<EwmaClock>,
     /// How cells move to sockets.
     pub channel_scheduler: ChannelScheduler,
@@ -351,10 +354,12 @@ pub struct Treatment {
     pub cell_queue_high: Option<u32>,
     /// A queue of so few cells lets them go on; `None`: as the consensus says.
     pub cell_queue_low: Option<u32>,
-    /// A queue of so many cells towards the client closes the circuit; `None`: as the consensus says.
+    /// A queue of so many cells towards the client closes the circuit; `None`: as the consensus says, and in a run no limit.
     pub max_cell_queue_in: Option<u32>,
     /// The same away from the client.
     pub max_cell_queue_out: Option<u32>,
+    /// What DESTROY cells do beside others.
+    pub destroy_cells: DestroyCells,
     /// Bytes to which an outbuf is filled, with a scheduler that does; `None`: as the consensus says.
     pub outbuf_high: Option<Bytes>,
     /// Bytes below which an outbuf wants more, with a scheduler that asks; `None`: as the consensus says.
@@ -363,6 +368,12 @@ pub struct Treatment {
     pub outbuf_chunk: Bytes,
     /// The TLS of channels.
     pub tls: Tls,
+    /// How token buckets are filled.
+    pub token_refill: TokenRefill,
+    /// Whether requests leave with BEGIN; `None`: as the consensus says.
+    pub optimistic_data: Option<bool>,
+    /// How many guards a client uses; `None`: as the consensus says.
+    pub guards: Option<u32>,
     /// Circuit window in cells, with windows.
     pub circuit_window: Option<u32>,
     /// Cells per circuit SENDME, with windows.

@@ -68,7 +68,7 @@ macro_rules! axes {
 axes! {
     /// The version of tor that every host runs, which sets the defaults of all keys from here to `net`: see docs/models/versions.md. Default: "0.4.9".
     tor: TorVersion,
-    /// Which circuit of a channel sends its next cell. Default: "ewma".
+    /// Which circuit of a channel sends its next cell. Default: "ewma"; with tor "0.2.4" "round-robin-head" unless the consensus has, or `ewma-half-life` gives, a half-life.
     circuitmux: Circuitmux,
     /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`), "10 ms" to "1 d". Default: as the consensus says, else "30 s".
     #[schemars(with = "Option<DurationText>")]
@@ -76,11 +76,11 @@ axes! {
     /// With circuitmux "ewma": how often counts are rescaled (`CircuitPriorityTickSecs`), "1 s" to "10 min". Default: as the consensus says (0.4.9), else "10 s".
     #[schemars(with = "Option<DurationText>")]
     ewma_tick: SimDuration,
-    /// With circuitmux "ewma": the clock by which cells are weighed. Default: "coarse".
+    /// With circuitmux "ewma": the clock by which cells are weighed. Default: "coarse"; with tor "0.2.4" "wall".
     ewma_clock: EwmaClock,
-    /// How a relay moves cells from circuits to its sockets. Default: "kist".
+    /// How a relay moves cells from circuits to its sockets. Default: "kist"; with tor "0.2.4" "refill".
     channel_scheduler: ChannelScheduler,
-    /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a relay (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms", with tor "0.3.5" from "1 ms". Default: as the consensus says, else "2 ms" (0.4.9) or "10 ms".
+    /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a relay (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms", with an older tor than "0.4.9" from "1 ms". Default: as the consensus says, else "2 ms" (0.4.9) or "10 ms".
     #[schemars(with = "Option<DurationText>")]
     kist_interval: SimDuration,
     /// The same at a client (`KISTSchedRunIntervalClient`). Default: as the consensus says, else "2 ms" (0.4.9); as `kist-interval` before.
@@ -89,9 +89,9 @@ axes! {
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
     #[schemars(range(min = 0.0, max = 10.0))]
     kist_socket_buffer_factor: f64,
-    /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: "windows".
+    /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: "vegas"; with an older tor than "0.4.9" "windows".
     flow_control: FlowControl,
-    /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto. Default: 498.
+    /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto. Default: 488 with tor "0.4.9" and flow-control "vegas", else 498.
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
     /// With flow-control "windows": circuit window in DATA cells. Default: 1000.
@@ -115,23 +115,32 @@ axes! {
     /// A queue of so few cells lets them go on (tor's `cellq_low`). Default: as the consensus says, else 10 (0.4.9); 64 before.
     #[schemars(range(min = 1, max = 1000))]
     cell_queue_low: u32,
-    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`). Default: as the consensus says, else 2500 (0.4.9) or 50000 (0.3.5).
+    /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`). Default: as the consensus says, else 2500 (0.4.9) or 50000 (0.3.5); 0.2.4 has no limit.
     #[schemars(range(min = 50, max = 1_000_000))]
     max_cell_queue_in: u32,
     /// The same away from the client (`circ_max_cell_queue_size_out`). Default: as the consensus says (0.4.9), else as `max-cell-queue-in`.
     #[schemars(range(min = 50, max = 1_000_000))]
     max_cell_queue_out: u32,
-    /// With channel-scheduler "vanilla" or "kist-lite": bytes to which a connection's outbuf is filled (tor's `orconn_high`). Default: as the consensus says (0.4.9), else "32 KiB".
+    /// What DESTROY cells do beside others. Default: "alternate"; with tor "0.2.4" "overtake".
+    destroy_cells: DestroyCells,
+    /// With channel-scheduler "vanilla", "kist-lite" or "refill": bytes to which a connection's outbuf is filled (tor's `orconn_high`). Default: as the consensus says (0.4.9), else "32 KiB".
     #[schemars(with = "Option<BytesText>")]
     outbuf_high: Bytes,
-    /// With channel-scheduler "vanilla": bytes below which it wants more (tor's `orconn_low`). Default: as the consensus says (0.4.9), else "16 KiB".
+    /// With channel-scheduler "vanilla" or "refill": bytes below which it wants more (tor's `orconn_low`). Default: as the consensus says (0.4.9), else "16 KiB".
     #[schemars(with = "Option<BytesText>")]
     outbuf_low: Bytes,
-    /// Usable bytes of a chunk of the outbuf, and so the most data in a TLS record, "514 B" to "16 KiB". Default: "4048 B".
+    /// Usable bytes of a chunk of the outbuf, and so the most data in a TLS record, "514 B" to "16 KiB". Default: "4048 B"; with tor "0.2.4" "4064 B".
     #[schemars(with = "Option<BytesText>")]
     outbuf_chunk: Bytes,
-    /// The TLS of channels, which sets a record's overhead. Default: "1.3".
+    /// The TLS of channels, which sets a record's overhead and how many round trips a channel takes to open. Default: "1.3"; with tor "0.2.4" "1.2-cbc".
     tls: Tls,
+    /// In a network by hand with a relay that has a `rate`: how token buckets are filled. Default: "lazy"; with tor "0.2.4" "timer".
+    token_refill: TokenRefill,
+    /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
+    optimistic_data: bool,
+    /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 1 to 20. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
+    #[schemars(range(min = 1, max = 20))]
+    guards: u32,
     /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3, "nstor" like the simulator of the PredicTor paper. Default: "linux".
     net: LinkProfile,
     /// TCP congestion control. Default: "cubic"; with net "shadow" "reno", with "nstor" "unlimited".
@@ -215,6 +224,8 @@ pub enum EwmaClock {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum ChannelScheduler {
+    /// None, as up to tor 0.2.5: a write to the socket that leaves little in the connection's buffer fills it again.
+    Refill,
     /// As soon as there is room in the connection's buffer.
     Vanilla,
     /// Kernel-informed: no more than the congestion windows take, in an order over all channels.
@@ -226,13 +237,33 @@ pub enum ChannelScheduler {
 impl ChannelScheduler {
     /// Whether it fills outbufs to a mark.
     pub(crate) const fn fills_outbufs(self) -> bool {
-        matches!(self, Self::Vanilla | Self::KistLite)
+        matches!(self, Self::Refill | Self::Vanilla | Self::KistLite)
     }
 
     /// Whether it fills an outbuf again when that falls below a mark.
     pub(crate) const fn refills_outbufs(self) -> bool {
-        matches!(self, Self::Vanilla)
+        matches!(self, Self::Refill | Self::Vanilla)
     }
+}
+
+/// What DESTROY cells do beside others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum DestroyCells {
+    /// They go before all cells that wait in circuit queues.
+    Overtake,
+    /// They take turns with them.
+    Alternate,
+}
+
+/// How token buckets are filled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum TokenRefill {
+    /// Before each operation, in steps of 16.8 ms whose remainder is lost.
+    Lazy,
+    /// By a timer each 100 ms, as up to tor 0.3.3.
+    Timer,
 }
 
 /// The TLS of channels.

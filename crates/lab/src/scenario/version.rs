@@ -3,7 +3,7 @@
 //! A treatment's value comes from the treatment itself, then `[base]`, then the consensus's `params` where that version reads them
 //! (`world/effective.rs`), then from here. `docs/models/versions.md` says where each value stands in tor's source.
 
-use super::treatment::{ChannelScheduler, Circuitmux, EwmaClock, Tls};
+use super::treatment::{ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, Tls, TokenRefill};
 use onionlab_quantities::{Bytes, SimDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -11,28 +11,38 @@ use serde::{Deserialize, Serialize};
 /// A version of tor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize, JsonSchema)]
 pub enum TorVersion {
+    /// 0.2.4.19 of December 2013: no channel scheduler, round robin unless the consensus asks for EWMA, fixed windows.
+    #[serde(rename = "0.2.4")]
+    V0_2_4,
     /// 0.3.5.18 of January 2022 (the series began in November 2018): KIST and EWMA, fixed windows.
     #[serde(rename = "0.3.5")]
     V0_3_5,
-    /// 0.4.9.11 of June 2026.
+    /// 0.4.9.11 of June 2026: KIST and EWMA, congestion control.
     #[serde(rename = "0.4.9")]
     V0_4_9,
 }
 
 /// What a version's code says where neither the experiment nor the consensus does.
 pub(crate) struct CodeDefaults {
-    /// Which circuit of a channel sends next.
-    pub circuitmux: Circuitmux,
+    /// Which circuit of a channel sends next; none: round robin, or EWMA where the consensus has a half-life.
+    pub circuitmux: Option<Circuitmux>,
     pub ewma_clock: EwmaClock,
     pub channel_scheduler: ChannelScheduler,
     pub kist_interval: SimDuration,
     /// The least interval that its option takes.
     pub kist_interval_least: SimDuration,
     pub cell_queue_low: u32,
-    /// The limit of a circuit's queue in cells, and the least that the consensus can set.
-    pub max_cell_queue: (u32, u32),
+    /// The limit of a circuit's queue in cells, and the least that the consensus can set; none: no queue is too long.
+    pub max_cell_queue: Option<(u32, u32)>,
+    pub destroy_cells: DestroyCells,
     pub outbuf_chunk: Bytes,
     pub tls: Tls,
+    pub token_refill: TokenRefill,
+    pub flow_control: FlowControl,
+    pub optimistic_data: bool,
+    pub guards: u32,
+    /// A guard that a circuit's other relays exclude counts among those in use, so that the others are used the more.
+    pub excluded_guards_count: bool,
 }
 
 impl TorVersion {
@@ -40,28 +50,64 @@ impl TorVersion {
     pub(crate) const fn code(self) -> CodeDefaults {
         let ms = SimDuration::from_millis;
         match self {
+            Self::V0_2_4 => CodeDefaults {
+                circuitmux: None,
+                ewma_clock: EwmaClock::Wall,
+                channel_scheduler: ChannelScheduler::Refill,
+                // There is none; as in the version that brought it.
+                kist_interval: ms(10),
+                kist_interval_least: ms(1),
+                cell_queue_low: 64,
+                max_cell_queue: None,
+                destroy_cells: DestroyCells::Overtake,
+                outbuf_chunk: Bytes::new(4064),
+                tls: Tls::Cbc,
+                token_refill: TokenRefill::Timer,
+                flow_control: FlowControl::Windows,
+                optimistic_data: false,
+                guards: 3,
+                excluded_guards_count: false,
+            },
             Self::V0_3_5 => CodeDefaults {
-                circuitmux: Circuitmux::Ewma,
+                circuitmux: Some(Circuitmux::Ewma),
                 ewma_clock: EwmaClock::Coarse,
                 channel_scheduler: ChannelScheduler::Kist,
                 kist_interval: ms(10),
                 kist_interval_least: ms(1),
                 cell_queue_low: 64,
-                max_cell_queue: (50_000, 1000),
+                max_cell_queue: Some((50_000, 1000)),
+                destroy_cells: DestroyCells::Alternate,
                 outbuf_chunk: Bytes::new(4048),
                 tls: Tls::V1_3,
+                token_refill: TokenRefill::Lazy,
+                flow_control: FlowControl::Windows,
+                optimistic_data: true,
+                guards: 1,
+                excluded_guards_count: false,
             },
             Self::V0_4_9 => CodeDefaults {
-                circuitmux: Circuitmux::Ewma,
+                circuitmux: Some(Circuitmux::Ewma),
                 ewma_clock: EwmaClock::Coarse,
                 channel_scheduler: ChannelScheduler::Kist,
                 kist_interval: ms(2),
                 kist_interval_least: ms(2),
                 cell_queue_low: 10,
-                max_cell_queue: (2500, 50),
+                max_cell_queue: Some((2500, 50)),
+                destroy_cells: DestroyCells::Alternate,
                 outbuf_chunk: Bytes::new(4048),
                 tls: Tls::V1_3,
+                token_refill: TokenRefill::Lazy,
+                flow_control: FlowControl::Vegas,
+                optimistic_data: true,
+                guards: 1,
+                excluded_guards_count: true,
             },
         }
+    }
+
+    /// Bytes of data in a DATA cell. With congestion control the last hop of 0.4.9 speaks the newer relay crypto, whose header takes ten bytes more
+    /// (`client_circ_negotiation_message`, `relay_cell_max_payload_size`).
+    pub(crate) fn cell_payload(self, flow_control: FlowControl) -> u32 {
+        if self == Self::V0_4_9 && flow_control == FlowControl::Vegas { 488 } else { 498 }
     }
 }

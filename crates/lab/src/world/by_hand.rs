@@ -2,20 +2,21 @@
 
 use super::routes::{Circuits, Route, Routes, Servers};
 use super::topology::ByHand;
-use super::{Client, Host, Layout, WorldError, relay_class};
+use super::{Client, Host, Layout, WorldError, guards, relay_class};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::network::Role as Given;
-use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members};
+use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members, Treatment};
 use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Params, Relay};
 use onionlab_engine::HostId;
 use onionlab_net::Path;
-use onionlab_paths::{GuardSet, PathOptions, PathSelector};
+use onionlab_paths::{PathOptions, PathSelector};
 use onionlab_quantities::{RandomStream, Seed, SimDuration};
 use onionlab_tor::{RateLimit, Role};
 use std::net::Ipv4Addr;
 
 pub(super) fn layout<'a>(
     scenario: &'a ResolvedScenario,
+    treatment: &Treatment,
     network: &ExplicitNetwork,
     seed: Seed,
 ) -> Result<Layout<'a>, WorldError> {
@@ -32,7 +33,7 @@ pub(super) fn layout<'a>(
             let name = &network.hosts[member as usize].name;
             let circuits = match (path, &selector) {
                 (Some(path), _) => Circuits::Fixed(path.map(HostId)),
-                (None, Some((selector, _))) => Circuits::Drawn(GuardSet::of_client(selector, seed, name, 3, 1)?),
+                (None, Some((selector, _))) => Circuits::Drawn(guards(selector, treatment, &Params::default(), seed, name)?),
                 (None, None) => unreachable!("a group without a path makes a selector"),
             };
             let servers = match server {
@@ -64,7 +65,7 @@ fn host(host: &GivenHost) -> Host {
     let role = match (class(host.role), host.role) {
         (Some(class), _) => Role::Relay {
             class: relay_class(class),
-            limit: host.limit.map(|limit| RateLimit { rate: limit.rate, burst: limit.burst }),
+            limit: host.limit.map(|limit| RateLimit { rate: limit.rate, burst: limit.burst, relayed: limit.relayed }),
         },
         (None, Given::Client) => Role::Client,
         (None, _) => Role::Server,

@@ -7,6 +7,17 @@ use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
 use onionlab_quantities::{Bytes, SimDuration};
 
+/// How many primary guards a client keeps, how many of them it uses, and whether one that a circuit excludes counts among these.
+pub(super) fn guards(treatment: &Treatment, params: &Params) -> (u32, u32, bool) {
+    let code = treatment.tor.code();
+    let reads = treatment.tor >= TorVersion::V0_3_5;
+    let of = |param: &Param| params.value(param) as u32;
+    let in_use = if reads { of(&params::PRIMARY_GUARDS_TO_USE) } else { code.guards };
+    let in_use = treatment.guards.unwrap_or(in_use);
+    let primary = if reads { of(&params::PRIMARY_GUARDS) } else { code.guards };
+    (primary.max(in_use), in_use, code.excluded_guards_count)
+}
+
 /// Fills in what the treatment leaves open: what the consensus says, where the treatment's version of tor reads it, else what that version's code says.
 ///
 /// The result is what `treatment_json` of the table `run` shows.
@@ -18,16 +29,18 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         value.map(|value| value.clamp(param.min, param.max) as u32)
     };
     let ms = |value: u32| SimDuration::from_millis(u64::from(value));
-    let (first, latest) = (TorVersion::V0_3_5, TorVersion::V0_4_9);
+    let (first, middle, latest) = (TorVersion::V0_2_4, TorVersion::V0_3_5, TorVersion::V0_4_9);
 
-    let circuitmux = treatment.circuitmux;
+    let half_life = params.get(params::CIRCUIT_PRIORITY_HALFLIFE_MSEC.name).filter(|&half_life| half_life > 0);
+    let by_consensus = if half_life.is_some() { Circuitmux::Ewma } else { Circuitmux::RoundRobinHead };
+    let circuitmux = treatment.circuitmux.unwrap_or(by_consensus);
     let ewma = circuitmux == Circuitmux::Ewma;
-    let half_life = || read(first, &params::CIRCUIT_PRIORITY_HALFLIFE_MSEC).map_or(SimDuration::from_secs(30), ms);
+    let half_life = half_life.map_or(SimDuration::from_secs(30), |half_life| ms(half_life as u32));
     let tick = read(latest, &params::CIRCUIT_PRIORITY_TICK_SECS).map_or(10, u64::from);
     let tick = treatment.ewma_tick.unwrap_or(SimDuration::from_secs(tick));
 
     // Before 0.4.9 an interval of 0 in the consensus turned KIST off, and KIST-lite took its place at the code's interval.
-    let in_consensus = read(first, &params::KIST_SCHED_RUN_INTERVAL);
+    let in_consensus = read(middle, &params::KIST_SCHED_RUN_INTERVAL);
     let off = version < latest && in_consensus == Some(0) && treatment.kist_interval.is_none();
     let channel_scheduler = match treatment.channel_scheduler {
         ChannelScheduler::Kist if off => ChannelScheduler::KistLite,
@@ -41,10 +54,11 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let client_interval =
         treatment.kist_client_interval.unwrap_or_else(|| if version < latest { interval } else { of_clients() });
 
-    let queue = |param: &Param| read(first, param).map(|cells| cells.max(code.max_cell_queue.1));
-    let inbound = treatment.max_cell_queue_in.or_else(|| queue(&params::MAX_CELL_QUEUE)).unwrap_or(code.max_cell_queue.0);
-    let outbound = read(latest, &params::MAX_CELL_QUEUE_OUT);
-    let outbound = treatment.max_cell_queue_out.or(outbound).unwrap_or(inbound);
+    let of_code = code
+        .max_cell_queue
+        .map(|(default, least)| read(middle, &params::MAX_CELL_QUEUE).map_or(default, |cells| cells.max(least)));
+    let inbound = treatment.max_cell_queue_in.or(of_code);
+    let outbound = treatment.max_cell_queue_out.or(read(latest, &params::MAX_CELL_QUEUE_OUT)).or(inbound);
     let high = treatment.cell_queue_high.or_else(|| read(latest, &params::CELL_QUEUE_HIGH)).unwrap_or(256);
     let low = treatment.cell_queue_low.or_else(|| read(latest, &params::CELL_QUEUE_LOW)).unwrap_or(code.cell_queue_low);
 
@@ -52,20 +66,27 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
     let outbuf_low = treatment.outbuf_low.or_else(|| bytes(&params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
     Treatment {
-        circuitmux,
+        circuitmux: Some(circuitmux),
         // A half-life so short that counts overflow within a tick is no use to anyone.
-        ewma_half_life: ewma.then(|| treatment.ewma_half_life.unwrap_or_else(half_life).max(tick / 1000)),
+        ewma_half_life: ewma.then(|| treatment.ewma_half_life.unwrap_or(half_life).max(tick / 1000)),
         ewma_tick: ewma.then_some(tick),
+        ewma_clock: ewma.then(|| treatment.ewma_clock.unwrap_or(code.ewma_clock)),
         channel_scheduler,
         kist_interval: kist.then_some(interval),
         kist_client_interval: kist.then_some(client_interval),
         kist_socket_buffer_factor: treatment.kist_socket_buffer_factor.filter(|_| channel_scheduler == ChannelScheduler::Kist),
         cell_queue_high: Some(high),
         cell_queue_low: Some(low.min(high)),
-        max_cell_queue_in: Some(inbound),
-        max_cell_queue_out: Some(outbound),
+        max_cell_queue_in: inbound,
+        max_cell_queue_out: outbound,
         outbuf_high: channel_scheduler.fills_outbufs().then_some(outbuf_high),
         outbuf_low: channel_scheduler.refills_outbufs().then_some(outbuf_low.min(outbuf_high)),
+        // 0.4.9 sends early without asking the consensus.
+        optimistic_data: treatment.optimistic_data.or_else(|| {
+            let read = read(first, &params::USE_OPTIMISTIC_DATA).filter(|_| version < latest);
+            Some(read.map_or(code.optimistic_data, |value| value == 1))
+        }),
+        guards: Some(guards(treatment, params).1),
         consensus_params: consensus_params::known()
             .into_iter()
             .filter(|_| consensus_params::serve(treatment))

@@ -14,12 +14,12 @@ mod tuning;
 
 use crate::scenario::ResolvedScenario;
 use crate::scenario::resolved::{ClientGroup, Network, Treatment};
-use onionlab_directory::{Class, DirectoryError};
+use onionlab_directory::{Class, DirectoryError, Params};
 use onionlab_engine::HostId;
 use onionlab_load::LoadModel;
 use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
-use onionlab_paths::PathError;
+use onionlab_paths::{GuardSet, PathError, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimTime};
 use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, World, WorldConfig};
 use routes::Routes;
@@ -92,7 +92,7 @@ struct Layout<'a> {
     clients: Vec<Client<'a>>,
     topology: Box<dyn Topology>,
     routes: Routes,
-    params: onionlab_directory::Params,
+    params: Params,
     divergence: String,
 }
 
@@ -103,8 +103,10 @@ struct Layout<'a> {
 pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: u64) -> Result<Built, WorldError> {
     let (network_seed, run_seed) = (scenario.network_seed(network), scenario.run_seed(network, seed));
     let layout = match &scenario.network {
-        Network::Explicit(explicit) => by_hand::layout(scenario, explicit, run_seed)?,
-        Network::Consensus(_) | Network::Synthetic(_) => sampled::layout(scenario, network_seed, run_seed)?,
+        Network::Explicit(explicit) => by_hand::layout(scenario, &scenario.treatments[treatment], explicit, run_seed)?,
+        Network::Consensus(_) | Network::Synthetic(_) => {
+            sampled::layout(scenario, &scenario.treatments[treatment], network_seed, run_seed)?
+        }
     };
     let treatment = effective::effective(&scenario.treatments[treatment], &layout.params);
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
@@ -131,9 +133,22 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
     Ok(Built { world, names, treatment, divergence: layout.divergence })
 }
 
+/// The guards of the client with this name, as the treatment's version of tor keeps and uses them.
+fn guards(
+    selector: &PathSelector,
+    treatment: &Treatment,
+    params: &Params,
+    seed: Seed,
+    client: &str,
+) -> Result<GuardSet, PathError> {
+    let (primary, in_use, excluded_count) = effective::guards(treatment, params);
+    let guards = GuardSet::of_client(selector, seed, client, primary as usize, in_use as usize)?;
+    Ok(if excluded_count { guards } else { guards.passing_over_excluded() })
+}
+
 fn relay(host: &Host) -> Option<(RelayClass, Bandwidth)> {
     let Role::Relay { class, limit } = host.role else { return None };
-    Some((class, limit.map_or(host.up, |limit: RateLimit| limit.rate.min(host.up))))
+    Some((class, limit.map_or(host.up, |limit: RateLimit| limit.relays().min(host.up))))
 }
 
 fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {

@@ -2,20 +2,25 @@
 
 use super::routes::{Circuits, Route, Routes, Servers};
 use super::topology::ByPlace;
-use super::{Client, Host, Layout, WorldError, load_target, relay_class};
+use super::{Client, Host, Layout, WorldError, guards, load_target, relay_class};
 use crate::scenario::clients;
-use crate::scenario::resolved::{ClientGroup, LoadTarget, Members, Network, SampledNetwork, Size};
+use crate::scenario::resolved::{ClientGroup, LoadTarget, Members, Network, SampledNetwork, Size, Treatment};
 use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
 use onionlab_directory::synth::{self, Model, synth};
-use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Flag, Position, Relay, Sample, params, sample};
+use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Flag, Position, Relay, Sample, sample};
 use onionlab_engine::HostId;
 use onionlab_net::latency::{AccessDelay, GeoIp, LatencyTable, Location, PlaceDistribution};
-use onionlab_paths::{GuardSet, PathOptions, PathSelector};
+use onionlab_paths::{PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
 use onionlab_tor::Role;
 use std::collections::BTreeSet;
 
-pub(super) fn layout(scenario: &ResolvedScenario, network_seed: Seed, run_seed: Seed) -> Result<Layout<'_>, WorldError> {
+pub(super) fn layout<'a>(
+    scenario: &'a ResolvedScenario,
+    treatment: &Treatment,
+    network_seed: Seed,
+    run_seed: Seed,
+) -> Result<Layout<'a>, WorldError> {
     let (source, common, geoip) = match &scenario.network {
         Network::Consensus(network) => {
             let geoip = network.geoip.as_ref().map(|file| GeoIp::read(&file.location)).transpose()?;
@@ -51,14 +56,13 @@ pub(super) fn layout(scenario: &ResolvedScenario, network_seed: Seed, run_seed: 
             derived_counts(&scenario.clients, target, rate)?
         }
     };
-    let guards = [params::PRIMARY_GUARDS, params::PRIMARY_GUARDS_TO_USE].map(|param| network.params.value(&param) as usize);
     let mut clients = Vec::new();
     let mut routes = Vec::new();
     for (group, count) in scenario.clients.iter().zip(counts) {
         for index in 0..count {
             let host = land.client(group, index);
             let name = &land.hosts[host.index()].name;
-            let guards = GuardSet::of_client(&selector, run_seed, name, guards[0], guards[1])?;
+            let guards = guards(&selector, treatment, &network.params, run_seed, name)?;
             let servers = Servers::Drawn(RandomStream::new(run_seed, name, "server"));
             clients.push(Client { host, group });
             routes.push(Route { circuits: Circuits::Drawn(guards), servers });

@@ -2,7 +2,8 @@
 
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelScheduler, Circuitmux, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls, UplinkQueue,
+    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls,
+    TokenRefill, UplinkQueue,
 };
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
@@ -18,7 +19,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
     let defaults = Settings::default();
     let code = treatment.tor.code();
     let swrr = |weight| PolicyKind::Swrr { weight };
-    let circuitmux = match treatment.circuitmux {
+    let circuitmux = match treatment.circuitmux.unwrap_or(Circuitmux::Ewma) {
         Circuitmux::RoundRobin => PolicyKind::RoundRobin,
         Circuitmux::RoundRobinHead => PolicyKind::RoundRobinHead,
         Circuitmux::Ewma => {
@@ -37,6 +38,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
     let interval = treatment.kist_interval.unwrap_or(code.kist_interval);
     let client_interval = treatment.kist_client_interval.unwrap_or(interval);
     let channel_scheduler = match treatment.channel_scheduler {
+        ChannelScheduler::Refill => onionlab_tor::ChannelScheduler::Refill,
         ChannelScheduler::Vanilla => onionlab_tor::ChannelScheduler::Vanilla,
         ChannelScheduler::Kist => onionlab_tor::ChannelScheduler::Kist {
             interval,
@@ -77,6 +79,15 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
             Tls::Cbc => onionlab_tor::Tls::Cbc,
             Tls::Absent => onionlab_tor::Tls::Absent,
         },
+        destroy_cells: match treatment.destroy_cells {
+            DestroyCells::Overtake => onionlab_tor::DestroyCells::Overtake,
+            DestroyCells::Alternate => onionlab_tor::DestroyCells::Alternate,
+        },
+        token_refill: match treatment.token_refill {
+            TokenRefill::Lazy => onionlab_tor::TokenRefill::Lazy,
+            TokenRefill::Timer => onionlab_tor::TokenRefill::Timer,
+        },
+        optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         circuit_dirtiness: treatment.circuit_lifetime,
         ..defaults
     }

@@ -3,6 +3,7 @@
 
 mod heap;
 mod kist;
+mod refill;
 #[cfg(test)]
 mod tests;
 mod vanilla;
@@ -25,6 +26,9 @@ fn compare(ends: &[ChannelEnd], a: EndId, b: EndId) -> Ordering {
 impl World {
     /// `scheduler_channel_has_waiting_cells`
     pub(crate) fn has_waiting_cells(&mut self, id: EndId) {
+        if self.settings.channel_scheduler == ChannelScheduler::Refill {
+            return self.prime(id);
+        }
         let end = &mut self.ends[id.index()];
         match end.scheduler {
             SchedulerState::WaitingForCells => self.becomes_pending(id),
@@ -35,6 +39,9 @@ impl World {
 
     /// `scheduler_channel_wants_writes`
     pub(crate) fn wants_writes(&mut self, id: EndId) {
+        if self.settings.channel_scheduler == ChannelScheduler::Refill {
+            return self.refill(id);
+        }
         let end = &mut self.ends[id.index()];
         match end.scheduler {
             SchedulerState::WaitingToWrite => self.becomes_pending(id),
@@ -101,6 +108,7 @@ impl World {
 
     pub(crate) fn run_scheduler(&mut self, host: HostId) {
         match self.settings.channel_scheduler {
+            ChannelScheduler::Refill => unreachable!("no channel is ever pending"),
             ChannelScheduler::Vanilla => {
                 self.nodes[host.index()].activated = false;
                 self.run_vanilla(host);
