@@ -7,6 +7,7 @@
 mod world;
 
 use onionlab_quantities::{SimDuration, SimTime};
+use onionlab_tor::World;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Instant;
@@ -60,6 +61,11 @@ fn run(output: Option<&str>) {
             row["peak_memory_bytes"].as_u64().unwrap_or(0) >> 20,
         );
     }
+    println!(
+        "an idle channel, both ends: {} bytes; an idle circuit: {} bytes",
+        World::idle_channel_memory(),
+        World::idle_circuit_memory()
+    );
     let instructions = instructions_per_cell_hop();
     match &instructions {
         Ok(count) => println!("instructions a cell-hop (20 relays, 60 circuits): {count:.0}"),
@@ -68,6 +74,8 @@ fn run(output: Option<&str>) {
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "worlds": rows,
+        "idle_channel_bytes": World::idle_channel_memory(),
+        "idle_circuit_bytes": World::idle_circuit_memory(),
         "instructions_per_cell_hop": instructions.ok(),
     });
     let path = output.unwrap_or("target/bench.json");

@@ -7,19 +7,12 @@ use std::cmp::Ordering;
 
 /// The circuits of one channel in one direction, and the policy that picks the next of them.
 ///
-/// The mux counts cells, it does not hold them. Until a circuit is attached it takes 48 bytes: most channels of a
-/// large network are idle. Its policy's state begins with the first circuit, which no policy here can tell from a
-/// beginning with the channel.
+/// The mux counts cells, it does not hold them. Most channels of a large network are idle, and an owner of many may make a channel's mux with
+/// its first circuit, which no policy here can tell from a beginning with the channel.
 ///
 /// Source: tor's `core/or/circuitmux.c`. Deviation: the queue of DESTROY cells is the channel's business, not the mux's.
 #[derive(Debug)]
 pub struct Circuitmux {
-    kind: PolicyKind,
-    state: Option<Box<State>>,
-}
-
-#[derive(Debug)]
-struct State {
     policy: Policy,
     /// Queued cells per slot; [`FREE`] for a slot without a circuit.
     cells: Vec<u32>,
@@ -28,7 +21,7 @@ struct State {
     total: u64,
 }
 
-/// In `State::cells`: no circuit has this slot.
+/// In `Circuitmux::cells`: no circuit has this slot.
 const FREE: u32 = u32::MAX;
 
 enum Policy {
@@ -64,123 +57,6 @@ impl std::fmt::Debug for Policy {
 impl Circuitmux {
     /// A mux without circuits. The settings must be ones that [`PolicyKind::check`] accepts.
     pub fn new(kind: &PolicyKind) -> Self {
-        Self { kind: kind.clone(), state: None }
-    }
-
-    /// Adds a circuit with `cells` cells queued and gives it a slot.
-    pub fn attach(&mut self, now: SimTime, cells: u32) -> Slot {
-        let state = self.state.get_or_insert_with(|| Box::new(State::new(&self.kind)));
-        let slot = state.free.pop().unwrap_or_else(|| {
-            state.cells.push(FREE);
-            Slot(state.cells.len() as u32 - 1)
-        });
-        state.cells[slot.index()] = cells;
-        state.total += u64::from(cells);
-        each!(&mut state.policy, policy => policy.attach(slot, now, cells));
-        if cells > 0 {
-            state.active += 1;
-            each!(&mut state.policy, policy => policy.notify_active(slot, now));
-            each!(&mut state.policy, policy => policy.notify_set_cells(slot, cells, now));
-        }
-        slot
-    }
-
-    /// Removes a circuit, whatever it has queued.
-    pub fn detach(&mut self, slot: Slot, now: SimTime) {
-        let state = self.state_mut();
-        let cells = state.count(slot);
-        if cells > 0 {
-            state.active -= 1;
-            state.total -= u64::from(cells);
-            each!(&mut state.policy, policy => policy.notify_inactive(slot, now));
-        }
-        each!(&mut state.policy, policy => policy.detach(slot));
-        state.cells[slot.index()] = FREE;
-        state.free.push(slot);
-    }
-
-    /// The circuit's queue has `n` cells now: cells have arrived, or the queue was cleared.
-    pub fn set_cells(&mut self, slot: Slot, n: u32, now: SimTime) {
-        let state = self.state_mut();
-        let old = state.count(slot);
-        each!(&mut state.policy, policy => policy.notify_set_cells(slot, n, now));
-        state.store(slot, old, n);
-        if old == 0 && n > 0 {
-            state.active += 1;
-            each!(&mut state.policy, policy => policy.notify_active(slot, now));
-        } else if old > 0 && n == 0 {
-            state.active -= 1;
-            each!(&mut state.policy, policy => policy.notify_inactive(slot, now));
-        }
-    }
-
-    /// The circuit to send the next cell; none if no circuit has one.
-    pub fn pick(&mut self, now: SimTime) -> Option<Slot> {
-        let state = self.state.as_deref_mut()?;
-        if state.active == 0 {
-            return None;
-        }
-        each!(&mut state.policy, policy => policy.pick(now))
-    }
-
-    /// One cell of the picked circuit went to the outbuf and `remaining` are left in its queue.
-    pub fn sent(&mut self, slot: Slot, remaining: u32, now: SimTime) {
-        let state = self.state_mut();
-        let old = state.count(slot);
-        debug_assert_eq!(old, remaining + 1, "a departure takes one cell");
-        state.store(slot, old, remaining);
-        each!(&mut state.policy, policy => policy.notify_sent(slot, 1, now));
-        if remaining == 0 {
-            state.active -= 1;
-            each!(&mut state.policy, policy => policy.notify_inactive(slot, now));
-        }
-        each!(&mut state.policy, policy => policy.notify_set_cells(slot, remaining, now));
-    }
-
-    /// Where the counts and the policy's state lie, for a caller who wants that memory fetched before it is used; nothing to look into.
-    #[inline]
-    pub fn memory(&self) -> Option<&(impl Sized + use<>)> {
-        self.state.as_deref()
-    }
-
-    /// How many attached circuits have a cell queued.
-    pub fn active_circuits(&self) -> u32 {
-        self.state.as_ref().map_or(0, |state| state.active)
-    }
-
-    /// How many circuits are attached.
-    pub fn circuits(&self) -> u32 {
-        self.state.as_ref().map_or(0, |state| (state.cells.len() - state.free.len()) as u32)
-    }
-
-    /// Cells queued in all circuits together.
-    pub fn cells(&self) -> u64 {
-        self.state.as_ref().map_or(0, |state| state.total)
-    }
-
-    /// Which mux should send first, `Less` being the first: one with an active circuit before one without, then by the
-    /// policy's own rule. Muxes of different policies tie.
-    pub fn compare(&self, other: &Self) -> Ordering {
-        let active = |mux: &Self| mux.active_circuits() > 0;
-        match (&self.state, &other.state) {
-            (Some(one), Some(two)) if active(self) && active(other) => match (&one.policy, &two.policy) {
-                (Policy::RoundRobin(one), Policy::RoundRobin(two)) => one.compare(two),
-                (Policy::Ewma(one), Policy::Ewma(two)) => one.compare(two),
-                (Policy::Swrr(one), Policy::Swrr(two)) => one.compare(two),
-                (Policy::Custom(one), Policy::Custom(two)) => one.compare_dyn(&**two),
-                _ => Ordering::Equal,
-            },
-            _ => active(other).cmp(&active(self)),
-        }
-    }
-
-    fn state_mut(&mut self) -> &mut State {
-        self.state.as_deref_mut().expect("a slot is only given out by attach, which makes the state")
-    }
-}
-
-impl State {
-    fn new(kind: &PolicyKind) -> Self {
         let policy = match kind {
             PolicyKind::RoundRobin => Policy::RoundRobin(RoundRobin::new()),
             PolicyKind::RoundRobinHead => Policy::RoundRobin(RoundRobin::joined(NewlyActive::AtHead)),
@@ -189,6 +65,101 @@ impl State {
             PolicyKind::Custom(custom) => Policy::Custom(custom.make()),
         };
         Self { policy, cells: Vec::new(), free: Vec::new(), active: 0, total: 0 }
+    }
+
+    /// Adds a circuit with `cells` cells queued and gives it a slot.
+    pub fn attach(&mut self, now: SimTime, cells: u32) -> Slot {
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.cells.push(FREE);
+            Slot(self.cells.len() as u32 - 1)
+        });
+        self.cells[slot.index()] = cells;
+        self.total += u64::from(cells);
+        each!(&mut self.policy, policy => policy.attach(slot, now, cells));
+        if cells > 0 {
+            self.active += 1;
+            each!(&mut self.policy, policy => policy.notify_active(slot, now));
+            each!(&mut self.policy, policy => policy.notify_set_cells(slot, cells, now));
+        }
+        slot
+    }
+
+    /// Removes a circuit, whatever it has queued.
+    pub fn detach(&mut self, slot: Slot, now: SimTime) {
+        let cells = self.count(slot);
+        if cells > 0 {
+            self.active -= 1;
+            self.total -= u64::from(cells);
+            each!(&mut self.policy, policy => policy.notify_inactive(slot, now));
+        }
+        each!(&mut self.policy, policy => policy.detach(slot));
+        self.cells[slot.index()] = FREE;
+        self.free.push(slot);
+    }
+
+    /// The circuit's queue has `n` cells now: cells have arrived, or the queue was cleared.
+    pub fn set_cells(&mut self, slot: Slot, n: u32, now: SimTime) {
+        let old = self.count(slot);
+        each!(&mut self.policy, policy => policy.notify_set_cells(slot, n, now));
+        self.store(slot, old, n);
+        if old == 0 && n > 0 {
+            self.active += 1;
+            each!(&mut self.policy, policy => policy.notify_active(slot, now));
+        } else if old > 0 && n == 0 {
+            self.active -= 1;
+            each!(&mut self.policy, policy => policy.notify_inactive(slot, now));
+        }
+    }
+
+    /// The circuit to send the next cell; none if no circuit has one.
+    pub fn pick(&mut self, now: SimTime) -> Option<Slot> {
+        if self.active == 0 {
+            return None;
+        }
+        each!(&mut self.policy, policy => policy.pick(now))
+    }
+
+    /// One cell of the picked circuit went to the outbuf and `remaining` are left in its queue.
+    pub fn sent(&mut self, slot: Slot, remaining: u32, now: SimTime) {
+        let old = self.count(slot);
+        debug_assert_eq!(old, remaining + 1, "a departure takes one cell");
+        self.store(slot, old, remaining);
+        each!(&mut self.policy, policy => policy.notify_sent(slot, 1, now));
+        if remaining == 0 {
+            self.active -= 1;
+            each!(&mut self.policy, policy => policy.notify_inactive(slot, now));
+        }
+        each!(&mut self.policy, policy => policy.notify_set_cells(slot, remaining, now));
+    }
+
+    /// How many attached circuits have a cell queued.
+    pub fn active_circuits(&self) -> u32 {
+        self.active
+    }
+
+    /// How many circuits are attached.
+    pub fn circuits(&self) -> u32 {
+        (self.cells.len() - self.free.len()) as u32
+    }
+
+    /// Cells queued in all circuits together.
+    pub fn cells(&self) -> u64 {
+        self.total
+    }
+
+    /// Which mux should send first, `Less` being the first: one with an active circuit before one without, then by the
+    /// policy's own rule. Muxes of different policies tie.
+    pub fn compare(&self, other: &Self) -> Ordering {
+        if self.active == 0 || other.active == 0 {
+            return (other.active > 0).cmp(&(self.active > 0));
+        }
+        match (&self.policy, &other.policy) {
+            (Policy::RoundRobin(one), Policy::RoundRobin(two)) => one.compare(two),
+            (Policy::Ewma(one), Policy::Ewma(two)) => one.compare(two),
+            (Policy::Swrr(one), Policy::Swrr(two)) => one.compare(two),
+            (Policy::Custom(one), Policy::Custom(two)) => one.compare_dyn(&**two),
+            _ => Ordering::Equal,
+        }
     }
 
     fn count(&self, slot: Slot) -> u32 {
@@ -208,11 +179,6 @@ mod tests {
     use super::*;
     use crate::CustomPolicy;
     use std::sync::{Arc, Mutex};
-
-    #[test]
-    fn an_empty_mux_is_small() {
-        assert!(size_of::<Circuitmux>() <= 48, "{}", size_of::<Circuitmux>());
-    }
 
     /// A policy that writes down its calls and serves the lowest slot.
     struct Recorder(Arc<Mutex<Vec<String>>>, Vec<Slot>);

@@ -82,8 +82,9 @@ impl Bench {
         }
         circuit.live_cells = 1;
         let id = CircuitId(self.world.circuits.len() as u32);
-        let slot = self.world.ends[end.index()].mux.attach(now, 0);
-        self.world.ends[end.index()].set_attached(slot, Some(Attached { circuit: id, hop: HERE, outward: true }));
+        let circuits = self.world.ends[end.index()].circuits_mut(&self.world.settings.circuitmux);
+        let slot = circuits.mux.attach(now, 0);
+        circuits.set_attached(slot, Some(Attached { circuit: id, hop: HERE, outward: true }));
         let side = &mut circuit.hops[HERE as usize].sides[Direction::ToExit as usize];
         (side.end, side.slot) = (end, slot);
         self.world.circuits.push(circuit);

@@ -7,7 +7,6 @@ use crate::ids::{CircuitId, ClientId, EndId};
 use crate::queues::Direction;
 use crate::records::{CircuitSerial, CloseReason};
 use crate::world::{Event, SocketUse, World};
-use onionlab_circuitmux::Circuitmux;
 use onionlab_engine::HostId;
 
 impl World {
@@ -23,7 +22,7 @@ impl World {
             (id, from, socket, Opening::Connecting),
             (id.peer(), to, socket.peer(), Opening::Awaiting { flight: 0, bytes: hello }),
         ] {
-            self.ends.push(ChannelEnd::new(host, socket, opening, Circuitmux::new(&self.settings.circuitmux)));
+            self.ends.push(ChannelEnd::new(host, socket, opening));
             self.use_socket(socket, SocketUse::Channel(end));
             self.nodes[host.index()].ends.push(end);
         }
@@ -78,7 +77,7 @@ impl World {
                 self.channel_logs[id.channel()].open = Some(self.queue.now());
             }
             self.wants_writes(id);
-            for circuit in std::mem::take(&mut self.ends[id.index()].waiting) {
+            for circuit in self.waiting.remove(&id).unwrap_or_default() {
                 self.attach_and_create(circuit, id);
             }
         }
@@ -119,7 +118,7 @@ impl World {
         if self.ends[end.index()].opening == Opening::Open {
             self.attach_and_create(id, end);
         } else {
-            self.ends[end.index()].waiting.push(id);
+            self.waiting.entry(end).or_default().push(id);
         }
     }
 
@@ -134,8 +133,9 @@ impl World {
     /// `circuitmux_attach_circuit`
     fn attach(&mut self, id: CircuitId, hop: u8, direction: Direction, end: EndId) {
         let now = self.queue.now();
-        let slot = self.ends[end.index()].mux.attach(now, 0);
-        self.ends[end.index()].set_attached(slot, Some(Attached { circuit: id, hop, outward: direction == Direction::ToExit }));
+        let circuits = self.ends[end.index()].circuits_mut(&self.settings.circuitmux);
+        let slot = circuits.mux.attach(now, 0);
+        circuits.set_attached(slot, Some(Attached { circuit: id, hop, outward: direction == Direction::ToExit }));
         let side = &mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize];
         side.end = end;
         side.slot = slot;

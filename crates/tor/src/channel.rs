@@ -1,15 +1,15 @@
 //! A channel: one TLS connection between two tor processes, seen from one of its ends.
 
-use crate::cell::{Cell, CellQueue};
+use crate::cell::CellQueue;
 use crate::ids::{CircuitId, EndId};
 use crate::node::Role;
 use crate::outbuf::Outbuf;
+use crate::sent::SentId;
 use crate::tls::Tls;
-use onionlab_circuitmux::{Circuitmux, Slot};
+use onionlab_circuitmux::{Circuitmux, PolicyKind, Slot};
 use onionlab_engine::HostId;
 use onionlab_net::SocketId;
 use onionlab_quantities::SimTime;
-use std::collections::VecDeque;
 
 /// Bytes of the flights that open a channel, in order, the initiator's first (`core/or/channeltls.c`, `connection_or.c`).
 ///
@@ -66,30 +66,22 @@ pub(crate) struct ChannelEnd {
     pub socket: SocketId,
     pub opening: Opening,
     pub scheduler: SchedulerState,
-    pub mux: Circuitmux,
-    pub attached: Vec<Option<Attached>>,
-    /// DESTROY cells have a queue of their own, which takes turns with the circuits.
-    pub destroys: CellQueue,
-    pub destroy_was_last: bool,
+    /// What its circuits have here; from the first on.
+    pub circuits: Option<Box<Circuits>>,
     pub outbuf: Outbuf,
-    /// Cells from the tail of the outbuf to the head of the peer's input, in order: a ring, because they are read one after the other long after they were
-    /// written, when a chain through the pool would cost a cache miss each.
-    pub sent_cells: VecDeque<Cell>,
-    /// Plaintext sizes of the records between the kernel here and the peer's input.
-    pub sent_records: VecDeque<u16>,
+    /// What is on its way to the peer.
+    pub sent: SentId,
     /// Bytes of the peer's first record that have been read, and of plaintext that is not a whole cell yet.
     pub record_read: u32,
     pub plaintext_read: u32,
-    /// Circuits that wait until the channel is open.
-    pub waiting: Vec<CircuitId>,
     /// Stopped because a token bucket is empty.
     pub read_blocked: bool,
     pub write_blocked: bool,
     /// KIST: its outbuf is to be written before the run ends.
     pub kist_touched: bool,
     /// KIST: bytes that may go to the kernel in this run, and what has gone.
-    pub kist_limit: u64,
-    pub kist_written: u64,
+    pub kist_limit: u32,
+    pub kist_written: u32,
     /// Cells moved to the outbuf.
     pub cells_sent: u32,
 }
@@ -122,22 +114,17 @@ impl ChannelLog {
 }
 
 impl ChannelEnd {
-    pub fn new(host: HostId, socket: SocketId, opening: Opening, mux: Circuitmux) -> Self {
+    pub fn new(host: HostId, socket: SocketId, opening: Opening) -> Self {
         Self {
             host,
             socket,
             opening,
             scheduler: SchedulerState::Idle,
-            mux,
-            attached: Vec::new(),
-            destroys: CellQueue::EMPTY,
-            destroy_was_last: false,
+            circuits: None,
             outbuf: Outbuf::default(),
-            sent_cells: VecDeque::new(),
-            sent_records: VecDeque::new(),
+            sent: SentId::NONE,
             record_read: 0,
             plaintext_read: 0,
-            waiting: Vec::new(),
             read_blocked: false,
             write_blocked: false,
             kist_touched: false,
@@ -149,9 +136,29 @@ impl ChannelEnd {
 
     /// Cells that wait for this end's outbuf.
     pub fn queued_cells(&self) -> u64 {
-        self.mux.cells() + u64::from(self.destroys.len)
+        self.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells() + u64::from(circuits.destroys.len))
     }
 
+    /// Its circuits, which begin here if there were none.
+    pub fn circuits_mut(&mut self, kind: &PolicyKind) -> &mut Circuits {
+        self.circuits.get_or_insert_with(|| {
+            let mux = Circuitmux::new(kind);
+            Box::new(Circuits { mux, attached: Vec::new(), destroys: CellQueue::EMPTY, destroy_was_last: false })
+        })
+    }
+}
+
+/// The circuits of one end of a channel: kept apart, because most channels of a large network have none.
+#[derive(Debug)]
+pub(crate) struct Circuits {
+    pub mux: Circuitmux,
+    pub attached: Vec<Option<Attached>>,
+    /// DESTROY cells have a queue of their own, which takes turns with the circuits.
+    pub destroys: CellQueue,
+    pub destroy_was_last: bool,
+}
+
+impl Circuits {
     pub fn set_attached(&mut self, slot: Slot, attached: Option<Attached>) {
         let index = slot.0 as usize;
         if self.attached.len() <= index {

@@ -44,9 +44,11 @@ impl World {
                 self.discard(cell);
             }
             let end = &mut self.ends[side.end.index()];
-            end.mux.set_cells(side.slot, 0, now);
-            end.mux.detach(side.slot, now);
-            end.set_attached(side.slot, None);
+            if let Some(circuits) = end.circuits.as_deref_mut() {
+                circuits.mux.set_cells(side.slot, 0, now);
+                circuits.mux.detach(side.slot, now);
+                circuits.set_attached(side.slot, None);
+            }
             if direction == Direction::ToExit {
                 self.channel_logs[side.end.channel()].detached();
             }
@@ -80,11 +82,11 @@ impl World {
         let end = &mut self.ends[id.index()];
         match self.settings.destroy_cells {
             DestroyCells::Alternate => {
-                self.cells.push(&mut end.destroys, cell);
+                self.cells.push(&mut end.circuits_mut(&self.settings.circuitmux).destroys, cell);
                 self.has_waiting_cells(id);
             }
             DestroyCells::Overtake => {
-                end.sent_cells.push_back(cell);
+                self.sent.push_cell(&mut end.sent, cell);
                 end.outbuf.append(CELL_BYTES);
                 self.watch_channel_writing(id);
             }
@@ -108,7 +110,9 @@ impl World {
             let (a, b) = (self.circuits[id.index()].hops[hop].host, self.circuits[id.index()].hops[hop + 1].host);
             if let Some(&first) = self.channels.get(&channel::pair(a, b)) {
                 let end = channel::end_at(&self.ends, first, a);
-                self.ends[end.index()].waiting.retain(|&waiting| waiting != id);
+                if let Some(waiting) = self.waiting.get_mut(&end) {
+                    waiting.retain(|&waiting| waiting != id);
+                }
             }
         }
     }
@@ -177,23 +181,25 @@ impl World {
             }
             self.ends[end.index()].opening = Opening::Closed;
             self.doesnt_want_writes(end);
-            for circuit in std::mem::take(&mut self.ends[end.index()].waiting) {
+            for circuit in self.waiting.remove(&end).unwrap_or_default() {
                 let host = self.ends[end.index()].host;
                 if let Some(hop) = self.circuits[circuit.index()].hops.iter().position(|hop| hop.host == host) {
                     self.closes_because(circuit, CloseReason::ChannelClosed);
                     self.close_at(circuit, hop as u8, Some(end));
                 }
             }
-            for index in 0..self.ends[end.index()].attached.len() {
-                if let Some(attached) = self.ends[end.index()].attached[index] {
+            for index in 0..self.ends[end.index()].circuits.as_ref().map_or(0, |circuits| circuits.attached.len()) {
+                if let Some(attached) = self.ends[end.index()].circuits.as_ref().and_then(|circuits| circuits.attached[index]) {
                     self.closes_because(attached.circuit, CloseReason::ChannelClosed);
                     self.close_at(attached.circuit, attached.hop, Some(end));
                 }
             }
-            while let Some(cell) = self.ends[end.index()].sent_cells.pop_front() {
+            while let Some(cell) = self.sent.pop_cell(&mut self.ends[end.index()].sent) {
                 self.lost_with_channel(cell);
             }
-            while let Some(cell) = self.cells.pop(&mut self.ends[end.index()].destroys) {
+            while let Some(circuits) = self.ends[end.index()].circuits.as_deref_mut()
+                && let Some(cell) = self.cells.pop(&mut circuits.destroys)
+            {
                 self.lost_with_channel(cell);
             }
             let (host, socket) = (self.ends[end.index()].host, self.ends[end.index()].socket);

@@ -312,7 +312,7 @@ mod tests {
         for sent in 1..=cells {
             let mut cell = Cell::new(CellKind::Data, CircuitId(0));
             cell.set_arrives_at(1);
-            world.ends[end.index()].sent_cells.push_back(cell);
+            world.sent.push_cell(&mut world.ends[end.index()].sent, cell);
             world.ends[end.index()].outbuf.append(CELL_BYTES);
             if sent % at_once == 0 || sent == cells {
                 world.write_channel(end);
@@ -335,7 +335,7 @@ mod tests {
         send(&mut world, b, 70, 70);
         world.run_until(SimTime::from_nanos(2_000_000_000));
         for end in [a, b] {
-            assert_eq!(world.ends[end.index()].sent_cells.len(), 70, "nothing was read yet");
+            assert_eq!(world.sent.cells_of(world.ends[end.index()].sent).len(), 70, "nothing was read yet");
             world.ends[end.peer().index()].read_blocked = false;
             world.watch_channel_reading(end.peer());
         }
@@ -343,7 +343,7 @@ mod tests {
         while world.event_loop.passes.begin() {
             while let Some((socket, effects)) = world.event_loop.next_of_pass() {
                 world.serve(socket, effects, u64::MAX);
-                left.push([a, b].map(|end| world.ends[end.index()].sent_cells.len()));
+                left.push([a, b].map(|end| world.sent.cells_of(world.ends[end.index()].sent).len()));
             }
         }
         assert_eq!(left, [[36, 70], [36, 38], [0, 38], [0, 6], [0, 0]]);

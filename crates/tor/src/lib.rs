@@ -24,6 +24,7 @@ mod reading;
 mod records;
 mod sampling;
 mod scheduler;
+mod sent;
 mod settings;
 mod stream;
 mod tls;

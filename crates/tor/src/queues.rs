@@ -82,7 +82,9 @@ impl World {
             side.blocked = true;
         }
         let (end, slot, len) = (side.end, side.slot, side.queue.len);
-        self.ends[end.index()].mux.set_cells(slot, len, now);
+        if let Some(circuits) = self.ends[end.index()].circuits.as_deref_mut() {
+            circuits.mux.set_cells(slot, len, now);
+        }
         self.has_waiting_cells(end);
     }
 
@@ -90,22 +92,24 @@ impl World {
     pub(crate) fn flush_one_cell(&mut self, end_id: EndId) -> bool {
         let now = self.queue.now();
         let end = &mut self.ends[end_id.index()];
-        if end.destroys.len > 0 && !(end.destroy_was_last && end.mux.active_circuits() > 0) {
-            end.destroy_was_last = true;
-            end.sent_cells.extend(self.cells.pop(&mut end.destroys));
+        let Some(circuits) = end.circuits.as_deref_mut() else { return false };
+        if circuits.destroys.len > 0 && !(circuits.destroy_was_last && circuits.mux.active_circuits() > 0) {
+            circuits.destroy_was_last = true;
+            let Some(cell) = self.cells.pop(&mut circuits.destroys) else { return false };
+            self.sent.push_cell(&mut end.sent, cell);
             end.outbuf.append(crate::CELL_BYTES);
             end.cells_sent += 1;
             return true;
         }
-        end.destroy_was_last = false;
-        let Some(slot) = end.mux.pick(now) else { return false };
-        let Some(Attached { circuit, hop, outward }) = end.attached[slot.0 as usize] else { return false };
+        circuits.destroy_was_last = false;
+        let Some(slot) = circuits.mux.pick(now) else { return false };
+        let Some(Attached { circuit, hop, outward }) = circuits.attached[slot.0 as usize] else { return false };
         let side = &mut self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)];
         let Some(cell) = self.cells.pop(&mut side.queue) else { return false };
-        end.sent_cells.push_back(cell);
+        self.sent.push_cell(&mut end.sent, cell);
         end.outbuf.append(crate::CELL_BYTES);
         end.cells_sent += 1;
-        end.mux.sent(slot, side.queue.len, now);
+        circuits.mux.sent(slot, side.queue.len, now);
         let counters = &mut self.nodes[end.host.index()].counters;
         counters.cells_sent += 1;
         counters.queue_wait += (now - cell.queued_at).as_nanos();
@@ -169,10 +173,12 @@ mod tests {
         for _ in 0..3 {
             bench.world.circuits[circuit.index()].live_cells += 1;
             let destroy = Cell::new(CellKind::Destroy, circuit);
-            bench.world.cells.push(&mut bench.world.ends[end.index()].destroys, destroy);
+            let circuits = bench.world.ends[end.index()].circuits.as_deref_mut().unwrap();
+            bench.world.cells.push(&mut circuits.destroys, destroy);
         }
         while bench.world.flush_one_cell(end) {}
-        let kinds: Vec<CellKind> = bench.world.ends[end.index()].sent_cells.iter().map(|cell| cell.kind).collect();
+        let sent = bench.world.sent.cells_of(bench.world.ends[end.index()].sent);
+        let kinds: Vec<CellKind> = sent.iter().map(|cell| cell.kind).collect();
         let (data, destroy) = (CellKind::Data, CellKind::Destroy);
         assert_eq!(kinds, [destroy, data, destroy, data, destroy, data, data, data]);
     }

@@ -48,7 +48,7 @@ impl World {
         let tls = self.settings.tls;
         let mut reach = Reach { bytes: 0, plaintext: 0 };
         let mut partial = self.ends[id.index()].record_read;
-        for &record in &self.ends[id.peer().index()].sent_records {
+        for record in self.sent.records_of(self.ends[id.peer().index()].sent) {
             let missing = u64::from(tls.record(u32::from(record)) - partial);
             if reach.bytes + missing > readable {
                 break;
@@ -73,7 +73,8 @@ impl World {
         let mut partial = self.ends[id.index()].record_read;
         while plaintext < share {
             // A record whose end the sender has not written yet is not in the queue: its bytes are taken as far as they are here.
-            let missing = self.ends[peer].sent_records.front().map(|&record| u64::from(tls.record(u32::from(record)) - partial));
+            let missing =
+                self.sent.first_record(self.ends[peer].sent).map(|&record| u64::from(tls.record(u32::from(record)) - partial));
             let Some(missing) = missing.filter(|&missing| missing <= left) else {
                 partial += left as u32;
                 left = 0;
@@ -81,7 +82,7 @@ impl World {
             };
             left -= missing;
             partial = 0;
-            plaintext += self.ends[peer].sent_records.pop_front().map_or(0, u64::from);
+            plaintext += self.sent.pop_record(&mut self.ends[peer].sent).map_or(0, u64::from);
         }
         let taken = readable - left;
         self.nodes[host.index()].counters.channel_bytes_read += taken;
@@ -92,7 +93,7 @@ impl World {
         end.record_read = partial;
         end.plaintext_read = plaintext % CELL_BYTES;
         for _ in 0..plaintext / CELL_BYTES {
-            let Some(cell) = self.ends[peer].sent_cells.pop_front() else { return };
+            let Some(cell) = self.sent.pop_cell(&mut self.ends[peer].sent) else { return };
             self.process_cell(id, cell);
         }
     }

@@ -79,8 +79,9 @@ impl World {
             sent[class] += bytes_sent;
             capacity[class] += could_send;
             let ends = node.ends.iter().map(|end| &self.ends[end.index()]);
-            let (queued_cells, outbuf_bytes) =
-                ends.fold((0, 0), |(cells, bytes), end| (cells + end.mux.cells(), bytes + u64::from(end.outbuf.len())));
+            let (queued_cells, outbuf_bytes) = ends.fold((0, 0), |(cells, bytes), end| {
+                (cells + end.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells()), bytes + u64::from(end.outbuf.len()))
+            });
             self.records.relays.push(RelaySample {
                 time,
                 relay: host,

@@ -33,7 +33,7 @@ impl World {
             if !end.outbuf.written(taken as u32, record, wire, chunk) {
                 break;
             }
-            end.sent_records.push_back(record as u16);
+            self.sent.push_record(&mut end.sent, record as u16);
             left = left.saturating_sub(record);
         }
         self.nodes[host.index()].counters.channel_bytes_written += written;

@@ -12,7 +12,7 @@ use onionlab_quantities::{SimDuration, SimTime};
 /// "Infinite" threshold of a connection that has seen no loss (Linux: `TCP_INFINITE_SSTHRESH`).
 pub(super) const NO_THRESHOLD: u32 = 0x7fff_ffff;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(super) struct Congestion {
     /// Segments that may be in flight; at least 1.
     pub(super) cwnd: u32,

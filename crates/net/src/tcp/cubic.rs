@@ -15,9 +15,19 @@ const BETA_1024: u64 = 717;
 /// The target is computed anew at most this often while the window stays the same (Linux: HZ/32).
 const REFRESH: SimDuration = SimDuration::from_micros(31_250);
 
-/// The curve that the window follows since the last loss.
-#[derive(Debug, Clone, Copy)]
+/// What CUBIC knows. The curve lies apart: connections that have seen no loss have none.
+#[derive(Debug, Clone)]
 pub(super) struct Cubic {
+    curve: Option<Box<Curve>>,
+    /// Least round trip in microseconds since the last time-out; 0 if none.
+    delay_min: u32,
+    /// HyStart has ended slow start.
+    pub(super) found: bool,
+}
+
+/// The curve that the window follows since the last loss.
+#[derive(Debug, Clone, Default)]
+struct Curve {
     /// Window just before the last loss, lowered by fast convergence; 0 before any.
     last_max: u32,
     /// Window at the curve's plateau.
@@ -34,29 +44,12 @@ pub(super) struct Cubic {
     friendly_credit: u32,
     /// What Reno with CUBIC's reduction would have by now.
     friendly: u32,
-    /// Least round trip in microseconds since the last time-out; 0 if none.
-    delay_min: u32,
     in_epoch: bool,
-    /// HyStart has ended slow start.
-    pub(super) found: bool,
 }
 
 impl Cubic {
     pub(super) const fn new() -> Self {
-        Self {
-            last_max: 0,
-            plateau: 0,
-            rise_micros: 0,
-            epoch: Ticks::ZERO,
-            computed_at: Ticks::ZERO,
-            computed_for: 0,
-            per_increase: 0,
-            friendly_credit: 0,
-            friendly: 0,
-            delay_min: 0,
-            in_epoch: false,
-            found: false,
-        }
+        Self { curve: None, delay_min: 0, found: false }
     }
 
     /// Least round trip seen, once there is one.
@@ -66,7 +59,7 @@ impl Cubic {
 
     /// Takes a round trip; false if it is of the second after a reduction, which Linux ignores.
     pub(super) fn note_delay(&mut self, now: SimTime, rtt: SimDuration) -> bool {
-        if self.in_epoch && self.epoch.until(now) < SimDuration::from_secs(1) {
+        if self.curve.as_ref().is_some_and(|curve| curve.in_epoch && curve.epoch.until(now) < SimDuration::from_secs(1)) {
             return false;
         }
         let micros = (rtt.as_micros() as u32).max(1);
@@ -78,56 +71,60 @@ impl Cubic {
 
     /// The threshold after a loss with this window; ends the epoch.
     pub(super) fn after_loss(&mut self, cwnd: u32) -> u32 {
-        self.in_epoch = false;
-        self.last_max = if cwnd < self.last_max { (u64::from(cwnd) * (1024 + BETA_1024) / 2048) as u32 } else { cwnd };
+        let curve = self.curve.get_or_insert_default();
+        curve.in_epoch = false;
+        curve.last_max = if cwnd < curve.last_max { (u64::from(cwnd) * (1024 + BETA_1024) / 2048) as u32 } else { cwnd };
         ((u64::from(cwnd) * BETA_1024 / 1024) as u32).max(2)
     }
 
     /// The connection sends again after `idle` with nothing in flight: the curve's clock stood still.
     pub(super) fn resume(&mut self, idle: SimDuration, now: SimTime) {
-        if self.in_epoch {
-            let moved = self.epoch.later_by(idle);
+        if let Some(curve) = self.curve.as_deref_mut()
+            && curve.in_epoch
+        {
+            let moved = curve.epoch.later_by(idle);
             // Never into the future.
-            self.epoch = if moved.until(now) > SimDuration::from_secs(1 << 17) { Ticks::at(now) } else { moved };
+            curve.epoch = if moved.until(now) > SimDuration::from_secs(1 << 17) { Ticks::at(now) } else { moved };
         }
     }
 
     /// How many acknowledged segments are worth one more in the window, after `acked` more were acknowledged.
     pub(super) fn per_increase(&mut self, now: SimTime, cwnd: u32, acked: u32) -> u32 {
-        self.friendly_credit += acked;
-        if self.in_epoch && self.computed_for == cwnd && self.computed_at.until(now) <= REFRESH {
-            return self.per_increase;
+        let curve = self.curve.get_or_insert_default();
+        curve.friendly_credit += acked;
+        if curve.in_epoch && curve.computed_for == cwnd && curve.computed_at.until(now) <= REFRESH {
+            return curve.per_increase;
         }
-        if !self.in_epoch {
-            self.in_epoch = true;
-            self.epoch = Ticks::at(now);
-            self.friendly_credit = acked;
-            self.friendly = cwnd;
-            let missing = self.last_max.saturating_sub(cwnd);
-            self.plateau = self.last_max.max(cwnd);
-            self.rise_micros = (libm::cbrt(f64::from(missing) / C) * 1e6) as u32;
+        if !curve.in_epoch {
+            curve.in_epoch = true;
+            curve.epoch = Ticks::at(now);
+            curve.friendly_credit = acked;
+            curve.friendly = cwnd;
+            let missing = curve.last_max.saturating_sub(cwnd);
+            curve.plateau = curve.last_max.max(cwnd);
+            curve.rise_micros = (libm::cbrt(f64::from(missing) / C) * 1e6) as u32;
         }
-        self.computed_for = cwnd;
-        self.computed_at = Ticks::at(now);
+        curve.computed_for = cwnd;
+        curve.computed_at = Ticks::at(now);
 
-        let elapsed = self.epoch.until(now).as_nanos() as f64 * 1e-9 + f64::from(self.delay_min) * 1e-6;
-        let from_plateau = elapsed - f64::from(self.rise_micros) * 1e-6;
-        let target = f64::from(self.plateau) + C * from_plateau * from_plateau * from_plateau;
+        let elapsed = curve.epoch.until(now).as_nanos() as f64 * 1e-9 + f64::from(self.delay_min) * 1e-6;
+        let from_plateau = elapsed - f64::from(curve.rise_micros) * 1e-6;
+        let target = f64::from(curve.plateau) + C * from_plateau * from_plateau * from_plateau;
         let missing = target.clamp(0.0, 1e9) as u32;
         let mut count = if missing > cwnd { cwnd / (missing - cwnd) } else { 100 * cwnd };
-        if self.last_max == 0 {
+        if curve.last_max == 0 {
             count = count.min(20);
         }
 
         // One segment more per 1.7 / (3 * 0.3) windows acknowledged.
         let per_friendly = (u64::from(cwnd) * (1024 + BETA_1024) / (3 * (1024 - BETA_1024))).max(1) as u32;
-        self.friendly += self.friendly_credit / per_friendly;
-        self.friendly_credit %= per_friendly;
-        if self.friendly > cwnd {
-            count = count.min(cwnd / (self.friendly - cwnd));
+        curve.friendly += curve.friendly_credit / per_friendly;
+        curve.friendly_credit %= per_friendly;
+        if curve.friendly > cwnd {
+            count = count.min(cwnd / (curve.friendly - cwnd));
         }
-        self.per_increase = count.max(2);
-        self.per_increase
+        curve.per_increase = count.max(2);
+        curve.per_increase
     }
 }
 
@@ -178,6 +175,6 @@ mod tests {
         let mut cubic = Cubic::new();
         assert_eq!(cubic.after_loss(1000), 700);
         cubic.after_loss(700);
-        assert_eq!(cubic.last_max, 595);
+        assert_eq!(cubic.curve.map(|curve| curve.last_max), Some(595));
     }
 }

@@ -3,7 +3,7 @@
 use onionlab_quantities::{SimDuration, SimTime};
 
 /// An instant in units of 2^16 ns (65.5 us), which wraps after 78 hours: intervals longer than that read short.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Ticks(u32);
 
 const SHIFT: u32 = 16;

@@ -3,7 +3,7 @@
 //! KIST-lite has the same runs and the same order over all channels, but knows nothing of the kernel: a run may fill each outbuf.
 
 use crate::CELL_BYTES;
-use crate::channel::{ChannelEnd, SchedulerState};
+use crate::channel::{ChannelEnd, Circuits, SchedulerState};
 use crate::ids::EndId;
 use crate::world::World;
 use onionlab_engine::{HostId, prefetch};
@@ -21,10 +21,12 @@ impl World {
             let id = self.nodes[host.index()].pending[index];
             self.prefetch_pending(host, index);
             self.ends[id.index()].kist_written = 0;
-            self.ends[id.index()].kist_limit = match factor {
+            let limit = match factor {
                 Some(factor) => self.kist_limit(id, factor),
                 None => self.writeable_cells(id) * CELL_COST,
             };
+            // Four gigabytes in a run are no limit.
+            self.ends[id.index()].kist_limit = u32::try_from(limit).unwrap_or(u32::MAX);
         }
         let mut aside = std::mem::take(&mut self.aside);
         // Channels whose outbufs are to be written before the run ends (`outbuf_table`), in the order in which they came up.
@@ -42,13 +44,14 @@ impl World {
                 self.ends[previous.index()].kist_touched = false;
             }
             previous = Some(id);
-            let can_write = |end: &crate::channel::ChannelEnd| end.kist_written + CELL_COST <= end.kist_limit;
+            let can_write =
+                |end: &crate::channel::ChannelEnd| u64::from(end.kist_written) + CELL_COST <= u64::from(end.kist_limit);
             if can_write(&self.ends[id.index()]) {
                 if !self.flush_one_cell(id) {
                     self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
                     continue;
                 }
-                self.ends[id.index()].kist_written += CELL_COST;
+                self.ends[id.index()].kist_written += CELL_COST as u32;
             }
             if self.ends[id.index()].queued_cells() == 0 {
                 self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
@@ -77,8 +80,8 @@ impl World {
             prefetch(&self.ends[id.index()], size_of::<ChannelEnd>());
         }
         if let Some(&id) = pending.get(index + 4) {
-            if let Some(state) = self.ends[id.index()].mux.memory() {
-                prefetch(state, size_of_val(state));
+            if let Some(circuits) = self.ends[id.index()].circuits.as_deref() {
+                prefetch(circuits, size_of::<Circuits>());
             }
             self.net.prefetch_socket(self.ends[id.index()].socket, 2);
         }

@@ -20,7 +20,10 @@ use std::cmp::Ordering;
 
 /// `scheduler_compare_channels`
 fn compare(ends: &[ChannelEnd], a: EndId, b: EndId) -> Ordering {
-    ends[a.index()].mux.compare(&ends[b.index()].mux)
+    match (&ends[a.index()].circuits, &ends[b.index()].circuits) {
+        (Some(one), Some(two)) => one.mux.compare(&two.mux),
+        (one, two) => two.is_some().cmp(&one.is_some()),
+    }
 }
 
 impl World {
