@@ -24,8 +24,10 @@ pub struct Cpu {
     pub per_cell: SimDuration,
     /// A worker thread, for each onion handshake (CREATE2).
     pub per_handshake: SimDuration,
-    /// Cores (`NumCPUs`), at least 1.
-    pub cores: u32,
+    /// Worker threads, at least 1.
+    pub handshake_threads: u32,
+    /// Handshakes that they take in hand; more wait in tor's own queue (`max_pending_tasks`).
+    pub handshakes_in_hand: u32,
 }
 
 /// What the main thread does until its next event.

@@ -1,6 +1,6 @@
 //! Onion handshakes: a relay's worker threads and the queue before them (`core/mainloop/cpuworker.c`, `feature/relay/onion_queue.c`).
 //!
-//! CREATE2 goes to a pool of threads. Up to 64 for each core are in the pool's hands; the others wait in tor's own queue, which takes a
+//! CREATE2 goes to a pool of threads. Up to 64 for each core are in the pool's hands (one each in 0.2.4); the others wait in tor's own queue, which takes a
 //! new one if fewer than 50 wait or if the threads are expected to be through within `MaxOnionQueueDelay`, and otherwise
 //! closes its circuit. Who has waited for five seconds when another one joins is dropped too. The circuit's DESTROY tells the client.
 
@@ -13,8 +13,6 @@ use onionlab_engine::HostId;
 use onionlab_quantities::SimDuration;
 use std::collections::VecDeque;
 
-/// Handshakes in the hands of the pool, for each core (`max_pending_tasks_per_cpu`).
-const IN_HAND_PER_CORE: u32 = 64;
 /// With fewer waiting than this there is always room for one more (`have_room_for_onionskin`).
 const ALWAYS_ROOM: usize = 50;
 /// No more are queued when those that wait will take longer (`MaxOnionQueueDelay`).
@@ -42,12 +40,11 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// max(NumCPUs, 2) threads, as tor 0.4.9 starts.
     pub fn new(cpu: Cpu) -> Self {
         Self {
-            threads: cpu.cores.max(2),
+            threads: cpu.handshake_threads,
             duration: cpu.per_handshake,
-            in_hand_at_most: (cpu.cores * IN_HAND_PER_CORE) as usize,
+            in_hand_at_most: cpu.handshakes_in_hand as usize,
             running: VecDeque::new(),
             assigned: VecDeque::new(),
             finished: VecDeque::new(),
@@ -157,5 +154,29 @@ impl World {
         self.closes_because(cell.circuit, CloseReason::HandshakeQueue);
         self.close_at(cell.circuit, cell.arrives_at(), None);
         self.discard(cell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ids::CircuitId;
+
+    /// Two threads and handshakes of 100 ms: 50 that wait take 2.5 s, so a 51st is refused, while 49 always leave room for one more. Until a hundred are done
+    /// each counts as a millisecond: 3,501 take 1,750 ms of two threads, rounded down, and 3,502 take more.
+    #[test]
+    fn the_queue_is_as_long_as_its_expected_delay_allows() {
+        let cpu = Cpu {
+            per_cell: SimDuration::ZERO,
+            per_handshake: SimDuration::from_millis(100),
+            handshake_threads: 2,
+            handshakes_in_hand: 64,
+        };
+        for (done, waiting, room) in [(100, 49, true), (100, 50, false), (99, 50, true), (99, 3501, true), (99, 3502, false)] {
+            let mut workers = Workers::new(cpu);
+            workers.done = done;
+            workers.waiting.extend((0..waiting).map(|_| (0, Cell::new(CellKind::Create, CircuitId(0)))));
+            assert_eq!(workers.has_room(), room, "{done} done, {waiting} waiting");
+        }
     }
 }

@@ -8,7 +8,12 @@ use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{ChannelScheduler, CircuitOutcome, CircuitRecord, Cpu, Outcome, Records, RelayClass, Role};
 
 fn cpu(per_cell_us: u64, per_handshake_us: u64) -> Cpu {
-    Cpu { per_cell: SimDuration::from_micros(per_cell_us), per_handshake: SimDuration::from_micros(per_handshake_us), cores: 1 }
+    Cpu {
+        per_cell: SimDuration::from_micros(per_cell_us),
+        per_handshake: SimDuration::from_micros(per_handshake_us),
+        handshake_threads: 2,
+        handshakes_in_hand: 64,
+    }
 }
 
 /// Nothing but computing holds a cell back: no interval of KIST, no segment that waits for an acknowledgement.

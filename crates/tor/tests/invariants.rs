@@ -88,10 +88,11 @@ prop_compose! {
         plan.settings.optimistic_data = optimistic;
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
         plan.settings.flow_control = if vegas { FlowControl::Vegas(CongestionSettings::default()) } else { FlowControl::Windows };
-        plan.settings.cpu = cpu.map(|(per_cell, per_handshake, cores)| Cpu {
+        plan.settings.cpu = cpu.map(|(per_cell, per_handshake, threads)| Cpu {
             per_cell: SimDuration::from_micros(per_cell),
             per_handshake: SimDuration::from_micros(per_handshake),
-            cores,
+            handshake_threads: threads,
+            handshakes_in_hand: 4 * threads,
         });
         plan.circuit_per_transfer = per_transfer;
         (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));

@@ -5,7 +5,8 @@ use super::error::{Fault, clipped};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::treatment::{
-    BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp, TreatmentFile, UplinkQueue,
+    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp, TreatmentFile,
+    UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
@@ -82,6 +83,11 @@ pub(super) fn treatments(
     Ok(resolved)
 }
 
+const MAIN_THREAD: &str = "cpu = \"main-thread\"";
+/// Measured with tor 0.4.9.11 (docs/results/tor-cpu.md).
+const CPU_PER_CELL: SimDuration = SimDuration::from_nanos(6000);
+const CPU_PER_HANDSHAKE: SimDuration = SimDuration::from_nanos(160_000);
+
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
 
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
@@ -92,6 +98,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     let intervals = kist || scheduler == ChannelScheduler::KistLite;
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
     let windows = treatment.flow_control == FlowControl::Windows;
+    let computes = treatment.cpu == CpuModel::MainThread;
     let for_windows = "flow-control = \"windows\"";
     let queue = treatment.uplink_queue == UplinkQueue::DropTail;
     [
@@ -115,6 +122,9 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("circuit-window-increment", given.circuit_window_increment.is_some(), windows, for_windows),
         ("stream-window", given.stream_window.is_some(), windows, for_windows),
         ("stream-window-increment", given.stream_window_increment.is_some(), windows, for_windows),
+        ("cpu-per-cell", given.cpu_per_cell.is_some(), computes, MAIN_THREAD),
+        ("cpu-per-handshake", given.cpu_per_handshake.is_some(), computes, MAIN_THREAD),
+        ("cpu-cores", given.cpu_cores.is_some(), computes, MAIN_THREAD),
         ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
         ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
         ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
@@ -178,6 +188,11 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let flow_control = all.flow_control.unwrap_or(code.flow_control);
     let windows = flow_control == FlowControl::Windows;
     let intervals = kist || channel_scheduler == ChannelScheduler::KistLite;
+    let cpu = all.cpu.unwrap_or(CpuModel::None);
+    let computes = |name: &str, given: Option<SimDuration>, usual: SimDuration, most: SimDuration| {
+        let cost = (cpu == CpuModel::MainThread).then(|| within(key(name), given.unwrap_or(usual), SimDuration::ZERO, most));
+        cost.transpose()
+    };
     let tcp = all.tcp.expect(filled);
     let uplink_queue = all.uplink_queue.expect(filled);
     let downlink_queue = all.downlink_queue.expect(filled);
@@ -222,6 +237,12 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         kist_client_interval: interval("kist-client-interval", all.kist_client_interval)?,
         kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
         flow_control,
+        cpu,
+        cpu_per_cell: computes("cpu-per-cell", all.cpu_per_cell, CPU_PER_CELL, ms(10))?,
+        cpu_per_handshake: computes("cpu-per-handshake", all.cpu_per_handshake, CPU_PER_HANDSHAKE, SimDuration::from_secs(10))?,
+        cpu_cores: (cpu == CpuModel::MainThread)
+            .then(|| within(key("cpu-cores"), all.cpu_cores.unwrap_or(2), 1, 128))
+            .transpose()?,
         cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(tor.cell_payload(flow_control)), 1, 498)?,
         circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
         cell_queue_high,

@@ -3,8 +3,8 @@
 use super::clients::{Position, StartRange};
 use super::network::{PowerFile, Role};
 use super::treatment::{
-    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls,
-    TokenRefill, UplinkQueue,
+    ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp,
+    Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_load::LoadModel;
@@ -346,6 +346,14 @@ pub struct Treatment {
     pub kist_socket_buffer_factor: Option<f64>,
     /// What limits the DATA cells of circuits and streams.
     pub flow_control: FlowControl,
+    /// What relays' computing costs.
+    pub cpu: CpuModel,
+    /// Of the main thread for each cell, where computing takes time.
+    pub cpu_per_cell: Option<SimDuration>,
+    /// Of a worker thread for each onion handshake.
+    pub cpu_per_handshake: Option<SimDuration>,
+    /// Cores of each relay.
+    pub cpu_cores: Option<u32>,
     /// Bytes of data in a DATA cell.
     pub cell_payload: u32,
     /// Age from which a circuit gets no new stream.

@@ -91,6 +91,18 @@ axes! {
     kist_socket_buffer_factor: f64,
     /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: "vegas"; with an older tor than "0.4.9" "windows".
     flow_control: FlowControl,
+    /// Whether a relay's computing takes time: "none", or on one main thread with worker threads for onion handshakes. Default: "none", since a relay's
+    /// capacity, as the consensus and measurements know it, has its computing in it.
+    cpu: CpuModel,
+    /// With cpu "main-thread": time of the main thread for each cell that a relay takes in, "0 s" to "10 ms". Default: "6 us", as measured with tor.
+    #[schemars(with = "Option<DurationText>")]
+    cpu_per_cell: SimDuration,
+    /// With cpu "main-thread": time of a worker thread for each onion handshake, "0 s" to "10 s". Default: "0.16 ms", as measured with tor.
+    #[schemars(with = "Option<DurationText>")]
+    cpu_per_handshake: SimDuration,
+    /// With cpu "main-thread": a relay's cores, which set the number of its worker threads (`NumCPUs`). Default: 2.
+    #[schemars(range(min = 1, max = 128))]
+    cpu_cores: u32,
     /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto. Default: 488 with tor "0.4.9" and flow-control "vegas", else 498.
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
@@ -291,6 +303,16 @@ pub enum FlowControl {
     Windows,
     /// tor's congestion control `TOR_VEGAS` for circuits, XON and XOFF for streams.
     Vegas,
+}
+
+/// What a relay's computing costs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum CpuModel {
+    /// No time.
+    None,
+    /// Time of one main thread for each cell, of worker threads for each onion handshake.
+    MainThread,
 }
 
 /// A link profile.

@@ -46,6 +46,15 @@ pub(crate) struct CodeDefaults {
 }
 
 impl TorVersion {
+    /// Worker threads for onion handshakes on a machine of so many cores, and how many handshakes they take in hand (`cpuworker.c:cpu_init`).
+    pub(crate) const fn handshake_workers(self, cores: u32) -> (u32, u32) {
+        match self {
+            Self::V0_2_4 => (cores, cores),
+            Self::V0_3_5 => (cores + 1, 64 * cores),
+            Self::V0_4_9 => (if cores < 2 { 2 } else { cores }, 64 * cores),
+        }
+    }
+
     /// The defaults of its code.
     pub(crate) const fn code(self) -> CodeDefaults {
         let ms = SimDuration::from_millis;

@@ -11,7 +11,7 @@ use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
-use onionlab_tor::{CongestionSettings, Settings};
+use onionlab_tor::{CongestionSettings, Cpu, Settings};
 use std::sync::Arc;
 
 /// The settings of every tor under a treatment in which nothing is left open.
@@ -89,8 +89,16 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         },
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         circuit_dirtiness: treatment.circuit_lifetime,
+        cpu: cpu(treatment),
         ..defaults
     }
+}
+
+/// What computing costs relays under a treatment; nothing, if it takes no time.
+fn cpu(treatment: &Treatment) -> Option<Cpu> {
+    let (per_cell, per_handshake, cores) = (treatment.cpu_per_cell?, treatment.cpu_per_handshake?, treatment.cpu_cores?);
+    let (handshake_threads, handshakes_in_hand) = treatment.tor.handshake_workers(cores);
+    Some(Cpu { per_cell, per_handshake, handshake_threads, handshakes_in_hand })
 }
 
 /// How every TCP behaves under a treatment.
