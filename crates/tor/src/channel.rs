@@ -13,16 +13,16 @@ use onionlab_quantities::SimTime;
 
 /// Bytes of the flights that open a channel, in order, the initiator's first (`core/or/channeltls.c`, `connection_or.c`).
 ///
-/// The TLS handshake with tor's self-signed RSA link certificate, then the link handshake: VERSIONS (a variable cell of 13 bytes), CERTS
-/// (five certificates, 1.5 kB), AUTH_CHALLENGE, AUTHENTICATE, NETINFO (a fixed cell), each record with its overhead. Sizes are sums of these
-/// parts, good to some hundred bytes; what matters is the number of round trips, the TCP handshake included: three with TLS 1.3, where VERSIONS
-/// leaves with the initiator's Finished, and four before (RFC 5246, section 7.3). Without TLS a channel opens as with TLS 1.3.
+/// With TLS 1.3 as measured between processes of tor 0.4.9.11 (`docs/results/tor-cpu.md`; certificates differ by some bytes): ClientHello;
+/// ServerHello, certificate and Finished; the initiator's Finished and VERSIONS; two session tickets, the responder's VERSIONS, CERTS, AUTH_CHALLENGE and
+/// NETINFO; at last NETINFO of a client, or CERTS, AUTHENTICATE and NETINFO of a relay. Before TLS 1.3 VERSIONS cannot leave with Finished, which makes one round
+/// trip more (RFC 5246, section 7.3); those sizes are sums of the parts, good to some hundred bytes. Without TLS a channel opens as with TLS 1.3.
 pub(crate) fn flights(tls: Tls, initiator: Role) -> &'static [u32] {
     const FOR_CLIENTS: u32 = 536;
-    const FOR_RELAYS: u32 = 2450;
+    const FOR_RELAYS: u32 = 2226;
     match (tls, initiator) {
-        (Tls::V1_3 | Tls::Absent, Role::Relay { .. }) => &[330, 1150, 100, 2100, FOR_RELAYS],
-        (Tls::V1_3 | Tls::Absent, _) => &[330, 1150, 100, 2100, FOR_CLIENTS],
+        (Tls::V1_3 | Tls::Absent, Role::Relay { .. }) => &[517, 1176, 113, 2224, FOR_RELAYS],
+        (Tls::V1_3 | Tls::Absent, _) => &[517, 1176, 113, 2224, FOR_CLIENTS],
         (Tls::V1_2 | Tls::Cbc, Role::Relay { .. }) => &[250, 1400, 900, 75, 50, 2100, FOR_RELAYS],
         (Tls::V1_2 | Tls::Cbc, _) => &[250, 1400, 900, 75, 50, 2100, FOR_CLIENTS],
     }
