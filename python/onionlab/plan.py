@@ -16,6 +16,9 @@ from onionlab.errors import ResultsError
 #: The record tables of a run, one Parquet file each.
 TABLES = ("transfers", "circuits", "channels", "relays", "network", "run")
 
+#: Tables that a run leaves only where its experiment asks for them.
+OPTIONAL_TABLES = ("vegas",)
+
 #: Parts of a scenario that say how often it is run or how it is evaluated, but not what happens within one run.
 _NOT_OF_A_RUN = ("title", "networks", "seeds", "treatments", "measure-from")
 

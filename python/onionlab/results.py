@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from onionlab.errors import ResultsError
-from onionlab.plan import TABLES, Plan, PlannedRun, is_finished
+from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, is_finished
 from onionlab.quantity import seconds
 from onionlab.stats import metrics, per_run, summarise
 
@@ -81,20 +81,26 @@ class Experiment:
 
         Parameters
         ----------
-        name : {"transfers", "circuits", "channels", "relays", "network", "run"}
-            Which table.
+        name : {"transfers", "circuits", "channels", "relays", "network", "run", "vegas"}
+            Which table. ``vegas`` is there only for treatments with congestion control, where clients are traced.
         """
-        if name not in TABLES:
-            raise ValueError(f"no record table {name!r}; there are {', '.join(TABLES)}")
+        known = (*TABLES, *OPTIONAL_TABLES)
+        if name not in known:
+            raise ValueError(f"no record table {name!r}; there are {', '.join(known)}")
         parts = []
         for run in self.finished:
-            frame = pl.scan_parquet(self.directory / run.directory / f"{name}.parquet", hive_partitioning=False)
+            path = self.directory / run.directory / f"{name}.parquet"
+            if name in OPTIONAL_TABLES and not path.is_file():
+                continue
+            frame = pl.scan_parquet(path, hive_partitioning=False)
             keys = (
                 pl.lit(run.treatment).alias("treatment"),
                 pl.lit(run.network, dtype=pl.UInt32).alias("network"),
                 pl.lit(run.seed, dtype=pl.UInt64).alias("seed"),
             )
             parts.append(frame.select(*keys, pl.exclude("treatment", "network", "seed")))
+        if not parts and self.finished:
+            raise ResultsError(f"{self.directory} holds no table {name!r}: no client has `trace = true`, or no treatment writes it")
         return pl.concat(parts)
 
     @cached_property

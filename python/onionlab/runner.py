@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onionlab import _core
 from onionlab.errors import Cancelled, DocumentError, OnionlabError, ResultsError, RunError
 from onionlab.files import write_bytes
-from onionlab.plan import TABLES, Plan, PlannedRun, is_finished, is_of, read_experiment
+from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, is_finished, is_of, read_experiment
 from onionlab.results import Experiment, Failure, opened
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ def _check_replaceable(directory: Path) -> None:
     """Refuse to have a run's directory replaced that holds anything but tables."""
     if not directory.exists():
         return
-    ours = {f"{table}.parquet" for table in TABLES}
+    ours = {f"{table}.parquet" for table in (*TABLES, *OPTIONAL_TABLES)}
     if not directory.is_dir() or any(path.name not in ours for path in directory.iterdir()):
         raise ResultsError(f"{directory} holds files that onionlab did not write; move them away")
 

@@ -315,6 +315,18 @@ mod tests {
         assert_eq!(advice, Some(Advice::Xon { kilobytes_per_second: 2_000 }));
     }
 
+    /// Nothing that was never announced is doubled, and 2.2 MB in one measurement are beyond what tor's 32 bits hold.
+    #[test]
+    fn rates_stay_within_what_tor_can_say() {
+        let mut edge = DeliveringEdge { rate: 1_000, ..DeliveringEdge::new() };
+        assert_eq!(edge.drained(at(1), Bytes::new(249_000), Bytes::ZERO, &P), None);
+        assert_eq!(edge.rate, 1_000);
+        assert_eq!(compute_drain_rate(249_001, SimDuration::from_secs(1_000)), 1);
+        assert_eq!(compute_drain_rate(249_001, SimDuration::from_secs(1)), 249);
+        assert_eq!(compute_drain_rate(2_200_000, SimDuration::from_secs(1)), i32::MAX as u64);
+        assert_eq!(compute_drain_rate(249_001, SimDuration::ZERO), 0);
+    }
+
     #[test]
     fn the_reading_edge_obeys() {
         let mut edge = ReadingEdge::new();

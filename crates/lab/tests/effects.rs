@@ -175,6 +175,56 @@ fn settings_of_limits_and_guards_have_an_effect() {
     assert_ne!(drawn(""), drawn("guards = 2"));
 }
 
+/// Each parameter of the consensus that `consensus-params` may name, with what it needs to have an effect.
+const PARAMS: [(&str, &str); 20] = [
+    ("", "cc_sendme_inc = 62"),
+    ("", "cc_cwnd_init = 300"),
+    ("", "cc_cwnd_min = 400"),
+    (
+        "cc_vegas_alpha_exit = 700, cc_vegas_beta_exit = 800, cc_vegas_gamma_exit = 800, cc_vegas_delta_exit = 900",
+        "cc_cwnd_max = 500",
+    ),
+    ("", "cc_cwnd_inc = 5"),
+    ("", "cc_cwnd_inc_rate = 2"),
+    ("", "cc_cwnd_inc_pct_ss = 200"),
+    ("cc_vegas_gamma_exit = 1000", "cc_ss_max = 500"),
+    ("cc_cwnd_inc_rate = 1", "cc_ewma_cwnd_pct = 255"),
+    ("cc_cwnd_inc_rate = 1, cc_ewma_cwnd_pct = 255", "cc_ewma_max = 2"),
+    ("", "cc_ewma_ss = 10"),
+    ("cc_cwnd_min = 400", "cc_rtt_reset_pct = 0"),
+    ("", "cc_cwnd_full_gap = 0"),
+    ("", "cc_cwnd_full_minpct = 100"),
+    ("cc_cwnd_full_gap = 0, cc_cwnd_full_minpct = 0", "cc_cwnd_full_per_cwnd = 0"),
+    ("", "cc_vegas_alpha_exit = 20"),
+    ("", "cc_vegas_beta_exit = 60"),
+    ("", "cc_vegas_gamma_exit = 60"),
+    ("", "cc_vegas_delta_exit = 60"),
+    ("", "cc_sscap_exit = 100"),
+];
+
+/// Those of streams, which need an upload that a server takes slowly, and KIST's at clients.
+const UPLOAD_PARAMS: [(&str, &str); 5] = [
+    ("", "cc_xoff_exit = 100"),
+    ("", "cc_xon_rate = 50"),
+    ("cc_xon_rate = 50", "cc_xon_change_pct = 99"),
+    ("cc_xon_rate = 50", "cc_xon_ewma_cnt = 100"),
+    ("", "KISTSchedRunIntervalClient = 50"),
+];
+
+#[test]
+fn every_consensus_parameter_has_an_effect() {
+    let with = |base: &str, params: &str| {
+        let params: Vec<&str> = params.lines().filter(|line| !line.is_empty()).collect();
+        format!("{base}flow-control = \"vegas\"\nconsensus-params = {{ {} }}\n", params.join(", "))
+    };
+    let mut idle = without_effect(SCARCE, &PARAMS, with);
+    let upload = SCARCE.replace("size = \"2 MB\"", "size = \"1 kB\", request = \"3 MB\"");
+    let upload = upload.replace("up = \"1 Gbit/s\", down = \"1 Gbit/s\"", "up = \"1 Gbit/s\", down = \"2 Mbit/s\"");
+    let upload = format!("{upload}send-buffer = \"64 KiB\"\n");
+    idle.extend(without_effect(&upload, &UPLOAD_PARAMS, with));
+    assert!(idle.is_empty(), "without effect: {idle:?}");
+}
+
 const SAMPLED: &str = r#"
 title = "A small synthetic network"
 duration = "10 s"

@@ -158,6 +158,39 @@ fn the_same_run_gives_the_same_bytes_and_another_seed_or_treatment_others() {
     assert!(read((1, 0, 1), "e")[0] != first[0]);
 }
 
+/// The table `vegas` is there only where clients are traced and have congestion control, and agrees with the table of circuits.
+#[test]
+fn traced_clients_leave_their_congestion_control() {
+    let out = Folder::new("traced");
+    let traced = BY_HAND
+        .replace("group = \"bulk\"", "group = \"bulk\"\ntrace = true")
+        .replace("channel-scheduler = \"vanilla\"", "flow-control = \"vegas\"\nconsensus-params = { cc_cwnd_init = 200 }");
+    let directory = go(&traced, (0, 0, 1), &out.0);
+    assert!(!directory.join("vegas.parquet").exists());
+    assert!(rows(&directory, "circuits").iter().all(|row| row["cwnd"] == Field::Null && row["min_rtt_ns"] == Field::Null));
+
+    let directory = go(&traced, (1, 0, 1), &out.0);
+    let trace = rows(&directory, "vegas");
+    assert!(trace.len() > 50 && trace.iter().all(|row| row["client"] == Field::Str("client1".into())));
+    let times: Vec<u64> = trace.iter().map(|row| number(&row["time_ns"])).collect();
+    assert!(times.is_sorted());
+    for row in &trace {
+        let [min, ewma, max] = ["min_rtt_ns", "ewma_rtt_ns", "max_rtt_ns"].map(|name| number(&row[name]));
+        // Client to exit: 35 ms each way.
+        assert!(70_000_000 <= min && min <= ewma && ewma <= max);
+        let [cwnd, bdp, queue] = ["cwnd", "bdp", "queue_use"].map(|name| number(&row[name]));
+        assert_eq!(queue, cwnd.saturating_sub(bdp));
+    }
+    assert_eq!(number(&trace[0]["cwnd"]), 200 + 31, "the first SENDME adds an increment to the window that the file gives");
+    let circuits = rows(&directory, "circuits");
+    let last = trace.last().unwrap();
+    let circuit = circuits.iter().find(|row| row["circuit"] == last["circuit"]).unwrap();
+    assert!(["cwnd", "min_rtt_ns", "ewma_rtt_ns"].iter().all(|name| circuit[*name] == last[*name]));
+    let treatment = rows(&directory, "run")[0]["treatment_json"].to_string();
+    assert!(treatment.contains("cc_cwnd_init\\\":200") || treatment.contains("\"cc_cwnd_init\":200"), "{treatment}");
+    assert!(treatment.contains("cc_vegas_beta_exit"), "what was left open is filled in: {treatment}");
+}
+
 #[test]
 fn hosts_that_nobody_uses_change_nothing_for_the_others() {
     let out = Folder::new("unused");

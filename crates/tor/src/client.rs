@@ -11,6 +11,9 @@ use onionlab_load::LoadModel;
 use onionlab_net::SocketId;
 use onionlab_quantities::{RandomStream, SimDuration, SimTime};
 
+/// What the socket between a program and its tor holds (the default of Linux's `tcp_rmem`).
+const PROGRAM_SOCKET: u64 = 131_072;
+
 /// Where a client's circuits and downloads go: functions of the client and an ordinal, the same under every treatment.
 pub trait PathSource: Send {
     /// Guard, middle and exit of the client's circuit with this ordinal.
@@ -173,7 +176,7 @@ impl World {
         }
     }
 
-    fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64) -> StreamId {
+    pub(crate) fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64) -> StreamId {
         let end = StreamEnd::new(self.stream_control());
         let stream = Stream {
             circuit,
@@ -234,7 +237,8 @@ impl World {
         }
     }
 
-    /// The client's tor reads all that its program has written and packages it, unless the circuit or the server's end has it wait.
+    /// One read callback of the client's tor at its program, which has written the whole request: what the socket between the two holds, packaged at
+    /// once, unless the circuit or the server's end has it wait.
     pub(crate) fn read_request(&mut self, id: StreamId) {
         let stream = &self.streams[id.index()];
         let unread = stream.request_unread;
@@ -242,16 +246,15 @@ impl World {
             return;
         }
         if unread > 0 {
-            let Some(take) = self.edge_tokens(id, Place::Client, unread) else { return };
+            let Some(take) = self.edge_tokens(id, Place::Client, unread.min(PROGRAM_SOCKET)) else { return };
             let stream = &mut self.streams[id.index()];
             stream.request_unread -= take;
             stream.end(Place::Client).charge(take);
             stream.end(Place::Client).inbuf += take;
         }
         self.package(id, Place::Client, u32::MAX);
-        if self.streams[id.index()].request_unread > 0 {
-            // What the bucket did not let through.
-            self.edge_tokens(id, Place::Client, 1);
+        if self.streams[id.index()].request_unread > 0 && self.may_read(id, Place::Client) {
+            self.event_loop.watch_program(id);
         }
     }
 

@@ -100,3 +100,64 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::CongestionSettings;
+    use crate::test_world::{at, in_a_row};
+    use crate::{Outcome, Settings};
+    use onionlab_quantities::Bandwidth;
+
+    const UPLOAD: &str = "kind = \"sequence\"\nrequest = \"6 MB\"\ntransfers = [{ size = \"1 kB\" }]";
+
+    /// Every ten milliseconds: bytes that wait at the exit for the server, whether the client may read its program, and the rate that it was given.
+    fn upload(settings: Settings) -> Vec<(u64, bool, u64)> {
+        let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(1_000_000), UPLOAD);
+        world.run_until(at(10_200));
+        let mut seen = Vec::new();
+        while world.records.transfers.is_empty() {
+            world.run_until(at(10_200 + 10 * seen.len() as u64));
+            let [client, exit] = &world.streams[0].ends;
+            let rate = match &client.control {
+                StreamControl::XonXoff(edge) => edge.reading.rate().as_bytes_per_sec(),
+                StreamControl::Windows { .. } => 0,
+            };
+            seen.push((exit.outbuf, client.may_read(), rate));
+        }
+        assert_eq!(world.records.transfers[0].outcome, Outcome::Ok);
+        seen
+    }
+
+    /// The server takes 1 Mbit/s, the client could send fifty times that. More than 244,000 bytes wait for more than 5 ms: XOFF, and what is under
+    /// way until it has arrived still comes: at 50 Mbit/s, 65 ms (a round trip of 60 and the 5) are 400 kB. XON when nothing waits, with
+    /// the rate at which the server takes: 125,000 bytes a second less headers (40 and 12 of timestamps to 1,448), 120,667, and what ends up in the
+    /// exit's socket in between. The client keeps to it (its bucket delivers a little less), nothing waits for 249,000 bytes, the rate is
+    /// doubled and told, more comes than goes, the measured rate is told, and only after that may the stream be stopped again.
+    #[test]
+    fn a_slow_server_stops_the_upload_and_then_sets_its_pace() {
+        let vegas = FlowControl::Vegas(CongestionSettings::default());
+        let seen = upload(Settings { flow_control: vegas, ..Settings::default() });
+        let peak = seen.iter().map(|&(waiting, ..)| waiting).max().unwrap();
+        assert!((244_000..650_000).contains(&peak), "{peak}");
+        let stopped = seen.iter().position(|&(_, may_read, _)| !may_read).expect("XOFF arrives");
+        let resumed = stopped + seen[stopped..].iter().position(|&(_, may_read, _)| may_read).expect("XON arrives");
+        // Nothing waited when XON left, half a round trip before it arrived.
+        assert!(seen[resumed - 4..=resumed].iter().any(|&(waiting, ..)| waiting == 0));
+        let mut rates: Vec<u64> = seen[resumed..].iter().map(|&(.., rate)| rate).collect();
+        rates.dedup();
+        assert!((115_000..126_000).contains(&rates[0]), "{rates:?}");
+        // The measurement after that XON may have moved it by less than the quarter that is told.
+        assert!((2 * rates[0]).abs_diff(rates[1]) < rates[0] / 2, "{rates:?}");
+        assert!((115_000..rates[1]).contains(&rates[2]), "{rates:?}");
+        let again = seen[resumed..].iter().position(|&(_, may_read, _)| !may_read);
+        assert!(again.is_none_or(|again| again > 2000), "at 121 kB/s a stop within 20 s of the first: {again:?}");
+    }
+
+    /// With fixed windows the stream's 500 cells are all that can ever wait.
+    #[test]
+    fn with_windows_the_window_of_the_stream_does_that() {
+        let seen = upload(Settings::default());
+        assert!(seen.iter().all(|&(waiting, ..)| waiting <= 500 * 498));
+    }
+}

@@ -27,6 +27,8 @@ mod scheduler;
 mod sent;
 mod settings;
 mod stream;
+#[cfg(test)]
+mod test_world;
 mod tls;
 mod world;
 mod writing;

@@ -159,3 +159,92 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use crate::settings::{CongestionSettings, FlowControl};
+    use crate::stream::{ExitState, StreamEnd};
+    use crate::test_world::{at, in_a_row};
+    use onionlab_quantities::Bandwidth;
+
+    /// A circuit that is open and idle, with streams at the exit whose inbufs hold so many payloads.
+    fn waiting(settings: Settings, payloads: &[u64]) -> (World, CircuitId, Vec<StreamId>) {
+        let load = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\" }]";
+        let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(50_000_000), load);
+        world.run_until(at(9_000));
+        let circuit = CircuitId(0);
+        let payload = u64::from(world.settings.cell_payload);
+        let streams = payloads.iter().map(|count| {
+            let mut end = StreamEnd::new(world.stream_control());
+            end.inbuf = count * payload;
+            let stream = world.new_stream(circuit, onionlab_engine::HostId(4), 1, 1);
+            world.streams[stream.index()].exit = ExitState::Connected;
+            *world.streams[stream.index()].end(Place::Exit) = end;
+            world.circuits[circuit.index()].streams.push(stream);
+            stream
+        });
+        let streams = streams.collect();
+        (world, circuit, streams)
+    }
+
+    fn left(world: &World, streams: &[StreamId]) -> Vec<u64> {
+        let payload = u64::from(world.settings.cell_payload);
+        streams.iter().map(|stream| world.streams[stream.index()].ends[Place::Exit as usize].inbuf / payload).collect()
+    }
+
+    /// Vegas starts with a window of 124. Three streams: shares of ceil(124 / 3) = 42, 42 and what is left of the window, 40. With one that
+    /// has less than its share: first 42, 10, 42; 30 cells of window are left for the two that still wait, but the budget of the second
+    /// round is reckoned anew: ceil(30 / 2) = 15 each.
+    #[test]
+    fn streams_share_the_window() {
+        let vegas = || Settings { flow_control: FlowControl::Vegas(CongestionSettings::default()), ..Settings::default() };
+        for (payloads, expected) in [([100, 100, 100], [58, 58, 60]), ([100, 10, 100], [43, 0, 43])] {
+            let (mut world, circuit, streams) = waiting(vegas(), &payloads);
+            world.package_in_shares(circuit, Place::Exit, &streams);
+            assert_eq!(left(&world, &streams), expected);
+            assert!(!world.circuits[circuit.index()].edges[Place::Exit as usize].package.can_send());
+        }
+    }
+
+    /// With fixed windows there is room for 1000, and the mark of the queue counts: 256 cells in shares of 86, 86 and 86, which is two beyond the mark.
+    #[test]
+    fn the_mark_of_the_queue_bounds_what_is_packaged() {
+        let (mut world, circuit, streams) = waiting(Settings::default(), &[200, 200, 200]);
+        world.package_in_shares(circuit, Place::Exit, &streams);
+        assert_eq!(left(&world, &streams), [114, 114, 114]);
+        let side = world.circuits[circuit.index()].way_out(Place::Exit);
+        assert!(side.blocked && side.queue.len == 258);
+        // A SENDME while the queue is too long changes the window and nothing else.
+        let before = left(&world, &streams);
+        world.circuit_sendme(circuit, Place::Exit);
+        assert_eq!(left(&world, &streams), before);
+    }
+
+    /// A stopped stream gives one more cell each time its inbuf is looked at: XOFF is seen after a cell, not before.
+    #[test]
+    fn a_stopped_stream_lets_one_cell_go() {
+        let settings = Settings { flow_control: FlowControl::Vegas(CongestionSettings::default()), ..Settings::default() };
+        let (mut world, circuit, streams) = waiting(settings, &[10, 10]);
+        let end = world.streams[streams[0].index()].end(Place::Exit);
+        let crate::stream::StreamControl::XonXoff(edge) = &mut end.control else { panic!() };
+        edge.advised(onionlab_flowcontrol::xon_xoff::Advice::Xoff);
+        world.package_in_shares(circuit, Place::Exit, &streams);
+        // The second round, for the stopped one alone, moves one more and then none that counts.
+        assert_eq!(left(&world, &streams), [8, 0]);
+        assert!(!world.may_read(streams[0], Place::Exit));
+    }
+
+    /// Every stream is the first about as often as the others.
+    #[test]
+    fn who_goes_first_is_drawn() {
+        let (mut world, circuit, streams) = waiting(Settings::default(), &[0, 0, 0]);
+        let mut counts = [0_u32; 3];
+        for _ in 0..3000 {
+            counts[world.first_stream(circuit, streams.len())] += 1;
+        }
+        assert!(counts.iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+        assert_eq!(world.first_stream(circuit, 1), 0);
+    }
+}

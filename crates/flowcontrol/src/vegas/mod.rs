@@ -294,3 +294,6 @@ mod tests;
 
 #[cfg(test)]
 mod trace;
+
+#[cfg(test)]
+mod vectors;
