@@ -202,13 +202,12 @@ const PARAMS: [(&str, &str); 20] = [
     ("", "cc_sscap_exit = 100"),
 ];
 
-/// Those of streams, which need an upload that a server takes slowly, and KIST's at clients.
-const UPLOAD_PARAMS: [(&str, &str); 5] = [
+/// Those of streams, which need an upload that a server takes slowly.
+const UPLOAD_PARAMS: [(&str, &str); 4] = [
     ("", "cc_xoff_exit = 100"),
     ("", "cc_xon_rate = 50"),
     ("cc_xon_rate = 50", "cc_xon_change_pct = 99"),
     ("cc_xon_rate = 50", "cc_xon_ewma_cnt = 100"),
-    ("", "KISTSchedRunIntervalClient = 50"),
 ];
 
 #[test]
