@@ -4,7 +4,7 @@ use crate::{ClientConfig, ClientId, PathSource, RelayClass, Role, Settings, Worl
 use onionlab_engine::HostId;
 use onionlab_load::LoadModel;
 use onionlab_net::tcp::{BufferLimits, TcpConfig};
-use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology};
+use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 
 struct Even;
@@ -35,9 +35,10 @@ pub(crate) fn in_a_row(settings: Settings, server: Bandwidth, load: &str) -> Wor
         ("exit", relay(RelayClass::Exit), fast),
         ("server", Role::Server, server),
     ];
-    let queue = QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(200_000) };
+    let queue = QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(200_000), limit_packets: None };
     let hosts = roles.map(|(name, role, rate)| {
-        (HostConfig { name: name.to_owned(), up: rate, down: rate, shaping: Shaping::Serialise, queue }, role)
+        let (name, shaping, uplink_queue) = (name.to_owned(), Shaping::Serialise, UplinkQueue::Sockets);
+        (HostConfig { name, up: rate, down: rate, shaping, uplink_queue, queue }, role)
     });
     let load: LoadModel = toml::from_str(load).unwrap();
     World::new(WorldConfig {
