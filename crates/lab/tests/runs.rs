@@ -164,6 +164,7 @@ fn traced_clients_leave_their_congestion_control() {
     let out = Folder::new("traced");
     let traced = BY_HAND
         .replace("group = \"bulk\"", "group = \"bulk\"\ntrace = true")
+        .replace("circuitmux = \"ewma\"", "flow-control = \"windows\"")
         .replace("channel-scheduler = \"vanilla\"", "flow-control = \"vegas\"\nconsensus-params = { cc_cwnd_init = 200 }");
     let directory = go(&traced, (0, 0, 1), &out.0);
     assert!(!directory.join("vegas.parquet").exists());
