@@ -75,7 +75,8 @@ fn slow_start_doubles_and_ends_at_gamma() {
     assert_eq!(trace[0].state.cwnd, 155);
     let (before, after) = (&trace[end - 1].state, &trace[end].state);
     assert_eq!(u64::from(after.cwnd), after.bdp + 186);
-    assert!(before.queue_use < 186);
+    // Before its own step.
+    assert!(before.queue_use < 186 + 31);
     let circuit = records.circuits.iter().find(|circuit| circuit.circuit == trace[0].circuit).unwrap();
     let last = trace.last().unwrap();
     assert_eq!(circuit.vegas, Some(last.state));
