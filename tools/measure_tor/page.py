@@ -124,14 +124,14 @@ def write(out: Path, version: str, command: str, downloads: Sequence[Row], hands
 def _chart(path: Path, downloads: Sequence[Row], loads: Sequence[str]) -> None:
     data = [{"load": row.load, "process": row.role, "cost": row.per_cell} for row in downloads]
     chart = (
-        alt.Chart(alt.InlineData(values=data), width=520, height=220)
+        alt.Chart(alt.InlineData(values=data), width=680, height=220)
         .mark_point(size=40)
         .encode(
             x=alt.X("load:N", sort=list(loads), title="load", axis=alt.Axis(labelAngle=0)),
             xOffset=alt.XOffset("process:N", sort=list(ROLES)),
-            y=alt.Y("cost:Q", scale=alt.Scale(type="log"), title="main thread, µs for each cell"),
+            y=alt.Y("cost:Q", scale=alt.Scale(type="log", domain=[4, 200], nice=False), title="main thread, µs for each cell"),
             color=alt.Color("process:N", sort=list(ROLES), title=None),
-            shape=alt.Shape("process:N", sort=list(ROLES), title=None),
+            shape=alt.Shape("process:N", sort=list(ROLES), legend=None),
         )
     )
     path.write_text(to_svg({**chart.to_dict(), "config": config()}))
