@@ -100,7 +100,8 @@ class Experiment:
             )
             parts.append(frame.select(*keys, pl.exclude("treatment", "network", "seed")))
         if not parts and self.finished:
-            raise ResultsError(f"{self.directory} holds no table {name!r}: no client has `trace = true`, or no treatment writes it")
+            why = "no client has `trace = true`, or no treatment writes it"
+            raise ResultsError(f"{self.directory} holds no table {name!r}: {why}")
         return pl.concat(parts)
 
     @cached_property
