@@ -84,6 +84,8 @@ const AXES: &[(&str, &str)] = &[
     ("channel-scheduler = \"refill\"", "outbuf-low = \"4 KiB\""),
     ("circuit-lifetime = \"2 s\"", "destroy-cells = \"overtake\""),
     ("", "optimistic-data = false"),
+    ("flow-control = \"windows\"", "memory-limit = \"100 KiB\""),
+    ("flow-control = \"windows\"\nmemory-limit = \"100 KiB\"", "memory-counts = \"cells\""),
     ("", "circuitmux = \"round-robin-head\""),
     ("circuitmux = \"round-robin\"", "\ncircuitmux = \"round-robin-head\""),
     ("", "ewma-half-life = \"100 ms\""),

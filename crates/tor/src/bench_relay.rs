@@ -85,6 +85,7 @@ impl Bench {
         let circuits = self.world.ends[end.index()].circuits_mut(&self.world.settings.circuitmux);
         let slot = circuits.mux.attach(now, 0);
         circuits.set_attached(slot, Some(Attached { circuit: id, hop: HERE, outward: true }));
+        self.world.channel_logs[end.channel()].attached();
         let side = &mut circuit.hops[HERE as usize].sides[Direction::ToExit as usize];
         (side.end, side.slot) = (end, slot);
         self.world.circuits.push(circuit);

@@ -160,6 +160,11 @@ impl CellPool {
         self.blocks.len() as u32 - 1
     }
 
+    /// The cell that has waited longest.
+    pub fn front(&self, queue: &CellQueue) -> Option<&Cell> {
+        (queue.len > 0).then(|| &self.blocks[queue.head as usize].cells[queue.read as usize])
+    }
+
     pub fn pop(&mut self, queue: &mut CellQueue) -> Option<Cell> {
         if queue.len == 0 {
             return None;

@@ -88,6 +88,7 @@ impl World {
             DestroyCells::Overtake => {
                 self.sent.push_cell(&mut end.sent, cell);
                 end.outbuf.append(CELL_BYTES);
+                end.cells_sent += 1;
                 self.watch_channel_writing(id);
             }
         }

@@ -16,6 +16,7 @@ mod event_loop;
 mod handshakes;
 mod ids;
 mod links;
+mod memory;
 mod node;
 mod outbuf;
 mod packaging;
@@ -40,6 +41,7 @@ pub use client::{ClientConfig, PathSource};
 pub use cpu::Cpu;
 pub use ids::{CircuitId, ClientId, EndId, StreamId};
 pub use links::{LinkCount, LinkSample};
+pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
 pub use records::{
     ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, NetworkSample, Outcome, Records, RelaySample,

@@ -22,6 +22,11 @@ impl Outbuf {
         self.len
     }
 
+    /// Chunks that it takes, each of which holds `chunk` bytes.
+    pub const fn chunks(self, chunk: u32) -> u32 {
+        if self.len == 0 { 0 } else { (self.head_drained + self.len).div_ceil(chunk) }
+    }
+
     pub fn append(&mut self, bytes: u32) {
         self.len += bytes;
     }

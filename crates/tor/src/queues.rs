@@ -85,6 +85,12 @@ impl World {
         if let Some(circuits) = self.ends[end.index()].circuits.as_deref_mut() {
             circuits.mux.set_cells(slot, len, now);
         }
+        if self.settings.memory_limit.is_some() {
+            self.check_memory(self.ends[end.index()].host);
+            if self.circuits[id.index()].hops[hop as usize].closed {
+                return;
+            }
+        }
         self.has_waiting_cells(end);
     }
 

@@ -95,6 +95,8 @@ pub enum CloseReason {
     BuildTimeout,
     /// One of its cell queues reached its limit (`circ_max_cell_queue_size`).
     QueueLimit,
+    /// Its cells were the oldest when a relay's queues took too much memory (`MaxMemInQueues`).
+    OutOfMemory,
     /// A relay had too many handshakes to compute.
     HandshakeQueue,
     /// A channel under it was closed.
@@ -110,6 +112,7 @@ impl CloseReason {
             Self::Finished => "finished",
             Self::BuildTimeout => "build-timeout",
             Self::QueueLimit => "queue-limit",
+            Self::OutOfMemory => "out-of-memory",
             Self::HandshakeQueue => "handshake-queue",
             Self::ChannelClosed => "channel-closed",
             Self::Protocol => "protocol",

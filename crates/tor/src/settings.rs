@@ -2,6 +2,7 @@
 
 use crate::bucket::TokenRefill;
 use crate::cpu::Cpu;
+use crate::memory::MemoryLimit;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
@@ -102,6 +103,8 @@ pub struct Settings {
     pub max_cell_queue_in: Option<Cells>,
     /// The same away from the client (`circ_max_cell_queue_size_out`).
     pub max_cell_queue_out: Option<Cells>,
+    /// How much memory a node's queues may take before circuits are killed; none: any.
+    pub memory_limit: Option<MemoryLimit>,
     /// What DESTROY cells do beside others.
     pub destroy_cells: DestroyCells,
     /// All schedulers but KIST fill the outbuf up to here (`orconn_high`).
@@ -145,6 +148,7 @@ impl Default for Settings {
             cell_queue_low: Cells::new(10),
             max_cell_queue_in: Some(Cells::new(2500)),
             max_cell_queue_out: Some(Cells::new(2500)),
+            memory_limit: None,
             destroy_cells: DestroyCells::Alternate,
             outbuf_high: Bytes::new(32_768),
             outbuf_low: Bytes::new(16_384),

@@ -50,7 +50,7 @@ pub const CIRCUITS: Table = Table {
             "reason",
             Kind::Text,
             "",
-            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"queue-limit\", \"handshake-queue\", \"channel-closed\" or \"protocol\"; \"none\" if it was not.",
+            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"queue-limit\", \"out-of-memory\", \"handshake-queue\", \"channel-closed\" or \"protocol\"; \"none\" if it was not.",
         ),
         Column::new("cells_in", Kind::U64, "cell", "DATA cells that reached the client."),
         Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit."),

@@ -116,6 +116,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
             "channel-scheduler = \"vanilla\", \"kist-lite\" or \"refill\"",
         ),
         ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\" or \"refill\""),
+        ("memory-counts", given.memory_counts.is_some(), treatment.memory_limit.is_some(), "`memory-limit`"),
         ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` in a network by hand"),
         ("guards", given.guards.is_some(), network.drawn, "a client whose path is drawn"),
         ("circuit-window", given.circuit_window.is_some(), windows, for_windows),
@@ -255,6 +256,11 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
             .max_cell_queue_out
             .map(|max| within(key("max-cell-queue-out"), max, 50, 1_000_000))
             .transpose()?,
+        memory_limit: all
+            .memory_limit
+            .map(|limit| within(key("memory-limit"), limit, Bytes::new(65_536), Bytes::new(1 << 40)))
+            .transpose()?,
+        memory_counts: all.memory_limit.map(|_| all.memory_counts.unwrap_or(code.memory_counts)),
         destroy_cells: all.destroy_cells.unwrap_or(code.destroy_cells),
         outbuf_high,
         outbuf_low,

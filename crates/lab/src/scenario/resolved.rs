@@ -3,8 +3,8 @@
 use super::clients::{Position, StartRange};
 use super::network::{PowerFile, Role};
 use super::treatment::{
-    ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp,
-    Tls, TokenRefill, UplinkQueue,
+    ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping,
+    MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_load::LoadModel;
@@ -366,6 +366,10 @@ pub struct Treatment {
     pub max_cell_queue_in: Option<u32>,
     /// The same away from the client.
     pub max_cell_queue_out: Option<u32>,
+    /// How much memory a relay's queues may take; `None`: any.
+    pub memory_limit: Option<Bytes>,
+    /// What counts, with a limit.
+    pub memory_counts: Option<MemoryCounts>,
     /// What DESTROY cells do beside others.
     pub destroy_cells: DestroyCells,
     /// Bytes to which an outbuf is filled, with a scheduler that does; `None`: as the consensus says.

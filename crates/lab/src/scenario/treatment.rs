@@ -133,6 +133,11 @@ axes! {
     /// The same away from the client (`circ_max_cell_queue_size_out`). Default: as the consensus says (0.4.9), else as `max-cell-queue-in`.
     #[schemars(range(min = 50, max = 1_000_000))]
     max_cell_queue_out: u32,
+    /// How much memory a relay's queues may take before it kills the circuits with the oldest cells (tor's `MaxMemInQueues`), "64 KiB" to "1 TiB". Default: no limit.
+    #[schemars(with = "Option<BytesText>")]
+    memory_limit: Bytes,
+    /// With `memory-limit`: what counts. Default: "cells-and-buffers"; with tor "0.2.4" "cells".
+    memory_counts: MemoryCounts,
     /// What DESTROY cells do beside others. Default: "alternate"; with tor "0.2.4" "overtake".
     destroy_cells: DestroyCells,
     /// With channel-scheduler "vanilla", "kist-lite" or "refill": bytes to which a connection's outbuf is filled (tor's `orconn_high`). Default: as the consensus says (0.4.9), else "32 KiB".
@@ -256,6 +261,16 @@ impl ChannelScheduler {
     pub(crate) const fn refills_outbufs(self) -> bool {
         matches!(self, Self::Refill | Self::Vanilla)
     }
+}
+
+/// What counts as memory in queues.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum MemoryCounts {
+    /// Cells in circuit queues, 24 bytes each, as tor 0.2.4 counted them.
+    Cells,
+    /// Cells in circuit queues, 528 bytes each, and the buffers of connections.
+    CellsAndBuffers,
 }
 
 /// What DESTROY cells do beside others.

@@ -3,7 +3,7 @@
 //! A treatment's value comes from the treatment itself, then `[base]`, then the consensus's `params` where that version reads them
 //! (`world/effective.rs`), then from here. `docs/models/versions.md` says where each value stands in tor's source.
 
-use super::treatment::{ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, Tls, TokenRefill};
+use super::treatment::{ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, MemoryCounts, Tls, TokenRefill};
 use onionlab_quantities::{Bytes, SimDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -34,6 +34,7 @@ pub(crate) struct CodeDefaults {
     pub cell_queue_low: u32,
     /// The limit of a circuit's queue in cells, and the least that the consensus can set; none: no queue is too long.
     pub max_cell_queue: Option<(u32, u32)>,
+    pub memory_counts: MemoryCounts,
     pub destroy_cells: DestroyCells,
     pub outbuf_chunk: Bytes,
     pub tls: Tls,
@@ -68,6 +69,7 @@ impl TorVersion {
                 kist_interval_least: ms(1),
                 cell_queue_low: 64,
                 max_cell_queue: None,
+                memory_counts: MemoryCounts::Cells,
                 destroy_cells: DestroyCells::Overtake,
                 outbuf_chunk: Bytes::new(4064),
                 tls: Tls::Cbc,
@@ -85,6 +87,7 @@ impl TorVersion {
                 kist_interval_least: ms(1),
                 cell_queue_low: 64,
                 max_cell_queue: Some((50_000, 1000)),
+                memory_counts: MemoryCounts::CellsAndBuffers,
                 destroy_cells: DestroyCells::Alternate,
                 outbuf_chunk: Bytes::new(4048),
                 tls: Tls::V1_3,
@@ -102,6 +105,7 @@ impl TorVersion {
                 kist_interval_least: ms(2),
                 cell_queue_low: 10,
                 max_cell_queue: Some((2500, 50)),
+                memory_counts: MemoryCounts::CellsAndBuffers,
                 destroy_cells: DestroyCells::Alternate,
                 outbuf_chunk: Bytes::new(4048),
                 tls: Tls::V1_3,

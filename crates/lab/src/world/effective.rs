@@ -99,3 +99,83 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         ..treatment.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use crate::scenario::treatment::EwmaClock;
+    use std::path::Path;
+
+    /// What a version makes of these parameters, where the experiment says nothing else.
+    fn of(version: &str, params: &[(&str, i32)]) -> Treatment {
+        let file = format!(
+            "title = \"A test\"\nduration = \"1 s\"\n[network]\nkind = \"synthetic\"\n[base]\ntor = \"{version}\"\n\
+             [[clients]]\ngroup = \"a\"\ncount = 1\nload = {{ kind = \"bulk\", size = \"1 MB\" }}\n"
+        );
+        let scenario = Scenario::parse(Path::new("test.toml"), file).and_then(|scenario| scenario.resolve()).unwrap();
+        effective(&scenario.treatments[0], &params.iter().map(|&(name, value)| (name.to_owned(), value)).collect())
+    }
+
+    const YEAR_2015: [(&str, i32); 4] =
+        [("CircuitPriorityHalflifeMsec", 30_000), ("NumEntryGuards", 1), ("UseNTorHandshake", 1), ("UseOptimisticData", 1)];
+    const YEAR_2021: [(&str, i32); 3] =
+        [("CircuitPriorityHalflifeMsec", 30_000), ("KISTSchedRunInterval", 2), ("UseOptimisticData", 1)];
+    const YEAR_2026: [(&str, i32); 6] = [
+        ("CircuitPriorityHalflifeMsec", 30_000),
+        ("KISTSchedRunInterval", 3),
+        ("cc_alg", 2),
+        ("circ_max_cell_queue_size", 1750),
+        ("circ_max_cell_queue_size_out", 1500),
+        ("guard-n-primary-guards-to-use", 2),
+    ];
+
+    fn ms(millis: u64) -> SimDuration {
+        SimDuration::from_millis(millis)
+    }
+
+    #[test]
+    fn tor_0_2_4_has_round_robin_until_the_consensus_has_a_half_life() {
+        let code = of("0.2.4", &[]);
+        assert_eq!((code.circuitmux, code.ewma_half_life), (Some(Circuitmux::RoundRobinHead), None));
+        assert_eq!((code.channel_scheduler, code.kist_interval), (ChannelScheduler::Refill, None));
+        assert_eq!((code.cell_queue_high, code.cell_queue_low), (Some(256), Some(64)));
+        assert_eq!((code.max_cell_queue_in, code.max_cell_queue_out), (None, None));
+        assert_eq!((code.optimistic_data, code.guards, code.cell_payload), (Some(false), Some(3), 498));
+        let live = of("0.2.4", &YEAR_2015);
+        assert_eq!((live.circuitmux, live.ewma_half_life), (Some(Circuitmux::Ewma), Some(ms(30_000))));
+        assert_eq!(live.ewma_clock, Some(EwmaClock::Wall));
+        assert_eq!((live.optimistic_data, live.guards), (Some(true), Some(3)), "NumEntryGuards is not read");
+    }
+
+    #[test]
+    fn tor_0_3_5_reads_one_interval_and_one_limit() {
+        let code = of("0.3.5", &[]);
+        assert_eq!((code.circuitmux, code.ewma_clock), (Some(Circuitmux::Ewma), Some(EwmaClock::Coarse)));
+        assert_eq!((code.kist_interval, code.kist_client_interval), (Some(ms(10)), Some(ms(10))));
+        assert_eq!(
+            (code.cell_queue_low, code.max_cell_queue_in, code.max_cell_queue_out),
+            (Some(64), Some(50_000), Some(50_000))
+        );
+        let live = of("0.3.5", &YEAR_2021);
+        assert_eq!((live.kist_interval, live.kist_client_interval, live.guards), (Some(ms(2)), Some(ms(2)), Some(1)));
+        let later = of("0.3.5", &YEAR_2026);
+        assert_eq!((later.max_cell_queue_in, later.max_cell_queue_out), (Some(1750), Some(1750)), "there is but one parameter");
+        let off = of("0.3.5", &[("KISTSchedRunInterval", 0)]);
+        assert_eq!((off.channel_scheduler, off.kist_interval), (ChannelScheduler::KistLite, Some(ms(10))));
+    }
+
+    #[test]
+    fn tor_0_4_9_reads_all_of_them() {
+        let code = of("0.4.9", &[]);
+        assert_eq!((code.kist_interval, code.kist_client_interval), (Some(ms(2)), Some(ms(2))));
+        assert_eq!((code.max_cell_queue_in, code.max_cell_queue_out, code.cell_queue_low), (Some(2500), Some(2500), Some(10)));
+        assert_eq!((code.cell_payload, code.guards, code.optimistic_data), (488, Some(1), Some(true)));
+        let live = of("0.4.9", &YEAR_2026);
+        assert_eq!((live.kist_interval, live.kist_client_interval, live.guards), (Some(ms(3)), Some(ms(2)), Some(2)));
+        assert_eq!((live.max_cell_queue_in, live.max_cell_queue_out), (Some(1750), Some(1500)));
+        let off = of("0.4.9", &[("KISTSchedRunInterval", 0), ("cellq_low", 20), ("orconn_high", 1)]);
+        assert_eq!((off.channel_scheduler, off.kist_interval), (ChannelScheduler::Kist, Some(ms(2))), "2 ms is the least");
+        assert_eq!((off.cell_queue_low, off.outbuf_high), (Some(20), None), "KIST fills no outbuf");
+    }
+}

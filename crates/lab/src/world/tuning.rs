@@ -2,8 +2,8 @@
 
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, Tcp, Tls,
-    TokenRefill, UplinkQueue,
+    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, MemoryCounts,
+    Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
@@ -11,7 +11,7 @@ use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
-use onionlab_tor::{CongestionSettings, Cpu, Settings};
+use onionlab_tor::{CongestionSettings, Cpu, MemoryLimit, Settings};
 use std::sync::Arc;
 
 /// The settings of every tor under a treatment in which nothing is left open.
@@ -79,6 +79,13 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
             Tls::Cbc => onionlab_tor::Tls::Cbc,
             Tls::Absent => onionlab_tor::Tls::Absent,
         },
+        memory_limit: treatment.memory_limit.map(|most| MemoryLimit {
+            most,
+            counts: match treatment.memory_counts.unwrap_or(code.memory_counts) {
+                MemoryCounts::Cells => onionlab_tor::MemoryCounts::Cells,
+                MemoryCounts::CellsAndBuffers => onionlab_tor::MemoryCounts::CellsAndBuffers,
+            },
+        }),
         destroy_cells: match treatment.destroy_cells {
             DestroyCells::Overtake => onionlab_tor::DestroyCells::Overtake,
             DestroyCells::Alternate => onionlab_tor::DestroyCells::Alternate,

@@ -115,6 +115,41 @@ fn vanilla_fills_the_outbuf_whenever_it_falls_below_the_low_mark() {
     assert_eq!(bench.world.cell_hops() + u64::from(queue_len(&bench, circuit)), 100_000);
 }
 
+/// Without a scheduler one cell goes to an empty outbuf; each write that leaves less than 16 KiB fills it to 32 KiB, 64 cells. A write takes 16,448 bytes, so
+/// that every other one leaves 16,448, which is not less: the next 64 cells are chosen when the outbuf is empty.
+#[test]
+fn without_a_scheduler_every_other_write_chooses_64_cells() {
+    let mut bench = bench(ChannelScheduler::Refill, 1);
+    let circuit = bench.circuit(0);
+    bench.advance_to(at(0.0));
+    bench.queue(circuit, 1000);
+    assert_eq!(bench.world.cell_hops(), 1, "primed");
+    let moved = [(); 6].map(|()| {
+        bench.world.write_channel(bench.ends[0]);
+        (bench.world.cell_hops(), bench.world.ends[bench.ends[0].index()].outbuf.len())
+    });
+    assert_eq!(moved, [(65, 32_896), (65, 16_448), (129, 32_896), (129, 16_448), (193, 32_896), (193, 16_448)]);
+}
+
+/// Nothing holds cells back but the socket: what does not fit its buffer waits in the outbuf and in the queue.
+#[test]
+fn without_a_scheduler_the_socket_takes_all_it_can() {
+    let mut bench = bench(ChannelScheduler::Refill, 2);
+    let circuits = [0, 1].map(|channel| bench.circuit(channel));
+    bench.advance_to(at(0.0));
+    for circuit in circuits {
+        bench.queue(circuit, 5000);
+    }
+    bench.world.settle();
+    for (&circuit, &end) in circuits.iter().zip(&bench.ends) {
+        let end = &bench.world.ends[end.index()];
+        assert!(end.outbuf.len() > 0 && !bench.world.net.is_writable(end.socket), "the socket is full");
+        assert!(queue_len(&bench, circuit) > 0);
+        let info = bench.world.net.info(end.socket);
+        assert!(info.notsent_bytes > 2 * u64::from(info.cwnd_segments) * 1448, "more than KIST would have given it");
+    }
+}
+
 fn queue_len(bench: &Bench, circuit: crate::ids::CircuitId) -> u32 {
     bench.world.circuits[circuit.index()].hops[1].sides[1].queue.len
 }
