@@ -2,7 +2,7 @@
 //!
 //! Since 0.3.4 there is no refill timer: each operation first adds what is due. Time counts in steps of 16 ticks of 2^20 ns (16.8 ms), and the
 //! remainder of a step is discarded at each refill, so that a limit that is always reached delivers only 83 to 90 % of its rate (measured with
-//! the real code: `docs/models/relay.md`). A connection that finds the bucket empty is woken up 100 ms later.
+//! the real code: `docs/fidelity.md`). A connection that finds the bucket empty is woken up 100 ms later.
 //!
 //! Before, a timer added a tenth of the rate each 100 ms, exactly, and woke up the connections that had found the bucket empty.
 
