@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[2]
 NAME = re.compile(r"`([a-z0-9]+(?:_[a-z0-9]+){2,})`")
 
 
-def tests_of_the_table() -> set[str]:
+def named_in_the_table() -> set[str]:
     rows = [line for line in (ROOT / "docs" / "fidelity.md").read_text(encoding="utf-8").splitlines() if line.startswith("|")]
     return {name for row in rows for name in NAME.findall(row.rsplit("|", 2)[1])}
 
@@ -17,7 +17,7 @@ def tests_of_the_table() -> set[str]:
 def test_every_test_that_the_table_names_exists() -> None:
     sources = [path.read_text(encoding="utf-8") for path in ROOT.glob("crates/*/**/*.rs") if "target" not in path.parts]
     defined = {name for text in sources for name in re.findall(r"fn ([a-z0-9_]+)\(", text)}
-    named = tests_of_the_table()
+    named = named_in_the_table()
     assert len(named) > 40
     assert sorted(named - defined) == []
 
