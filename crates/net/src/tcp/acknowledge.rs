@@ -188,6 +188,7 @@ impl Tcb {
         flight.prr_delivered = 0;
         flight.prr_sent = 0;
         flight.first_resend = None;
+        flight.probe_due = false;
         self.probe = Probe::None;
         self.congestion.ssthresh = self.congestion.threshold_after_loss(cfg);
         if !cfg.prr {
@@ -240,7 +241,7 @@ impl Tcb {
     pub(super) fn arm(&mut self, cfg: &TcpConfig, now: SimTime, flight: &Flight, advancing: bool) {
         let rto = self.rto(cfg);
         let timeout = if advancing { now + rto } else { flight.front_sent().unwrap_or(now) + rto };
-        if cfg.rack_tlp && cfg.sack && flight.phase == Phase::Open && flight.sacked == 0 {
+        if cfg.rack_tlp && cfg.sack && !cfg.plain_reno && flight.phase == Phase::Open && flight.sacked == 0 {
             let after = match self.rtt.smoothed() {
                 Some(smoothed) if flight.out() == 1 => smoothed * 2 + cfg.min_rto,
                 Some(smoothed) => smoothed * 2 + PROBE_SLACK,

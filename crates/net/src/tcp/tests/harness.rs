@@ -1,5 +1,7 @@
 //! Two ends of a connection over two FIFO paths with delay, rate, queue limit, jitter and loss.
 
+use crate::tcp::flight::Phase;
+use crate::tcp::tcb::Probe;
 use crate::tcp::{Effects, Flags, Segment, Tcb, TcpConfig};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use std::collections::VecDeque;
@@ -47,6 +49,11 @@ impl Wire {
             dropped: 0,
             in_flight: VecDeque::new(),
         }
+    }
+
+    /// Other connections' packets take the wire until then.
+    pub fn occupy(&mut self, until: SimTime) {
+        self.free_at = self.free_at.max(until);
     }
 
     fn send(&mut self, cfg: &TcpConfig, now: SimTime, segment: Segment) {
@@ -122,6 +129,8 @@ pub struct Pair {
     pub trace: Option<Vec<(SimTime, usize, Segment)>>,
     /// Judges each delivery against the bytes that arrived; costs memory by the byte.
     pub judges: Option<[Judge; 2]>,
+    /// Tail loss probes of new data that left while more than the congestion window was under way.
+    pub probes_beyond: u32,
     /// One past the last byte that each end may send, by what reached it.
     edges: [u64; 2],
 }
@@ -147,6 +156,19 @@ impl Judge {
     }
 }
 
+/// What a sender was about to do.
+struct Before {
+    next: u64,
+    probe_due: bool,
+    probe: Probe,
+}
+
+impl Before {
+    fn of(tcb: &Tcb) -> Self {
+        Self { next: tcb.next, probe_due: tcb.flight.as_deref().is_some_and(|flight| flight.probe_due), probe: tcb.probe }
+    }
+}
+
 impl Pair {
     /// A pair whose handshake begins now.
     pub fn new(cfg: TcpConfig, one_way: SimDuration, seed: u64) -> Self {
@@ -156,6 +178,7 @@ impl Pair {
             now: SimTime::ZERO,
             trace: None,
             judges: None,
+            probes_beyond: 0,
             edges: [0; 2],
             cfg,
         };
@@ -196,12 +219,12 @@ impl Pair {
         for side in 0..2 {
             self.application(side);
             while self.wires[side].free_at <= self.now {
-                let next_before = self.ends[side].tcb.next;
+                let before = Before::of(&self.ends[side].tcb);
                 let wants = self.ends[side].tcb.wants_send(&self.cfg, self.now);
                 let segment = self.ends[side].tcb.next_segment(&self.cfg, self.now);
                 assert_eq!(wants, segment.is_some(), "wants_send() is exact");
                 let Some(segment) = segment else { break };
-                self.judge_sent(side, &segment, next_before);
+                self.judge_sent(side, &segment, &before);
                 if let Some(trace) = &mut self.trace {
                     trace.push((self.now, side, segment));
                 }
@@ -211,18 +234,33 @@ impl Pair {
         }
     }
 
-    /// Neither window is exceeded: the other end's strictly, the congestion window but for a probe.
-    fn judge_sent(&self, side: usize, segment: &Segment, next_before: u64) {
+    /// Neither window is exceeded: the other end's never, the congestion window only by a tail loss probe.
+    ///
+    /// What fills the congestion window is what is thought to be in the network, or with plain Reno all that is not acknowledged. A probe
+    /// goes whatever fills it (RFC 8985, section 7.3; Linux: `tcp_write_xmit` with `push_one` 2), which may be more than all of it: the
+    /// acknowledgement of an earlier probe lowers the window at once (section 7.4.2). But a probe is one segment, none goes while another
+    /// is out, and in none but the open state.
+    fn judge_sent(&mut self, side: usize, segment: &Segment, before: &Before) {
         if segment.len == 0 {
             return;
         }
         let end = segment.seq + u64::from(segment.len);
         assert!(end <= self.edges[side], "beyond the advertised window: {end} > {}", self.edges[side]);
+        if segment.seq != before.next {
+            return;
+        }
         let tcb = &self.ends[side].tcb;
-        let in_network = tcb.flight.as_deref().unwrap().in_network();
-        if segment.seq == next_before {
-            let probe = u32::from(tcb.probe != crate::tcp::tcb::Probe::None);
-            assert!(in_network <= tcb.congestion.cwnd + probe, "{in_network} in a window of {}", tcb.congestion.cwnd);
+        let flight = tcb.flight.as_deref().unwrap();
+        let filled = if self.cfg.plain_reno { flight.out() } else { flight.in_network() };
+        let cwnd = tcb.congestion.cwnd;
+        if before.probe_due {
+            assert!(self.cfg.sack && self.cfg.rack_tlp && !self.cfg.plain_reno, "a probe of a TCP that knows none");
+            assert_eq!((before.probe, tcb.probe), (Probe::None, Probe::New), "one probe at a time");
+            assert_eq!(flight.phase, Phase::Open, "a probe while losses are repaired");
+            assert!(!flight.probe_due, "a probe is one segment");
+            self.probes_beyond += u32::from(filled > cwnd + 1);
+        } else {
+            assert!(filled <= cwnd, "{filled} in a window of {cwnd}");
         }
     }
 

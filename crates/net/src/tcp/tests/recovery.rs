@@ -2,6 +2,7 @@
 
 use super::harness::Pair;
 use super::{at, millis, textbook};
+use crate::tcp::flight::Phase;
 use crate::tcp::{CongestionControl, TcpConfig};
 use onionlab_quantities::{Bandwidth, SimDuration};
 
@@ -58,6 +59,25 @@ fn without_probes_the_tail_waits_for_the_timeout() {
     pair.run_until_read(110 * 1448, at(5000));
     let took = pair.now.saturating_since(at(2000));
     assert!(took > millis(250) && took < millis(400), "{took}");
+}
+
+/// A tail loss probe that waits for the wire when SACKs prove a loss is needed no more: one segment goes again, by the rules of recovery.
+#[test]
+fn a_probe_that_has_not_left_when_recovery_begins_never_leaves() {
+    for segments in [10, 20] {
+        let mut pair = warm(TcpConfig::linux());
+        pair.wires[0].lose = vec![100];
+        pair.wires[1].delay = millis(150);
+        pair.ends[0].to_write = segments * 1448;
+        pair.run_until(at(2100));
+        pair.wires[0].occupy(at(2184));
+        pair.run_until(at(2150));
+        assert!(pair.ends[0].tcb.flight.as_deref().unwrap().probe_due, "two round trips without news");
+        pair.run_until(at(2183));
+        assert_eq!(pair.ends[0].tcb.flight.as_deref().unwrap().phase, Phase::Recovery);
+        pair.run_until_read((100 + segments) * 1448, at(5000));
+        assert_eq!(pair.ends[0].tcb.info(&pair.cfg).retransmitted_segments, 1);
+    }
 }
 
 /// One loss in the middle costs a round trip and no time-out, under each rule of recovery.
