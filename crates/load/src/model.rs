@@ -26,6 +26,10 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         request: Option<Bytes>,
+        /// What of the size the server writes first, in a write of its own; nothing if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(schema_with = "size_schema")]
+        header: Option<Bytes>,
     },
     /// A size, then a pause to read, as someone browsing does.
     Web {
@@ -37,6 +41,10 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         request: Option<Bytes>,
+        /// What of the size the server writes first, in a write of its own; nothing if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(schema_with = "size_schema")]
+        header: Option<Bytes>,
     },
     /// Transfers in order, and then no more.
     Sequence {
@@ -46,6 +54,10 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         request: Option<Bytes>,
+        /// What of the size the server writes first, in a write of its own; nothing if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(schema_with = "size_schema")]
+        header: Option<Bytes>,
     },
 }
 
@@ -79,6 +91,8 @@ pub struct Transfer {
     pub size: Bytes,
     /// What the client sends first.
     pub request: Bytes,
+    /// What of the size the server writes first, in a write of its own.
+    pub header: Bytes,
     /// From the end of this transfer, however it ends, to the start of the next.
     pub pause_after: SimDuration,
 }
@@ -89,21 +103,22 @@ impl LoadModel {
     ///
     /// The load must be one that [`Self::validate`] accepts.
     pub fn transfer(&self, stream: RandomStream, k: u64) -> Option<Transfer> {
-        let (size, pause, request) = match self {
-            Self::Bulk { size, pause, request } => (size, pause.as_ref(), request),
-            Self::Web { size, pause, request } => (size, Some(pause), request),
-            Self::Sequence { transfers, request } => {
+        let (size, pause, request, header) = match self {
+            Self::Bulk { size, pause, request, header } => (size, pause.as_ref(), request, header),
+            Self::Web { size, pause, request, header } => (size, Some(pause), request, header),
+            Self::Sequence { transfers, request, header } => {
                 let mut before = 0;
                 let batch = transfers.iter().find(|batch| {
                     before += u64::from(batch.count);
                     k < before
                 })?;
-                (&batch.size, batch.pause.as_ref(), request)
+                (&batch.size, batch.pause.as_ref(), request, header)
             }
         };
         Some(Transfer {
             size: size.draw(stream.member(0).at(k)),
             request: request.unwrap_or(DEFAULT_REQUEST),
+            header: header.unwrap_or(Bytes::ZERO),
             pause_after: pause.map_or(SimDuration::ZERO, |pause| pause.draw(stream.member(1).at(k))),
         })
     }
@@ -121,18 +136,18 @@ impl LoadModel {
     /// # Errors
     /// The first value that makes no sense, with its key below the load.
     pub fn validate(&self) -> Result<(), LoadError> {
-        let request = match self {
-            Self::Bulk { size, pause, request } => {
+        let (request, header) = match self {
+            Self::Bulk { size, pause, request, header } => {
                 size.validate("size")?;
                 pause.as_ref().map_or(Ok(()), |pause| pause.validate("pause"))?;
-                request
+                (request, header)
             }
-            Self::Web { size, pause, request } => {
+            Self::Web { size, pause, request, header } => {
                 size.validate("size")?;
                 pause.validate("pause")?;
-                request
+                (request, header)
             }
-            Self::Sequence { transfers, request } => {
+            Self::Sequence { transfers, request, header } => {
                 if transfers.is_empty() {
                     let (key, value) = ("transfers".to_owned(), "[]".to_owned());
                     return Err(LoadError { key, value, allowed: "at least one transfer is needed" });
@@ -145,10 +160,13 @@ impl LoadModel {
                         return Err(LoadError { key: key("count"), value: "0".to_owned(), allowed: "it must be at least 1" });
                     }
                 }
-                request
+                (request, header)
             }
         };
-        request.map_or(Ok(()), |request| SizeDistribution::Constant(request).validate("request"))
+        for (key, given) in [("request", request), ("header", header)] {
+            given.map_or(Ok(()), |bytes| SizeDistribution::Constant(bytes).validate(key))?;
+        }
+        Ok(())
     }
 }
 
@@ -189,7 +207,14 @@ mod tests {
     #[test]
     fn a_bulk_client_goes_on_at_once() {
         let bulk = load("kind = \"bulk\"\nsize = \"5 MiB\"\nrequest = \"1 kB\"");
-        let expected = Transfer { size: Bytes::new(5_242_880), request: Bytes::new(1_000), pause_after: SimDuration::ZERO };
+        let headed = load("kind = \"bulk\"\nsize = \"5 MiB\"\nheader = \"68 B\"");
+        assert_eq!(headed.transfer(stream("client1"), 0).unwrap().header, Bytes::new(68));
+        let expected = Transfer {
+            size: Bytes::new(5_242_880),
+            request: Bytes::new(1_000),
+            header: Bytes::ZERO,
+            pause_after: SimDuration::ZERO,
+        };
         assert_eq!(bulk.transfer(stream("client1"), 1_000_000), Some(expected));
     }
 
@@ -208,6 +233,7 @@ mod tests {
         for (text, words) in [
             ("kind = \"bulk\"\nsize = \"0 B\"", "size = \"0 B\": it must be at least 1 B"),
             ("kind = \"bulk\"\nsize = \"1 B\"\nrequest = \"0 B\"", "request = \"0 B\": it must be at least 1 B"),
+            ("kind = \"bulk\"\nsize = \"1 B\"\nheader = \"0 B\"", "header = \"0 B\": it must be at least 1 B"),
             ("kind = \"sequence\"\ntransfers = []", "transfers = []: at least one transfer is needed"),
             ("kind = \"sequence\"\ntransfers = [{ size = \"1 B\", count = 0 }]", "transfers[0].count = 0: it must be at least 1"),
             (

@@ -33,6 +33,9 @@ pub enum UplinkQueue {
     /// The sockets themselves: a free wire asks them in turn for one segment each, so that nothing is lost and each has its share, as with
     /// Linux's small queues and fair queueing.
     Sockets,
+    /// The sockets too, asked first for what has no payload and then in the order in which their data was written. So in Shadow, whose
+    /// interface takes the packet that was made first (`NetworkInterface::pop`, `interface_qdisc: fifo`).
+    WriteOrder,
     /// One queue of packets, first in, first out, into which sockets push whatever their windows allow; what finds it full is dropped. So in
     /// ns-3: a device's drop-tail queue and `pfifo_fast` above it.
     DropTail {
@@ -51,6 +54,8 @@ pub struct CoDel {
     count: u32,
     last_count: u32,
     dropping: bool,
+    /// The packet before was dropped while dropping went on: if this one waited too long as well, the next drop is due later.
+    dropped: bool,
 }
 
 const MTU: u64 = 1500;
@@ -68,14 +73,18 @@ impl CoDel {
         interval: SimDuration,
     ) -> bool {
         let above = self.stays_above(now, sojourn, backlog, target, interval);
+        let dropped = std::mem::take(&mut self.dropped);
         if self.dropping {
             if !above {
                 self.dropping = false;
                 return false;
             }
+            if dropped {
+                self.drop_next += control_law(interval, self.count);
+            }
             if now >= self.drop_next {
                 self.count += 1;
-                self.drop_next += control_law(interval, self.count);
+                self.dropped = true;
                 return true;
             }
             return false;

@@ -53,6 +53,7 @@ struct Transfer {
     ordinal: u64,
     size: u64,
     request: u64,
+    header: u64,
     pause_after: SimDuration,
     start: SimTime,
     connected: Option<SimTime>,
@@ -121,6 +122,7 @@ impl World {
             ordinal,
             size: next.size.get(),
             request: next.request.get(),
+            header: next.header.get(),
             pause_after: next.pause_after,
             start: now,
             connected: None,
@@ -142,6 +144,7 @@ impl World {
             return;
         }
         let (request, size, ordinal) = (transfer.request, transfer.size, transfer.ordinal);
+        let header = transfer.header;
         let usable = |circuit: CircuitId| {
             let fresh = self.circuits[circuit.index()].first_used.is_none_or(|used| now < used + self.settings.circuit_dirtiness);
             fresh && self.circuits[circuit.index()].state == CircuitState::Open
@@ -164,7 +167,7 @@ impl World {
         };
         self.circuits[circuit.index()].first_used.get_or_insert(now);
         let server = self.paths.server(client, ordinal);
-        let stream = self.new_stream(circuit, server, request, size);
+        let stream = self.new_stream(circuit, server, request, size, header);
         let state = &mut self.clients[client.index()];
         if let Some(transfer) = &mut state.transfer {
             transfer.stream = Some((stream, self.serials[circuit.index()]));
@@ -176,7 +179,7 @@ impl World {
         }
     }
 
-    pub(crate) fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64) -> StreamId {
+    pub(crate) fn new_stream(&mut self, circuit: CircuitId, server: HostId, request: u64, size: u64, header: u64) -> StreamId {
         let end = StreamEnd::new(self.stream_control());
         let stream = Stream {
             circuit,
@@ -184,6 +187,7 @@ impl World {
             request,
             request_unread: 0,
             size,
+            header,
             ends: [end.clone(), end],
             request_received: 0,
             answer_written: 0,

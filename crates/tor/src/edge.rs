@@ -11,6 +11,9 @@ use crate::world::{Event, SocketUse, World};
 use onionlab_engine::HostId;
 use onionlab_net::tcp::Effects;
 
+/// A server writes so much of its answer at a time, as tgen's does (`DEFAULT_STREAM_WRITE_BUFLEN`).
+const SERVER_WRITE: u64 = 32_768;
+
 const EXIT: u8 = Place::Exit.hop();
 
 impl World {
@@ -215,7 +218,7 @@ impl World {
         self.recycle_stream(id);
     }
 
-    /// The server: when the whole request is there, the answer is written as fast as the socket takes it.
+    /// The server: when the whole request is there, the answer is written as fast as the socket takes it, in pieces.
     pub(crate) fn server_upcall(&mut self, id: StreamId, effects: Effects) {
         let stream = &mut self.streams[id.index()];
         let socket = stream.socket.peer();
@@ -225,8 +228,22 @@ impl World {
             self.net.read(&mut self.queue, socket, readable);
         }
         let stream = &mut self.streams[id.index()];
-        if stream.request_received >= stream.request && stream.answer_written < stream.size {
-            stream.answer_written += self.net.write(&mut self.queue, socket, stream.size - stream.answer_written);
+        if stream.request_received < stream.request {
+            return;
+        }
+        let header = stream.header.min(stream.size);
+        while stream.answer_written < stream.size {
+            // What of a piece did not fit is written before the next.
+            let end = match stream.answer_written.checked_sub(header) {
+                None => header,
+                Some(body) => stream.size.min(header + (body / SERVER_WRITE + 1) * SERVER_WRITE),
+            };
+            let piece = end - stream.answer_written;
+            let taken = self.net.write(&mut self.queue, socket, piece);
+            stream.answer_written += taken;
+            if taken < piece {
+                return;
+            }
         }
     }
 }

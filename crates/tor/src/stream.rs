@@ -146,6 +146,8 @@ pub(crate) struct Stream {
     /// Bytes of the request that the client's tor has not read yet.
     pub request_unread: u64,
     pub size: u64,
+    /// Bytes of the answer that the server writes first, in a write of their own.
+    pub header: u64,
     /// The client's end and the exit's.
     pub ends: [StreamEnd; 2],
     /// Bytes of the request that the server has; of the answer that it has written.

@@ -368,7 +368,7 @@ pub enum LinkShaping {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UplinkQueue {
-    /// The sockets, which take turns when the wire is free: nothing is lost.
+    /// The sockets, which take turns when the wire is free, with net "shadow" in the order in which they were written: nothing is lost.
     Sockets,
     /// Packets, first in, first out: what finds the queue full is dropped.
     DropTail,

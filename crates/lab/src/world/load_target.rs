@@ -103,7 +103,7 @@ mod tests {
     use onionlab_quantities::{Bytes, SimDuration};
 
     fn bulk(size: u64) -> LoadModel {
-        LoadModel::Bulk { size: Distribution::Constant(Bytes::new(size)), pause: None, request: None }
+        LoadModel::Bulk { size: Distribution::Constant(Bytes::new(size)), pause: None, request: None, header: None }
     }
 
     /// By hand: guards, middles and exits of 1 MB/s each, all weights alike and no relay with two flags, so each position falls
@@ -140,6 +140,7 @@ mod tests {
             size: Distribution::Constant(Bytes::new(500_000)),
             pause: Distribution::Constant(SimDuration::from_secs(8)),
             request: None,
+            header: None,
         };
         assert!((demand(&web, 0.0) - 50_000.0).abs() < 1.0);
         assert!(demand(&web, 4.0) > 0.0);

@@ -147,6 +147,7 @@ pub(super) fn shaping(treatment: &Treatment) -> Shaping {
 pub(super) fn uplink_queue(treatment: &Treatment) -> onionlab_net::UplinkQueue {
     match (treatment.uplink_queue, treatment.uplink_queue_packets) {
         (UplinkQueue::DropTail, Some(packets)) => onionlab_net::UplinkQueue::DropTail { packets },
+        _ if treatment.net == LinkProfile::Shadow => onionlab_net::UplinkQueue::WriteOrder,
         _ => onionlab_net::UplinkQueue::Sockets,
     }
 }

@@ -14,7 +14,8 @@ use crate::queue::{CoDel, QueueConfig, UplinkQueue};
 use crate::tcp::{Effects, Tcb, TcpConfig, TcpInfo};
 use onionlab_engine::{EventQueue, HostId, prefetch};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
-use std::collections::VecDeque;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, VecDeque};
 
 /// One end of a connection. The two ends are numbered 2n (it connected) and 2n + 1 (it accepted).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -101,6 +102,11 @@ struct Host {
     /// Sockets that have something to send, chained through `Socket::ready_next`.
     ready_head: u32,
     ready_tail: u32,
+    /// The same where the order of writes decides: number of the write, then order of becoming ready.
+    ready_by_write: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    /// How many became ready, and how many writes there were.
+    made_ready: u64,
+    writes: u64,
     uplink_queue: UplinkQueue,
     /// Packets that wait for the uplink, where it has a queue of its own.
     leaving: PacketList,
@@ -177,6 +183,9 @@ impl Network {
                 up_event: false,
                 ready_head: NONE,
                 ready_tail: NONE,
+                ready_by_write: BinaryHeap::new(),
+                made_ready: 0,
+                writes: 0,
                 uplink_queue: host.uplink_queue,
                 leaving: PacketList::EMPTY,
                 leaving_packets: 0,
@@ -299,6 +308,11 @@ impl Network {
     /// Puts up to `bytes` into the send buffer; returns how many fitted.
     pub fn write<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) -> u64 {
         let accepted = self.sockets[socket.index()].tcb.write(&self.tcp, queue.now(), bytes);
+        let host = &mut self.hosts[self.sockets[socket.index()].host.index()];
+        if accepted > 0 && host.uplink_queue == UplinkQueue::WriteOrder {
+            host.writes += 1;
+            self.sockets[socket.index()].tcb.number_last_write(host.writes);
+        }
         self.serve(queue, socket);
         accepted
     }

@@ -6,10 +6,16 @@ use crate::queue::UplinkQueue;
 use crate::tcp::Segment;
 use onionlab_engine::{EventQueue, HostId};
 use onionlab_quantities::SimDuration;
+use std::cmp::Reverse;
 
 impl Network {
     pub(super) fn push_ready(&mut self, host_id: HostId, id: SocketId) {
         let host = &mut self.hosts[host_id.index()];
+        if host.uplink_queue == UplinkQueue::WriteOrder {
+            host.made_ready += 1;
+            host.ready_by_write.push(Reverse((self.sockets[id.index()].tcb.next_order(), host.made_ready, id.0)));
+            return;
+        }
         self.sockets[id.index()].ready_next = NONE;
         if host.ready_tail == NONE {
             host.ready_head = id.0;
@@ -29,7 +35,7 @@ impl Network {
         }
         loop {
             let host = &mut self.hosts[host_id.index()];
-            if host.ready_head == NONE {
+            if host.ready_head == NONE && host.ready_by_write.is_empty() {
                 return;
             }
             if host.up_free > now {
@@ -50,12 +56,17 @@ impl Network {
     ) -> Option<(SocketId, Segment)> {
         let now = queue.now();
         let host = &mut self.hosts[host_id.index()];
-        let id = SocketId(host.ready_head);
+        let id = if let Some(Reverse((_, _, first))) = host.ready_by_write.pop() {
+            SocketId(first)
+        } else {
+            let id = SocketId(host.ready_head);
+            host.ready_head = self.sockets[id.index()].ready_next;
+            if host.ready_head == NONE {
+                host.ready_tail = NONE;
+            }
+            id
+        };
         let socket = &mut self.sockets[id.index()];
-        host.ready_head = socket.ready_next;
-        if host.ready_head == NONE {
-            host.ready_tail = NONE;
-        }
         socket.in_ready = false;
         let Some(segment) = socket.tcb.next_segment(&self.tcp, now) else {
             self.arm_timer(queue, id);

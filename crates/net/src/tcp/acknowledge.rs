@@ -2,7 +2,7 @@
 //!
 //! The order is that of Linux's `tcp_ack`: scoreboard, round trip, timer, loss state, window.
 
-use super::config::{CongestionControl, TcpConfig};
+use super::config::{AckRule, CongestionControl, TcpConfig};
 use super::effects::Effects;
 use super::flight::{Delivered, Flight, Phase};
 use super::segment::{Flags, Segment};
@@ -80,7 +80,13 @@ impl Tcb {
             self.rtt.note_min(now, rtt);
         }
         if cfg.plain_reno {
-            let duplicate = if cfg.sack { !advanced && segment.len == 0 && segment.sack_count > 0 } else { duplicate };
+            let duplicate = if cfg.acks == AckRule::Timed {
+                segment.flags.has(Flags::DUPLICATE)
+            } else if cfg.sack {
+                !advanced && segment.len == 0 && segment.sack_count > 0
+            } else {
+                duplicate
+            };
             self.plain_ack(cfg, now, flight, delivered.popped, duplicate);
         }
         let echoed = (advanced && segment.ts_echo != SimTime::ZERO).then(|| now.saturating_since(segment.ts_echo));

@@ -174,6 +174,8 @@ impl TcpConfig {
     ///   (`ca_reno_fast_recovery_new_ack_ev_`, `retransmit_tally_update`). Several losses in a window therefore often end in a time-out.
     /// - Timestamps are never echoed: `_tcp_processPacket` forgets the one to echo before the interface sends anything
     ///   (`tcp_networkInterfaceIsAboutToSendPacket`). So no round trip is measured and the time-out remains a second.
+    /// - `TCP_INFO` counts a segment as unacknowledged once it is written, and `SIOCOUTQNSD` as unsent only what the window holds back
+    ///   (`tcp_getInfo`, `tcp_getNotSentBytes`); a writer hears of any room in the buffer (`_tcp_clearRetransmitRange`).
     /// - Acknowledgements wait 1 ms, from the thousandth on 5 ms (`_tcp_processPacket`); `tcp_receiveUserData` sends one when reading has
     ///   opened the window, which `_tcp_autotuneReceiveBuffer` brings about with every read until the buffer is at its maximum.
     pub fn shadow() -> Self {
@@ -197,6 +199,7 @@ impl TcpConfig {
             send_buffer: BufferLimits::new(131_072, 4_194_304),
             send_memory_per_segment: 2404,
             receive_buffer: BufferLimits::new(174_760, 6_291_456),
+            writable_at_once: true,
             window_percent: 100,
             ..Self::linux()
         }

@@ -1,7 +1,7 @@
 //! What to send next. The host's uplink pulls: it asks when the wire is free, so writes that wait behind others join in full segments,
 //! as they do in Linux's queues (`tcp_autocorking`, small queues).
 
-use super::config::TcpConfig;
+use super::config::{AckRule, TcpConfig};
 use super::effects::State;
 use super::flight::{Flight, Phase};
 use super::segment::{Flags, SackBlock, Segment};
@@ -26,6 +26,8 @@ enum Next {
     },
     WindowProbe,
     Ack,
+    /// An acknowledgement that says that it answers data beyond a hole.
+    Duplicate,
 }
 
 impl Tcb {
@@ -69,6 +71,10 @@ impl Tcb {
                 segment.seq = self.una - 1;
             }
             Next::Ack => {}
+            Next::Duplicate => {
+                segment.flags = Flags::DUPLICATE;
+                self.receive.duplicates -= 1;
+            }
         }
         self.receive.acknowledge(cfg, &mut segment);
         Some(segment)
@@ -86,6 +92,13 @@ impl Tcb {
         }
         if !self.state.is_synchronized() {
             return (self.due == Due::Syn).then_some(Next::Syn);
+        }
+        if self.receive.duplicates > 0 {
+            return Some(Next::Duplicate);
+        }
+        if cfg.acks == AckRule::Timed && self.receive.ack_now {
+            // Shadow's sockets send what has no payload first.
+            return Some(Next::Ack);
         }
         let mut probe = false;
         if let Some(flight) = self.flight.as_deref() {
@@ -129,8 +142,8 @@ impl Tcb {
             return None;
         }
         let mut len = waiting.min(room);
-        if let Some(&cut) = self.cuts.as_deref().and_then(|cuts| cuts.front()) {
-            len = len.min(cut - self.next);
+        if let Some(cut) = self.cuts.as_deref().and_then(|cuts| cuts.front()) {
+            len = len.min(cut.end - self.next);
         }
         if len >= u64::from(cfg.mss) {
             return Some((cfg.mss, fin_waits && waiting == u64::from(cfg.mss)));
@@ -162,7 +175,7 @@ impl Tcb {
             flight.small_end = self.next;
         }
         if let Some(cuts) = &mut self.cuts {
-            while cuts.front().is_some_and(|&cut| cut <= self.next) {
+            while cuts.front().is_some_and(|cut| cut.end <= self.next) {
                 cuts.pop_front();
             }
             if cuts.is_empty() {

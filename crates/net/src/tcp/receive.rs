@@ -58,6 +58,8 @@ pub(super) struct Receive {
     quick: u8,
     /// An acknowledgement is due now.
     pub(super) ack_now: bool,
+    /// Where the clock alone decides: acknowledgements due now for data beyond a hole, one each.
+    pub(super) duplicates: u8,
     /// One is owed.
     owed: bool,
     /// Data goes both ways in turns: wait for data to take the acknowledgement along.
@@ -98,6 +100,7 @@ impl Receive {
             last_short: 0,
             quick: 0,
             ack_now: false,
+            duplicates: 0,
             owed: false,
             pingpong: false,
             short: false,
@@ -147,7 +150,11 @@ impl Receive {
         self.owed = true;
         if start > self.next {
             self.beyond.get_or_insert_default().insert(start, end, fin);
-            self.ack_now = true;
+            if cfg.acks == AckRule::Timed {
+                self.duplicates = self.duplicates.saturating_add(1);
+            } else {
+                self.ack_now = true;
+            }
             return nothing;
         }
         let before = self.bytes_in_order();
@@ -395,6 +402,7 @@ impl Receive {
     pub(super) fn vanish(&mut self) {
         self.beyond = None;
         self.ack_now = false;
+        self.duplicates = 0;
         self.owed = false;
         self.ack_at = SimTime::MAX;
     }

@@ -16,6 +16,8 @@ impl Flags {
     pub const FIN: Self = Self(4);
     /// The connection is gone.
     pub const RST: Self = Self(8);
+    /// Answers data that came beyond a hole. Shadow's segments say so (`PTCP_DUPACK`); of others the receiver concludes it.
+    pub const DUPLICATE: Self = Self(16);
 
     /// Whether any of `other`'s flags is set.
     pub const fn has(self, other: Self) -> bool {

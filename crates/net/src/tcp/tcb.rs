@@ -40,6 +40,13 @@ pub(super) enum Probe {
     Repeat,
 }
 
+/// Where a write ended, and which of its host's writes it was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cut {
+    pub(super) end: u64,
+    pub(super) order: u64,
+}
+
 /// One end of a TCP connection ("transmission control block").
 ///
 /// At most 256 bytes; segments in flight and bytes beyond a hole are kept apart, and only while there are any. The owner passes the same
@@ -56,7 +63,7 @@ pub struct Tcb {
     pub(super) flight: Option<Box<Flight>>,
     /// Ends of writes not yet sent, where segments follow writes.
     #[expect(clippy::box_collection, reason = "rare; a queue would take 32 bytes of every end")]
-    pub(super) cuts: Option<Box<VecDeque<u64>>>,
+    pub(super) cuts: Option<Box<VecDeque<Cut>>>,
     pub(super) alarm_at: SimTime,
     pub(super) receive: Receive,
     pub(super) congestion: Congestion,
@@ -145,12 +152,26 @@ impl Tcb {
             }
             self.written += taken;
             if cfg.segment_per_write {
-                self.cuts.get_or_insert_default().push_back(self.written);
+                self.cuts.get_or_insert_default().push_back(Cut { end: self.written, order: 0 });
             }
             self.watch_window(cfg, now);
         }
         self.starved |= taken < bytes || !self.is_writable(cfg);
         taken
+    }
+
+    /// Numbers the last write among all of its host's, where segments follow writes.
+    pub fn number_last_write(&mut self, order: u64) {
+        if let Some(cut) = self.cuts.as_deref_mut().and_then(VecDeque::back_mut) {
+            cut.order = order;
+        }
+    }
+
+    /// The number of the write that the next segment belongs to; zero for what has no payload and for what goes again.
+    pub fn next_order(&self) -> u64 {
+        let alone = self.receive.ack_now || self.receive.duplicates > 0 || self.due != Due::Nothing;
+        let again = self.flight.as_deref().is_some_and(|flight| flight.to_resend > 0);
+        if alone || again { 0 } else { self.cuts.as_deref().and_then(VecDeque::front).map_or(0, |cut| cut.order) }
     }
 
     /// Bytes that may be read now.
@@ -215,12 +236,19 @@ impl Tcb {
     /// What `TCP_INFO` would say.
     #[inline]
     pub fn info(&self, cfg: &TcpConfig) -> TcpInfo {
+        let out = self.flight.as_deref().map_or(0, Flight::out);
+        let (unacked_segments, notsent_bytes) = if cfg.segment_per_write {
+            let (waiting, held_back) = self.unsent_segments(cfg, out);
+            (out + waiting, held_back)
+        } else {
+            (out, self.written.saturating_sub(self.next.max(1)))
+        };
         TcpInfo {
             cwnd_segments: self.congestion.cwnd,
             ssthresh_segments: self.congestion.ssthresh,
-            unacked_segments: self.flight.as_deref().map_or(0, Flight::out),
+            unacked_segments,
             mss: cfg.mss,
-            notsent_bytes: self.written.saturating_sub(self.next.max(1)),
+            notsent_bytes,
             unacked_bytes: self.next.min(self.written).saturating_sub(self.una.max(1)),
             send_buffer: u64::from(self.send_buffer),
             peer_window: u64::from(self.peer_window),
@@ -229,6 +257,26 @@ impl Tcb {
             rto: self.rto(cfg),
             retransmitted_segments: u64::from(self.retransmitted),
         }
+    }
+
+    /// Where segments follow writes: how many were cut and not sent, and the bytes of those that lie beyond the window.
+    ///
+    /// Shadow numbers segments when they are written, and its `TCP_INFO` counts as unacknowledged all that were numbered (`tcp_getInfo`); its
+    /// `SIOCOUTQNSD` counts what the window holds back, not what waits for the uplink (`tcp_getNotSentBytes`).
+    fn unsent_segments(&self, cfg: &TcpConfig, out: u32) -> (u32, u64) {
+        let mss = u64::from(cfg.mss);
+        let mut room = u64::from(self.congestion.cwnd.min(self.peer_window / cfg.mss).saturating_sub(out));
+        let (mut segments, mut held_back) = (0, 0);
+        let mut start = self.next.max(1);
+        for &Cut { end, .. } in self.cuts.as_deref().into_iter().flatten() {
+            let count = (end - start).div_ceil(mss);
+            let passes = count.min(room);
+            held_back += (end - start).saturating_sub(passes * mss);
+            room -= passes;
+            segments += count as u32;
+            start = end;
+        }
+        (segments, held_back)
     }
 
     /// The connection's state.

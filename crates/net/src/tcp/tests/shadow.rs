@@ -2,7 +2,7 @@
 
 use super::harness::Pair;
 use super::{at, millis};
-use crate::tcp::{BufferLimits, TcpConfig};
+use crate::tcp::{BufferLimits, Flags, TcpConfig};
 use onionlab_quantities::{Bandwidth, SimTime};
 
 const MSS: u64 = 1460;
@@ -120,4 +120,33 @@ fn acknowledgements_follow_reads_or_the_clock() {
     assert!((0.49..0.51).contains(&prompt), "{prompt}");
     let late = acks_by_segment(large, 3000, 1000);
     assert!((0.10..0.12).contains(&late), "{late}");
+}
+
+/// Segments count as unacknowledged from the write on; only what the window of two holds back counts as not sent, not what waits for a wire.
+#[test]
+fn tcp_info_counts_what_was_written_and_what_the_window_holds_back() {
+    let mut pair = Pair::connected(TcpConfig::shadow(), millis(50), 1);
+    let end = &mut pair.ends[0].tcb;
+    end.write(&pair.cfg, pair.now, 4 * MSS + 100);
+    end.write(&pair.cfg, pair.now, 500);
+    let info = end.info(&pair.cfg);
+    assert_eq!((info.cwnd_segments, info.unacked_segments, info.notsent_bytes), (2, 6, 2 * MSS + 600));
+    end.next_segment(&pair.cfg, pair.now).unwrap();
+    let info = end.info(&pair.cfg);
+    assert_eq!((info.unacked_segments, info.notsent_bytes), (6, 2 * MSS + 600));
+}
+
+/// Only what answers data beyond a hole counts as a duplicate: an update of the window between two of them does not.
+#[test]
+fn acknowledgements_of_data_beyond_a_hole_say_so() {
+    let mut pair = warm();
+    pair.wires[0].lose = vec![90];
+    pair.ends[0].to_write = 20 * MSS;
+    pair.run_until_read(100 * MSS, at(5000));
+    let trace = pair.trace.take().unwrap();
+    let back = || trace.iter().filter(|(_, side, _)| *side == 1).map(|(_, _, segment)| segment);
+    let duplicates = back().filter(|segment| segment.flags.has(Flags::DUPLICATE)).count();
+    // Nine of the twenty segments came beyond the one that was lost.
+    assert_eq!(duplicates, 9);
+    assert!(back().filter(|segment| segment.sack_count > 0).count() >= duplicates);
 }
