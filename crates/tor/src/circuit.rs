@@ -3,6 +3,7 @@
 use crate::cell::CellQueue;
 use crate::ids::{ClientId, EndId, StreamId};
 use crate::queues::Direction;
+use crate::random_cells::RandomCells;
 use crate::records::CloseReason;
 use onionlab_circuitmux::Slot;
 use onionlab_engine::HostId;
@@ -90,6 +91,8 @@ pub(crate) struct Circuit {
     pub state: CircuitState,
     /// The client's end and the exit's.
     pub edges: [Edge; 2],
+    /// Which DATA cell of each end is left short next.
+    pub random_cells: [RandomCells; 2],
     /// Streams at the exit that are not ended there.
     pub streams: Vec<StreamId>,
     pub launched: SimTime,
@@ -115,6 +118,7 @@ impl Circuit {
             built: 0,
             state: CircuitState::Building,
             edges: [edge.clone(), edge.clone()],
+            random_cells: [RandomCells::default(); 2],
             streams: Vec::new(),
             launched: now,
             built_at: None,

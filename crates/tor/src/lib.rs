@@ -21,6 +21,7 @@ mod node;
 mod outbuf;
 mod packaging;
 mod queues;
+mod random_cells;
 mod reading;
 mod records;
 mod sampling;

@@ -38,15 +38,19 @@ impl World {
             }
             let circuit_id = stream.circuit;
             let circuit = &mut self.circuits[circuit_id.index()];
+            let random = self.random_cells.member(u64::from(self.serials[circuit_id.index()].0)).member(place as u64);
             let end = stream.end(place);
-            let window = &mut circuit.edge(place).package;
-            if !window.can_send() || !end.may_package() || end.inbuf == 0 {
+            if !circuit.edge(place).package.can_send() || !end.may_package() || end.inbuf == 0 {
                 break;
             }
-            let length = end.inbuf.min(payload);
+            let length = if self.settings.random_cells {
+                circuit.random_cells[place as usize].next_length(random, payload, end.inbuf)
+            } else {
+                end.inbuf.min(payload)
+            };
             end.inbuf -= length;
             let more = end.packaged(now);
-            window.data_sent(now);
+            circuit.edge(place).package.data_sent(now);
             self.send_from(place, Cell::new(CellKind::Data, circuit_id).on(id).carrying(length as u16));
             if !more {
                 break;

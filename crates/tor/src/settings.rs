@@ -120,6 +120,8 @@ pub struct Settings {
     /// A client's request leaves together with BEGIN, not after CONNECTED: tor sends what the program has written, if the program does not wait
     /// (`connection_ap_handshake_send_begin`).
     pub optimistic_data: bool,
+    /// Now and then a DATA cell is left short, so that random bytes fill it and SENDMEs cannot be forged (since 0.4.1; module `random_cells`).
+    pub random_cells: bool,
     /// A circuit takes no new streams so long after its first (`MaxCircuitDirtiness`).
     pub circuit_dirtiness: SimDuration,
     /// A circuit that is not built by then is given up (`cbtinitialtimeout`).
@@ -156,6 +158,7 @@ impl Default for Settings {
             tls: Tls::V1_3,
             token_refill: TokenRefill::Lazy,
             optimistic_data: true,
+            random_cells: true,
             circuit_dirtiness: SimDuration::from_secs(600),
             circuit_build_timeout: SimDuration::from_secs(60),
             cpu: None,

@@ -113,6 +113,8 @@ pub struct World {
     pub(crate) event_loop: EventLoop,
     /// Which stream of a circuit goes first when several may go on, and how often that was drawn.
     pub(crate) first_streams: RandomStream,
+    /// After how many DATA cells an end of a circuit leaves one short.
+    pub(crate) random_cells: RandomStream,
     pub(crate) resumptions: u64,
     /// A buffer for the streams of the circuit that resumes.
     pub(crate) resuming: Vec<StreamId>,
@@ -171,6 +173,7 @@ impl World {
             sockets: Vec::new(),
             event_loop: EventLoop::default(),
             first_streams: RandomStream::new(config.seed, "circuits", "first stream to resume"),
+            random_cells: RandomStream::new(config.seed, "circuits", "cells with random bytes"),
             resumptions: 0,
             resuming: Vec::new(),
             aside: Vec::new(),

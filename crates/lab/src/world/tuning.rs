@@ -5,6 +5,7 @@ use crate::scenario::treatment::{
     ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, MemoryCounts,
     Tcp, Tls, TokenRefill, UplinkQueue,
 };
+use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
 use onionlab_flowcontrol::{PathType, VegasParameters};
@@ -94,6 +95,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
             TokenRefill::Lazy => onionlab_tor::TokenRefill::Lazy,
             TokenRefill::Timer => onionlab_tor::TokenRefill::Timer,
         },
+        random_cells: treatment.tor >= TorVersion::V0_4_9,
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         circuit_dirtiness: treatment.circuit_lifetime,
         cpu: cpu(treatment),
