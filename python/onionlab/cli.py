@@ -237,6 +237,9 @@ def reproduce(
             show_default="../shared/data/consensus, where it exists",
         ),
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="shadow-tor: seeds of each experiment.", show_default="200")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
@@ -246,7 +249,11 @@ def reproduce(
 
     if paper not in PAPERS and paper not in COMPUTED:
         raise typer.BadParameter(f"{paper!r} is not one of {', '.join([*PAPERS, *COMPUTED])}", param_hint="PAPER")
-    for option, value, owners in (("--reference", reference, PAPERS), ("--consensus", consensus, COMPUTED)):
+    for option, value, owners in (
+        ("--reference", reference, PAPERS),
+        ("--seeds", seeds, PAPERS),
+        ("--consensus", consensus, COMPUTED),
+    ):
         if value is not None and paper not in owners:
             raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
     folder = experiments if experiments is not None else Path("experiments") / paper
@@ -256,8 +263,9 @@ def reproduce(
         with errors.status("") as status:
             page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
     else:
+        chosen = {} if seeds is None else {"seeds": seeds}
         measurements = reference if reference is not None else Path("../shared/data/reference/shadow-tor")
-        page, broken = PAPERS[paper](folder, measurements, results, docs, lambda: ProgressDisplay(errors))
+        page, broken = PAPERS[paper](folder, measurements, results, docs, lambda: ProgressDisplay(errors), **chosen)
     print(f"page: {page}")
     for sentence in broken:
         print(f"onionlab: {sentence}", file=sys.stderr)

@@ -1,14 +1,17 @@
-"""Held against real tor: three settings that tor 0.4.9.11 ran through in Shadow 3.3.0, with the same network and load here.
+"""Held against real tor: settings that tor 0.4.9.11 ran through in Shadow 3.3.0, with the same network and load here.
 
-Tor's own code ran there, on Shadow's model of links and TCP. The experiments therefore set ``net = "shadow"``, and what remains
-to differ is onionlab's tor. `required` says which figures must agree; the others are shown beside theirs.
+Tor's own code ran there, on Shadow's model of links and TCP. The treatment ``shadow`` has that model, so that what remains to
+differ is onionlab's tor; the treatment ``linux`` stands beside it. `onionlab.reproductions.agreement` has the rules.
 """
 
 from __future__ import annotations
 
+import re
+import tomllib
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import polars as pl
@@ -17,15 +20,19 @@ from onionlab import runner
 from onionlab.charts.export import to_png, to_svg
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_bytes, write_text
-from onionlab.quantity import format_fixed, format_size
-from onionlab.reproductions import shadow_tor_charts
-from onionlab.reproductions.published import METRICS, Case, Published, Quantiles, label, load_published, load_samples, quantiles
+from onionlab.quantity import format_fixed
+from onionlab.reproductions import shadow_tor_charts, shadow_tor_page, vegas_trace
+from onionlab.reproductions.agreement import Verdict, judge
+from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
 
-#: Bytes that the reference's server sends before the body; a transfer in the experiment files includes them.
-HEADERS = 109
+#: Bytes that the server writes before the body; a transfer in the experiment files includes them.
+HEADER = 68
 
-#: Largest relative difference of a median that still counts as agreement.
-TOLERANCE = 0.02
+#: The treatment that is judged, and the one beside it.
+SHADOW, LINUX = "shadow", "linux"
+
+#: How many seeds a full reproduction runs.
+SEEDS = 200
 
 Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
@@ -39,11 +46,13 @@ class Comparison:
     case
         The setting, with their published quantiles.
     ours
-        Every transfer here: ``bytes`` (without headers), ``ttfb``, ``ttlb`` (seconds).
+        Every completed transfer here: ``treatment``, ``seed``, ``bytes`` (without header), ``ttfb``, ``ttlb`` (seconds).
     theirs
         Every transfer there, or None where only quantiles are at hand.
     version, seeds
         What made ours.
+    our_trace, their_trace
+        Congestion control at the exit, where it was recorded.
     """
 
     case: Case
@@ -51,176 +60,141 @@ class Comparison:
     theirs: pl.DataFrame | None
     version: str
     seeds: tuple[int, ...]
+    our_trace: pl.DataFrame | None = None
+    their_trace: pl.DataFrame | None = None
 
-    @property
-    def figures(self) -> dict[tuple[int, str], Quantiles]:
-        """Quantiles of ours, by size and metric."""
-        return quantiles(self.ours)
+    def of(self, treatment: str) -> pl.DataFrame:
+        """Our transfers under one treatment."""
+        return self.ours.filter(pl.col("treatment") == treatment)
 
-    def difference(self, size: int, metric: str) -> float:
-        """Our median over theirs, less one."""
-        return self.figures[size, metric].median / self.case.figures[size, metric].median - 1
+    @cached_property
+    def figures(self) -> dict[str, dict[tuple[int, str], Quantiles]]:
+        """Quantiles of ours by treatment, then by size and metric."""
+        return {treatment: quantiles(self.of(treatment)) for treatment in (SHADOW, LINUX)}
+
+    @cached_property
+    def verdicts(self) -> dict[tuple[int, str], Verdict]:
+        """Every figure judged."""
+        found = {}
+        for (size, metric), theirs in self.case.figures.items():
+            ours = self.of(SHADOW).filter(pl.col("bytes") == size).select("seed", time=metric)
+            their_times = None if self.theirs is None else self.theirs.filter(pl.col("bytes") == size)[metric]
+            found[size, metric] = judge(theirs, their_times, ours, tight(self.case.name, size, metric))
+        return found
+
+
+def tight(case: str, size: int, metric: str) -> bool:
+    """Whether nothing queues: on the empty network, times to first byte and to the last of 50 kB."""
+    return case.startswith("e0") and (metric == "ttfb" or size == 50_000)
 
 
 def reproduce(
-    experiments: Path, reference: Path | None, out: Path, docs: Path, observe: Observe | None = None
+    experiments: Path,
+    reference: Path | None,
+    out: Path,
+    docs: Path,
+    observe: Observe | None = None,
+    seeds: int = SEEDS,
 ) -> tuple[Path, list[str]]:
-    """Run the experiments and write the page; return its path and what had to agree and does not.
+    """Run the experiments and write the page; return its path and what differs without a named reason.
 
     Parameters
     ----------
     experiments : path
-        The folder with the experiment files and ``published.json``.
+        The folder with the experiment files, ``published.json`` and ``differences.toml``.
     reference : path or None
-        The folder with the reference's own measurements, whose ``results.csv`` are read where they exist.
+        The folder with the reference's own measurements, which are read where they exist.
     out, docs : path
         Results directories go below ``out``, the page and its charts into ``docs``.
     observe : callable, optional
         Gives a context with an observer for each experiment.
+    seeds : int
+        How many seeds each experiment is run with. Finished runs in ``out`` are kept.
     """
     published = load_published(experiments / "published.json")
-    comparisons = measure(experiments, published, reference, out, observe)
-    return write(comparisons, published.source, docs), violations(comparisons)
+    reasons = load_reasons(experiments / "differences.toml")
+    comparisons = measure(experiments, published, reference, out, observe, seeds)
+    return write(comparisons, published.source, reasons, docs), violations(comparisons, reasons)
 
 
-def required(size: int, metric: str) -> bool:
-    """Whether a median must agree: times to first byte, and to the last byte of 50 kB, which no queue and no loss disturbs."""
-    return metric == "ttfb" or size == 50_000
+def load_reasons(path: Path) -> shadow_tor_page.Reasons:
+    """Read ``differences.toml``: the mechanism behind each figure that differs, and what sets the profile ``linux`` apart."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+        mechanisms = {(row["experiment"], row["bytes"], row["metric"]): row["mechanism"] for row in content.get("difference", [])}
+        linux = {row["experiment"]: row["why"] for row in content.get("linux", [])}
+    except OSError as error:
+        raise ResultsError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise ResultsError(f"{path} is not a list of differences: {error!r}") from error
+    return shadow_tor_page.Reasons(mechanisms, linux)
+
+
+def with_seeds(text: str, count: int) -> str:
+    """The experiment file ``text`` with seeds 1 to ``count``."""
+    line = f"seeds = [{', '.join(map(str, range(1, count + 1)))}]\n"
+    return re.sub(r"(?m)^\[network\]$", lambda found: f"{line}\n{found[0]}", text, count=1)
 
 
 def measure(
-    experiments: Path, published: Published, reference: Path | None, out: Path, observe: Observe | None = None
+    experiments: Path,
+    published: Published,
+    reference: Path | None,
+    out: Path,
+    observe: Observe | None = None,
+    seeds: int = SEEDS,
 ) -> list[Comparison]:
     """Run the experiments of all published cases; the parameters are those of `reproduce`.
 
     Raises
     ------
     RunError
-        If a transfer did not complete.
+        If a run did not finish.
     """
     comparisons = []
     for case in published.cases:
+        file = out / f"{case.name}.toml"
+        write_text(file, with_seeds((experiments / file.name).read_text(encoding="utf-8"), seeds))
         with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
-            results = runner.run(experiments / f"{case.name}.toml", out / case.name, fresh=True, report=False, observer=observer)
-        rows = results.measured
-        if rows.filter(pl.col("outcome") != "ok").height:
-            raise RunError(f"{case.name}: a transfer did not complete; {results.directory} holds the records")
-        ours = rows.select(bytes=pl.col("size_bytes").cast(pl.Int64) - HEADERS, ttfb="ttfb", ttlb="ttlb")
+            results = runner.run(file, out / case.name, report=False, observer=observer)
+        if results.missing:
+            raise RunError(f"{case.name}: {results.missing[0].label} did not finish")
+        done = results.measured.filter(pl.col("outcome") == "ok")
+        ours = done.select("treatment", "seed", bytes=pl.col("size_bytes").cast(pl.Int64) - HEADER, ttfb="ttfb", ttlb="ttlb")
         if set(ours["bytes"]) != {size for size, _ in case.figures}:
             raise ResultsError(f"{case.name}.toml and published.json differ in the sizes of transfers")
-        theirs = load_samples(reference / case.folder) if reference is not None else None
-        comparisons.append(Comparison(case, ours, theirs, results.plan.version, tuple(results.plan.seeds)))
+        comparisons.append(
+            Comparison(
+                case,
+                ours,
+                load_samples(reference / case.folder) if reference is not None else None,
+                results.plan.version,
+                tuple(results.plan.seeds),
+                vegas_trace.load_ours(results, SHADOW),
+                vegas_trace.load_theirs(reference / case.folder) if reference is not None else None,
+            )
+        )
     return comparisons
 
 
-def violations(comparisons: list[Comparison]) -> list[str]:
-    """What had to agree and does not, a sentence each."""
+def violations(comparisons: list[Comparison], reasons: shadow_tor_page.Reasons) -> list[str]:
+    """What differs and has no mechanism named, a sentence each."""
     return [
-        f"{comparison.case.name}: {label(size, metric)} differs by {_percent(comparison.difference(size, metric))}"
-        for comparison in comparisons
-        for size, metric in comparison.case.figures
-        if required(size, metric) and abs(comparison.difference(size, metric)) > TOLERANCE
+        f"{one.case.name}: {label(*figure)} differs by {format_fixed(100 * verdict.difference, 1, signed=True)} %, "
+        "and nothing says why"
+        for one in comparisons
+        for figure, verdict in one.verdicts.items()
+        if verdict.within is False and (one.case.name, *figure) not in reasons.mechanisms
     ]
 
 
-def write(comparisons: list[Comparison], source: str, docs: Path) -> Path:
-    """Write ``shadow-tor.md`` and a chart of each experiment as SVG and PNG into ``docs``; return the page."""
+def write(comparisons: list[Comparison], source: str, reasons: shadow_tor_page.Reasons, docs: Path) -> Path:
+    """Write ``shadow-tor.md`` and the charts of each experiment as SVG and PNG into ``docs``; return the page."""
     for comparison in comparisons:
-        svg = to_svg(shadow_tor_charts.chart(comparison))
-        write_text(docs / f"{_stem(comparison)}.svg", svg)
-        write_bytes(docs / f"{_stem(comparison)}.png", to_png(svg))
+        for stem, chart in shadow_tor_charts.charts(comparison).items():
+            svg = to_svg(chart)
+            write_text(docs / f"{stem}.svg", svg)
+            write_bytes(docs / f"{stem}.png", to_png(svg))
     path = docs / "shadow-tor.md"
-    write_text(path, page(comparisons, source))
+    write_text(path, shadow_tor_page.page(comparisons, source, reasons))
     return path
-
-
-def page(comparisons: list[Comparison], source: str) -> str:
-    """The page as Markdown."""
-    broken = violations(comparisons)
-    verdict = (
-        "All of them do." if not broken else "**Not all of them do:**\n\n" + "\n".join(f"- {sentence}" for sentence in broken)
-    )
-    seeds = ", ".join(map(str, comparisons[0].seeds))
-    return "\n".join(
-        [
-            "# Real tor in Shadow",
-            "",
-            "Three settings in which real tor was measured, and the same settings here.",
-            "",
-            f"- Theirs: {source}.",
-            f"- Ours: onionlab {comparisons[0].version}, seed {seeds}, the files in `experiments/shadow-tor`, links and TCP as",
-            '  Shadow models them (`net = "shadow"`). What the measurement leaves open is in `assumptions.toml` there.',
-            "",
-            "This page was written by",
-            "",
-            "    onionlab reproduce shadow-tor",
-            "",
-            "Times count from the moment at which the client opens its stream. A difference is our median over theirs, less one.",
-            "Theirs have a resolution of half a millisecond to a millisecond, and are one run each; here no random value",
-            "enters, and every seed gives the same times. Where a queue fills, what CoDel drops depends on small things, and",
-            "transfers of one size lie several percent apart, in their run as in ours.",
-            "",
-            f"**Medians marked with ● must agree within {100 * TOLERANCE:.0f} %.** {verdict}",
-            "",
-            _widest(comparisons),
-            *(line for comparison in comparisons for line in _section(comparison)),
-            "",
-        ]
-    )
-
-
-def _widest(comparisons: list[Comparison]) -> str:
-    """Where the slow transfers differ most."""
-    differences = [
-        (comparison.figures[figure].p90 / theirs.p90 - 1, comparison.case.name, label(*figure))
-        for comparison in comparisons
-        for figure, theirs in comparison.case.figures.items()
-    ]
-    difference, name, what = max(differences, key=lambda found: abs(found[0]))
-    return f"Of the 90th percentiles, that of {name}, {what}, differs most: {_percent(difference)}."
-
-
-def _section(comparison: Comparison) -> list[str]:
-    """One experiment: its setting, its table, its chart."""
-    case = comparison.case
-    lines = [
-        "",
-        f"## {case.name}",
-        "",
-        f"{case.setting[:1].upper()}{case.setting[1:]}.",
-        "",
-        "| time to | of | transfers, theirs / ours | median, theirs | median, ours | difference "
-        "| p10 – p90 (max), theirs | p10 – p90 (max), ours |",
-        "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: |",
-    ]
-    for (size, metric), theirs in case.figures.items():
-        ours = comparison.figures[size, metric]
-        mark = " ●" if required(size, metric) else ""
-        cells = (
-            METRICS[metric],
-            format_size(size),
-            f"{theirs.count} / {ours.count}",
-            f"{_seconds(theirs.median)} s",
-            f"{_seconds(ours.median)} s",
-            f"{_percent(comparison.difference(size, metric))}{mark}",
-            _range(theirs),
-            _range(ours),
-        )
-        lines.append(f"| {' | '.join(cells)} |")
-    return [*lines, "", f"![Times of {case.name}, ours beside theirs]({_stem(comparison)}.svg)"]
-
-
-def _stem(comparison: Comparison) -> str:
-    return f"shadow-tor-{comparison.case.name}"
-
-
-def _seconds(value: float) -> str:
-    return format_fixed(value, 4)
-
-
-def _range(values: Quantiles) -> str:
-    return f"{_seconds(values.p10)} – {_seconds(values.p90)} ({_seconds(values.max)})"
-
-
-def _percent(share: float) -> str:
-    return f"{format_fixed(100 * share, 1, signed=True)} %"
