@@ -183,7 +183,7 @@ mod tests {
         let streams = payloads.iter().map(|count| {
             let mut end = StreamEnd::new(world.stream_control());
             end.inbuf = count * payload;
-            let stream = world.new_stream(circuit, onionlab_engine::HostId(4), 1, 1);
+            let stream = world.new_stream(circuit, onionlab_engine::HostId(4), 1, 1, 0);
             world.streams[stream.index()].exit = ExitState::Connected;
             *world.streams[stream.index()].end(Place::Exit) = end;
             world.circuits[circuit.index()].streams.push(stream);
