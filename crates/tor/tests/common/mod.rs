@@ -21,6 +21,8 @@ pub fn mbit(rate: f64) -> Bandwidth {
 pub struct Plan {
     pub seed: u64,
     pub hosts: Vec<(String, Role, Bandwidth)>,
+    /// Downlinks that differ from the uplink.
+    pub downlinks: BTreeMap<u32, Bandwidth>,
     pub links: BTreeMap<(u32, u32), Path>,
     pub default_path: Path,
     pub clients: Vec<(HostId, [HostId; 3], HostId, LoadModel, SimTime)>,
@@ -59,6 +61,7 @@ impl Plan {
         Self {
             seed: 1,
             hosts: Vec::new(),
+            downlinks: BTreeMap::new(),
             links: BTreeMap::new(),
             default_path: Path { latency: ms(20.0), jitter: SimDuration::ZERO, loss: 0.0 },
             clients: Vec::new(),
@@ -101,9 +104,10 @@ impl Plan {
     }
 
     pub fn world(&self) -> World {
-        let hosts = self.hosts.iter().map(|(name, role, rate)| {
+        let hosts = self.hosts.iter().zip(0_u32..).map(|((name, role, rate), host)| {
             let (name, uplink_queue) = (name.clone(), UplinkQueue::Sockets);
-            (HostConfig { name, up: *rate, down: *rate, shaping: self.shaping, uplink_queue, queue: self.queue }, *role)
+            let down = self.downlinks.get(&host).copied().unwrap_or(*rate);
+            (HostConfig { name, up: *rate, down, shaping: self.shaping, uplink_queue, queue: self.queue }, *role)
         });
         let clients = self.clients.iter().enumerate().map(|(index, (host, _, _, load, start))| ClientConfig {
             host: *host,
