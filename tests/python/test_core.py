@@ -94,7 +94,7 @@ def test_records_are_the_same_bytes_on_one_thread_and_on_two(small: Path) -> Non
     one = onionlab.run(small, small.parent / "one", jobs=1, report=False)
     two = onionlab.run(small, small.parent / "two", jobs=2, report=False)
     assert content(one.directory) == content(two.directory)
-    assert len(content(one.directory)) == 4 * 4
+    assert len(content(one.directory)) == 4 * 5
     small.write_text(SMALL.replace("networks = 2", "networks = 2\nseeds = [2]"), encoding="utf-8")
     other = onionlab.run(small, small.parent / "other", report=False)
     assert not set(content(one.directory).values()) & {
@@ -131,7 +131,7 @@ def test_interrupt_keeps_finished_runs_and_leaves_no_halves(small: Path) -> None
     assert "Traceback" not in errors
     left = list(runs.iterdir())
     assert left
-    assert all(len(list(run.glob("*.parquet"))) == 5 for run in left)
+    assert all(len(list(run.glob("*.parquet"))) == 6 for run in left)
     assert not [run for run in left if run.name.startswith(".")]
 
 

@@ -86,9 +86,11 @@ pub(crate) struct Node {
     pub pending: Vec<EndId>,
     /// The scheduler runs at the end of this event-loop pass.
     pub activated: bool,
-    /// KIST: when its last run ended; a timer for the next is pending.
+    /// KIST: when its last run ended, and when its timer goes off.
     pub last_run: Option<SimTime>,
-    pub run_timer: bool,
+    pub run_timer: Option<SimTime>,
+    /// The earliest event that stands for that timer: one that moves keeps its event, and has another only if it is to go off earlier.
+    pub timer_event: Option<SimTime>,
     pub buckets: Option<Box<Buckets>>,
     pub counters: NodeCounters,
     /// At relays whose computing takes time.
@@ -105,7 +107,8 @@ impl Node {
             pending: Vec::new(),
             activated: false,
             last_run: None,
-            run_timer: false,
+            run_timer: None,
+            timer_event: None,
             buckets,
             counters: NodeCounters::default(),
             main_thread: None,

@@ -15,7 +15,7 @@ use crate::node::Role;
 use crate::settings::ChannelScheduler;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Ordering;
 
 /// `scheduler_compare_channels`
@@ -74,10 +74,14 @@ impl World {
     }
 
     /// Decides when the scheduler runs: vanilla at once, KIST when its interval since the end of the last run is over, which may be at once.
+    ///
+    /// It is asked each time a channel becomes pending, and sets its timer anew each time (`kist_scheduler_schedule`: adding an event that is pending
+    /// moves it). So a channel that becomes pending after the interval starts a run at once, though the timer, set from whole milliseconds, was to
+    /// go off later.
     fn schedule(&mut self, host: HostId) {
         let now = self.queue.now();
         let node = &mut self.nodes[host.index()];
-        if node.pending.is_empty() || node.activated || node.run_timer {
+        if node.pending.is_empty() || node.activated {
             return;
         }
         let due = match (self.settings.channel_scheduler, node.last_run) {
@@ -96,16 +100,35 @@ impl World {
         if due <= now {
             self.activate_scheduler(host);
         } else {
-            node.run_timer = true;
+            node.run_timer = Some(due);
+            self.arm_timer(host, due);
+        }
+    }
+
+    /// An event comes for the scheduler's timer at `due`, or before.
+    fn arm_timer(&mut self, host: HostId, due: SimTime) {
+        let node = &mut self.nodes[host.index()];
+        if node.timer_event.is_none_or(|event| due < event) {
+            node.timer_event = Some(due);
             self.queue.schedule(due, host, Event::RunScheduler);
         }
     }
 
     pub(crate) fn scheduler_timer(&mut self, host: HostId) {
+        let now = self.queue.now();
         let node = &mut self.nodes[host.index()];
-        node.run_timer = false;
-        if !node.pending.is_empty() && !node.activated {
-            self.activate_scheduler(host);
+        if node.timer_event == Some(now) {
+            node.timer_event = None;
+        }
+        match node.run_timer {
+            Some(due) if due > now => self.arm_timer(host, due),
+            Some(_) => {
+                node.run_timer = None;
+                if !node.pending.is_empty() && !node.activated {
+                    self.activate_scheduler(host);
+                }
+            }
+            None => {}
         }
     }
 
@@ -123,8 +146,12 @@ impl World {
 
     fn run_kist_once(&mut self, host: HostId, socket_buffer_factor: Option<f64>) {
         self.run_kist(host, socket_buffer_factor);
-        self.nodes[host.index()].activated = false;
-        self.nodes[host.index()].last_run = Some(self.queue.now());
+        let now = self.queue.now();
+        let node = &mut self.nodes[host.index()];
+        node.activated = false;
+        node.last_run = Some(now);
+        // An event that is served has no timer any more.
+        node.run_timer = None;
         self.schedule(host);
     }
 

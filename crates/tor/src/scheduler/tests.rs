@@ -67,6 +67,27 @@ fn kist_runs_at_once_after_a_pause_and_then_when_its_interval_is_over() {
     }
 }
 
+/// The timer that the second cell sets goes off at 2.7 ms; the third, of another channel, comes after the interval and starts a run at once, which takes both. One
+/// that comes before moves the timer: at 1.2 ms, of which one whole one has passed, to 2.2 ms.
+#[test]
+fn each_channel_that_becomes_pending_sets_kists_timer_anew() {
+    for (third, run) in [(2.1, 2.1), (1.2, 2.2), (0.9, 2.9)] {
+        let mut bench = bench(kist(), 3);
+        let circuits: Vec<_> = (0..3).map(|channel| bench.circuit(channel)).collect();
+        for (time, &circuit) in [0.0, 0.7, third].into_iter().zip(&circuits) {
+            bench.advance_to(at(time));
+            bench.queue(circuit, 1);
+            bench.world.settle();
+        }
+        if third < run {
+            bench.advance_to(at(run - 0.001));
+            assert_eq!(bench.world.cell_hops(), 1, "a third cell after {third} ms, before {run} ms");
+            bench.advance_to(at(run));
+        }
+        assert_eq!(bench.world.cell_hops(), 3, "a third cell after {third} ms, at {run} ms");
+    }
+}
+
 /// One run serves all channels, one cell at a time, and each has a limit of its own.
 #[test]
 fn a_run_of_kist_serves_every_channel_up_to_its_limit() {
