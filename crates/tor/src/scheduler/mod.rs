@@ -76,8 +76,7 @@ impl World {
     /// Decides when the scheduler runs: vanilla at once, KIST when its interval since the end of the last run is over, which may be at once.
     ///
     /// It is asked each time a channel becomes pending, and sets its timer anew each time (`kist_scheduler_schedule`: adding an event that is pending
-    /// moves it). So a channel that becomes pending after the interval starts a run at once, though the timer, set from whole milliseconds, was to
-    /// go off later.
+    /// moves it). What has passed since the last run is rounded up to milliseconds, so that an interval of 2 ms is over as soon as the second one has begun.
     fn schedule(&mut self, host: HostId) {
         let now = self.queue.now();
         let node = &mut self.nodes[host.index()];
@@ -91,8 +90,8 @@ impl World {
                 Some(last),
             ) => {
                 let interval = if node.role == Role::Client { client_interval } else { interval };
-                // Only whole milliseconds count of what has passed since (`monotime_diff_msec`), and the timer is set to the rest.
-                let passed = SimDuration::from_millis(now.saturating_since(last).as_nanos() / 1_000_000);
+                // Milliseconds that have begun since, the code rounds up (`monotime_diff_msec`, whose header says otherwise); the timer is set to the rest.
+                let passed = SimDuration::from_millis(now.saturating_since(last).as_nanos().div_ceil(1_000_000));
                 if passed >= interval { now } else { now + (interval - passed) }
             }
             _ => now,

@@ -42,11 +42,11 @@ fn a_run_of_kist_moves_two_congestion_windows() {
     assert!(bench.world.cell_hops() > expected);
 }
 
-/// A quiet relay forwards at once; then it waits until two milliseconds have passed since the end of the run, of which only whole ones
-/// count when the timer is set.
+/// A quiet relay forwards at once. After a run, the milliseconds that have begun since count: within the first one the timer is set to the other, and in the
+/// second the interval of two is over.
 #[test]
 fn kist_runs_at_once_after_a_pause_and_then_when_its_interval_is_over() {
-    for (second, third) in [(0.7, 2.7), (1.2, 2.2), (1.999, 2.999), (2.0, 2.0), (5.5, 5.5)] {
+    for (second, run) in [(0.0, 2.0), (0.7, 1.7), (1.0, 2.0), (1.001, 1.001), (1.999, 1.999), (5.5, 5.5)] {
         let mut bench = bench(kist(), 1);
         let circuit = bench.circuit(0);
         bench.advance_to(at(0.0));
@@ -56,22 +56,20 @@ fn kist_runs_at_once_after_a_pause_and_then_when_its_interval_is_over() {
         bench.advance_to(at(second));
         bench.queue(circuit, 1);
         bench.world.settle();
-        let at_once = second >= 2.0;
-        assert_eq!(bench.world.cell_hops(), 1 + u64::from(at_once), "a cell {second} ms after the run");
-        if !at_once {
-            bench.advance_to(at(third - 0.001));
-            assert_eq!(bench.world.cell_hops(), 1, "a cell {second} ms after the run, before {third} ms");
-            bench.advance_to(at(third));
-            assert_eq!(bench.world.cell_hops(), 2, "a cell {second} ms after the run, at {third} ms");
+        if second < run {
+            bench.advance_to(at(run - 0.001));
+            assert_eq!(bench.world.cell_hops(), 1, "a cell {second} ms after the run, before {run} ms");
+            bench.advance_to(at(run));
         }
+        assert_eq!(bench.world.cell_hops(), 2, "a cell {second} ms after the run, at {run} ms");
     }
 }
 
-/// The timer that the second cell sets goes off at 2.7 ms; the third, of another channel, comes after the interval and starts a run at once, which takes both. One
-/// that comes before moves the timer: at 1.2 ms, of which one whole one has passed, to 2.2 ms.
+/// The timer that the second cell sets goes off at 1.7 ms. A third, of another channel, moves it: to 1.9 ms if it comes at 0.9 ms. One that comes at 1.1 ms, when the
+/// second millisecond has begun, starts a run at once, which takes both.
 #[test]
 fn each_channel_that_becomes_pending_sets_kists_timer_anew() {
-    for (third, run) in [(2.1, 2.1), (1.2, 2.2), (0.9, 2.9)] {
+    for (third, run) in [(0.9, 1.9), (1.1, 1.1)] {
         let mut bench = bench(kist(), 3);
         let circuits: Vec<_> = (0..3).map(|channel| bench.circuit(channel)).collect();
         for (time, &circuit) in [0.0, 0.7, third].into_iter().zip(&circuits) {
