@@ -12,7 +12,9 @@ import onionlab
 from onionlab import _core
 
 ROOT = Path(__file__).parents[2]
-EXPERIMENTS = sorted((ROOT / "experiments").rglob("*.toml"))
+#: What stands beside experiments without being one.
+NOTES = {"assumptions.toml", "differences.toml"}
+EXPERIMENTS = sorted(path for path in (ROOT / "experiments").rglob("*.toml") if path.name not in NOTES)
 
 
 def planned(path: Path) -> list[dict[str, object]]:
