@@ -27,9 +27,7 @@ def planned(path: Path) -> list[dict[str, object]]:
     return runs
 
 
-@pytest.mark.parametrize(
-    "path", [path for path in EXPERIMENTS if path.name != "assumptions.toml"], ids=lambda path: str(path.relative_to(ROOT))
-)
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_experiment_can_be_run(path: Path) -> None:
     runs = planned(path)
     assert runs
