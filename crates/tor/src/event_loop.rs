@@ -250,61 +250,23 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Settings;
+    use crate::bench_relay::Bench;
     use crate::cell::{Cell, CellKind};
     use crate::circuit::Circuit;
     use crate::ids::{CircuitId, ClientId};
     use crate::records::CircuitSerial;
-    use crate::{PathSource, RelayClass, Role, Settings, WorldConfig};
-    use onionlab_net::tcp::TcpConfig;
-    use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
-    use onionlab_quantities::{Bandwidth, Bytes, Seed, SimDuration, SimTime};
+    use onionlab_quantities::SimTime;
 
-    struct Near;
-    impl Topology for Near {
-        fn path(&self, _: HostId, _: HostId) -> Path {
-            Path { latency: SimDuration::from_millis(1), jitter: SimDuration::ZERO, loss: 0.0 }
-        }
-    }
-    struct Nowhere;
-    impl PathSource for Nowhere {
-        fn path(&self, _: ClientId, _: u64) -> [HostId; 3] {
-            [HostId(0); 3]
-        }
-        fn server(&self, _: ClientId, _: u64) -> HostId {
-            HostId(0)
-        }
-    }
-
-    /// Three relays; the first two have a channel to the third, and a circuit that is closed there: its cells are read and forgotten.
+    /// A relay, and the other ends of its channels to two others; a circuit that is closed there: its cells are read and forgotten.
     fn relays() -> (World, [EndId; 2]) {
-        let host = |index: u32| {
-            let link = HostConfig {
-                name: format!("relay{index}"),
-                up: Bandwidth::from_bits_per_sec(1_000_000_000),
-                down: Bandwidth::from_bits_per_sec(1_000_000_000),
-                shaping: Shaping::Serialise,
-                uplink_queue: UplinkQueue::Sockets,
-                queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(1_000_000), limit_packets: None },
-            };
-            (link, Role::Relay { class: RelayClass::Middle, limit: None })
-        };
-        let mut world = World::new(WorldConfig {
-            seed: Seed(1),
-            hosts: (0..3).map(host).collect(),
-            topology: Box::new(Near),
-            tcp: TcpConfig::linux(),
-            settings: Settings::default(),
-            clients: Vec::new(),
-            paths: Box::new(Nowhere),
-        });
-        let mut circuit = Circuit::new(ClientId::NONE, [HostId(2); 4], &world.circuit_edge(), SimTime::ZERO);
+        let Bench { mut world, ends } = Bench::new(Settings::default(), 2);
+        let mut circuit = Circuit::new(ClientId::NONE, [Bench::RELAY; 4], &world.circuit_edge(), SimTime::ZERO);
         circuit.hops.iter_mut().for_each(|hop| hop.closed = true);
         circuit.live_cells = 1000;
         world.circuits.push(circuit);
         world.serials.push(CircuitSerial(0));
-        let ends = [0, 1].map(|from| world.channel_between(HostId(from), HostId(2)));
-        world.run_until(SimTime::from_nanos(1_000_000_000));
-        (world, ends)
+        (world, [ends[0].peer(), ends[1].peer()])
     }
 
     /// `cells` cells reach the kernel at the other end, written `at_once` at a time.
