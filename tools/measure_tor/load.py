@@ -7,12 +7,12 @@ import struct
 import threading
 import time
 
-REQUEST = struct.Struct("!QIId")
+REQUEST = struct.Struct("!QId")
 BLOCK = bytes(1 << 16)
 
 
 class Server:
-    """Answers a request (bytes in all, bytes at once, unused, seconds between two writes) with as many bytes."""
+    """Answers a request (bytes in all, bytes at once, seconds between two writes) with as many bytes."""
 
     def __init__(self) -> None:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -35,7 +35,7 @@ class Server:
         with connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             asked = _receive(connection, REQUEST.size)
-            size, chunk, _, pause = REQUEST.unpack(asked)
+            size, chunk, pause = REQUEST.unpack(asked)
             due = time.monotonic()
             while size > 0:
                 step = min(size, chunk)
@@ -66,7 +66,7 @@ def download(socks_port: int, server_port: int, size: int, chunk: int = 1 << 16,
         answer = _receive(connection, 10)
         if answer[1] != 0:
             raise ConnectionError(f"tor refused the connection: SOCKS reply {answer[1]}")
-        connection.sendall(REQUEST.pack(size, chunk, 0, pause))
+        connection.sendall(REQUEST.pack(size, chunk, pause))
         left = size
         while left > 0:
             data = connection.recv(min(left, 1 << 18))

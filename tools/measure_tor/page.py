@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import altair as alt
-from measures import CIRCUITS, PACED, RELAYS, ROLES, SIZES, Row, Wire
+from measures import CIRCUITS, PACED, ROLES, SIZES, Row, Wire
+from network import RELAYS
 
 from onionlab.charts.export import to_svg
 from onionlab.charts.theme import config
