@@ -1,13 +1,17 @@
-//! Traffic models: which transfers a client makes, how large they are, and how long it pauses between them.
+//! Traffic models: what clients exchange with servers, how much, and how long they pause in between.
 //!
-//! A [`LoadModel`] is what an experiment file says under `load`; [`LoadModel::transfer`] gives the k-th [`Transfer`] of a
-//! client as a pure function of the client's random stream and k. Sizes and pauses are [`Distribution`]s.
+//! A [`LoadModel`] is what an experiment file says under `load`; [`LoadModel::flow`] gives the k-th [`Flow`] of a
+//! client as a pure function of the client's random stream and k: [`StreamPlan`]s, each with an [`Exchange`]. Sizes and pauses are [`Distribution`]s.
 
 mod distribution;
+mod flow;
 mod model;
+mod script;
 
 pub use distribution::{Distribution, DurationDistribution, Quantity, Shape, SizeDistribution};
+pub use flow::{DEFAULT_PORT, Exchange, Flow, Pace, StreamPlan, user_stream};
 pub use model::{Batch, DEFAULT_REQUEST, LoadModel, Transfer};
+pub use script::{AT_ONCE, BURST, Burst, Script, ScriptEnd, Write};
 
 /// A value of a load that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

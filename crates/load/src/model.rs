@@ -1,7 +1,8 @@
 //! The loads: bulk, web, and a sequence of transfers.
 
 use crate::distribution::text_schema;
-use crate::{DurationDistribution, LoadError, SizeDistribution};
+use crate::flow::DEFAULT_PORT;
+use crate::{DurationDistribution, Exchange, Flow, LoadError, Pace, SizeDistribution};
 use onionlab_quantities::{Bytes, RandomStream, SimDuration};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -98,6 +99,28 @@ pub struct Transfer {
 }
 
 impl LoadModel {
+    /// How the flows of a client follow each other.
+    pub const fn pace(&self) -> Pace {
+        match self {
+            Self::Bulk { .. } | Self::Web { .. } | Self::Sequence { .. } => Pace::AfterPrevious,
+        }
+    }
+
+    /// Whether each flow has a circuit of its own, whatever the client is told of other loads.
+    pub const fn isolates(&self) -> bool {
+        match self {
+            Self::Bulk { .. } | Self::Web { .. } | Self::Sequence { .. } => false,
+        }
+    }
+
+    /// The flow with ordinal `k`, from 0, of a client's user whose random values for the load are `stream`; none after the last one.
+    ///
+    /// The load must be one that [`Self::validate`] accepts.
+    pub fn flow(&self, stream: RandomStream, k: u64) -> Option<Flow> {
+        let Transfer { size, request, header, pause_after } = self.transfer(stream, k)?;
+        Some(Flow::single(pause_after, Exchange::Download { request, size, header }, None, DEFAULT_PORT))
+    }
+
     /// The transfer with ordinal `k`, from 0, of the client whose random stream for its load is `stream`; none after the
     /// last one of a sequence.
     ///
@@ -226,6 +249,21 @@ mod tests {
         assert_eq!(sizes, [Some(50_000), Some(50_000), Some(1_000_000), None, None]);
         assert_eq!(sequence.transfer(stream("client1"), 1).unwrap().pause_after, SimDuration::from_secs(5));
         assert_eq!(sequence.transfers(), Some(3));
+    }
+
+    #[test]
+    fn each_transfer_is_a_flow_of_one_download() {
+        let text = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\", pause = \"5 s\" }]\nheader = \"68 B\"";
+        let sequence = load(text);
+        assert_eq!((sequence.pace(), sequence.isolates()), (Pace::AfterPrevious, false));
+        let mut flow = sequence.flow(stream("client1"), 0).unwrap();
+        assert_eq!((flow.pause, flow.parallel), (SimDuration::from_secs(5), 1));
+        let plan = flow.next().unwrap();
+        assert_eq!((plan.delay, plan.after_all, plan.timeout, plan.port), (SimDuration::ZERO, false, None, 443));
+        let Exchange::Download { request, size, header } = plan.exchange else { panic!("{plan:?}") };
+        assert_eq!((request.get(), size.get(), header.get()), (200, 50_000, 68));
+        assert!(flow.next().is_none());
+        assert!(sequence.flow(stream("client1"), 1).is_none());
     }
 
     #[test]
