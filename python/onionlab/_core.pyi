@@ -15,6 +15,7 @@ __all__ = [
     "RunError",
     "ScenarioError",
     "consensus_summary",
+    "network_schema",
     "plan",
     "resolve",
     "run_one",
@@ -61,6 +62,9 @@ def version() -> str:
 
 def schema() -> str:
     """JSON Schema of the experiment file."""
+
+def network_schema() -> str:
+    """JSON Schema of the network document, which an experiment file may name."""
 
 def resolve(path: str, text: str | None = None) -> str:
     """Check an experiment file; canonical JSON of the scenario with every default filled in.

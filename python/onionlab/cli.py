@@ -99,9 +99,14 @@ def report(
 
 
 @app.command(epilog="Example: onionlab schema > experiment.schema.json")
-def schema() -> None:
-    """Print the JSON Schema of the experiment file, for editors that complete and check."""
-    print(json.dumps(json.loads(_core.schema()), indent=2, ensure_ascii=False))
+def schema(
+    of: Annotated[str, typer.Argument(metavar="[WHAT]", help="experiment, or network: a network document.")] = "experiment",
+) -> None:
+    """Print the JSON Schema of the experiment file or of the network document, for editors that complete and check."""
+    schemas = {"experiment": _core.schema, "network": _core.network_schema}
+    if of not in schemas:
+        raise typer.BadParameter(f"{of!r} is not one of {', '.join(schemas)}", param_hint="WHAT")
+    print(json.dumps(json.loads(schemas[of]()), indent=2, ensure_ascii=False))
 
 
 @app.command(epilog="Example: onionlab synth --relays 100 --year 2026 -o small-network.txt")

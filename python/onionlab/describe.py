@@ -53,6 +53,9 @@ def network(experiment: Experiment) -> str:
         case "synthetic":
             year = described.get("year")
             return f"synthetic network{f' of {year:g}' if isinstance(year, int | float) else ''}, {sampled}"
+        case "file":
+            document = described.get("document", {})
+            return f"network document {PurePath(str(document.get('path', ''))).name}, {count} relays"
         case _:
             return f"network by hand, {count} relays"
 
@@ -86,6 +89,8 @@ def load(experiment: Experiment) -> str:
         members = group.get("members", {})
         if "count" in members and "count" in members["count"]:
             number = f"{members['count']['count']:,} clients"
+        elif "document" in members:
+            number = plural(members["document"]["clients"], "client")
         elif "hosts" in members:
             number = plural(len(members["hosts"]["hosts"]), "client")
         elif group["group"] in seen:

@@ -56,6 +56,9 @@ class FakeCore:
     def schema(self) -> str:
         return json.dumps({"type": "object"})
 
+    def network_schema(self) -> str:
+        return json.dumps({"type": "object", "title": "network"})
+
     def resolve(self, path: str, text: str | None = None) -> str:
         try:
             given = tomllib.loads(Path(path).read_text(encoding="utf-8") if text is None else text)

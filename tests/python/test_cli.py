@@ -120,6 +120,10 @@ def test_every_command_has_an_example(
 def test_schema_and_version(core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(monkeypatch, "schema") == 0
     assert json.loads(capsys.readouterr().out) == json.loads(core.schema())
+    assert call(monkeypatch, "schema", "network") == 0
+    assert json.loads(capsys.readouterr().out)["title"] == "network"
+    assert call(monkeypatch, "schema", "circuit") == 2
+    assert "experiment, network" in capsys.readouterr().err
     assert call(monkeypatch, "--version") == 0
     assert capsys.readouterr().out == "onionlab 0.0.0-fake\n"
 

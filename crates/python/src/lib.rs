@@ -27,6 +27,12 @@ fn schema() -> String {
     onionlab_lab::schema()
 }
 
+/// JSON Schema of the network document.
+#[pyfunction]
+fn network_schema() -> String {
+    onionlab_lab::network_schema()
+}
+
 /// Check an experiment file; canonical JSON of the scenario with every default filled in.
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
@@ -102,6 +108,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add_function(wrap_pyfunction!(version, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
+    module.add_function(wrap_pyfunction!(network_schema, module)?)?;
     module.add_function(wrap_pyfunction!(resolve, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_one, module)?)?;

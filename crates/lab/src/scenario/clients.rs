@@ -15,10 +15,10 @@ use std::fmt;
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(rename = "Clients")]
 pub struct ClientsFile {
-    /// The group's name, unique; its clients are called by it ("web17"). Letters, digits, ".", "_" and "-", at most 64 of them.
+    /// The group's name, unique; its clients are called by it ("web17"). With a network document: the name of one of its groups. Letters, digits, ".", "_" and "-", at most 64 of them.
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
     pub group: String,
-    /// How many clients. In an explicit network name `hosts` instead; with `[load-target]` the number is derived.
+    /// How many clients. In an explicit network name `hosts` instead; a network document lists them; with `[load-target]` the number is derived.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub count: Option<u32>,
     /// With `[load-target]`: this group's share of the clients, relative to the other groups'. Default: 1.
@@ -47,10 +47,10 @@ pub struct ClientsFile {
     /// A transfer that receives nothing for this time has failed. Default: "30 s".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
-    /// Access rate of each client towards the network; not in an explicit network. Default: the mean of consumers in its country.
+    /// Access rate of each client towards the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country.
     #[schemars(with = "Option<BandwidthText>")]
     pub up: Option<Bandwidth>,
-    /// Access rate of each client from the network; not in an explicit network. Default: the mean of consumers in its country.
+    /// Access rate of each client from the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country.
     #[schemars(with = "Option<BandwidthText>")]
     pub down: Option<Bandwidth>,
     /// Build a circuit for each transfer. Default: false.

@@ -7,6 +7,7 @@
 pub mod clients;
 pub(crate) mod consensus_params;
 mod diagnose;
+pub mod document;
 mod error;
 mod file;
 pub mod network;
@@ -24,7 +25,7 @@ pub use error::{Fault, Place, ScenarioError};
 pub use file::ScenarioFile;
 pub use resolve::{MAX_CLIENTS, MAX_DURATION, MAX_RUNS};
 pub use resolved::{PlannedRun, ResolvedScenario};
-pub use schema::schema;
+pub use schema::{network_schema, schema};
 
 use std::io::Read;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The `[network]` table: a real consensus, the built-in synthetic one, or every host by hand.
+//! The `[network]` table: a real consensus, the built-in synthetic one, a network document, or every host by hand.
 
 use super::text::{BandwidthText, BytesText, DurationText};
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
@@ -13,6 +13,8 @@ pub enum NetworkKind {
     Consensus,
     /// Relays sampled from onionlab's own model of a consensus, fitted to real ones.
     Synthetic,
+    /// A network made elsewhere, host by host in a document of its own (`onionlab import`).
+    File,
     /// Every host, link and path by hand.
     Explicit,
 }
@@ -22,9 +24,9 @@ pub enum NetworkKind {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(rename = "Network")]
 pub struct NetworkFile {
-    /// "consensus": sample a consensus document; "synthetic": sample the built-in model; "explicit": name every host.
+    /// "consensus": sample a consensus document; "synthetic": sample the built-in model; "file": read a network document; "explicit": name every host.
     pub kind: NetworkKind,
-    /// Kind "consensus": the document, microdescriptor flavour or plain, as text, .xz or .gz; relative to the experiment file.
+    /// Kind "consensus": the document, microdescriptor flavour or plain, as text, .xz or .gz. Kind "file": the network document, as `onionlab schema network` describes it. Relative to the experiment file.
     #[schemars(length(min = 1, max = 4096))]
     pub path: Option<String>,
     /// Kinds "consensus" and "synthetic": how many relays to sample. Give this or `scale`. Default: 100.
@@ -38,15 +40,15 @@ pub struct NetworkFile {
     pub year: Option<f64>,
     /// Kinds "consensus" and "synthetic": how a relay's link rate follows from its class and consensus weight.
     pub capacity: Option<CapacityFile>,
-    /// Kinds "consensus" and "synthetic": "built-in" (regions), or the path of a table of round-trip times between countries. Default: "built-in".
+    /// All kinds but "explicit": "built-in" (regions), or the path of a table of round-trip times between countries. Default: "built-in".
     #[schemars(length(min = 1, max = 4096))]
     pub latency: Option<String>,
     /// Kind "consensus": the path of tor's `geoip` file, which gives each relay its country. Default: places drawn from a built-in distribution.
     #[schemars(length(min = 1, max = 4096))]
     pub geoip: Option<String>,
-    /// Kinds "consensus" and "synthetic": whether the latency of paths varies as the table says. Default: true.
+    /// All kinds but "explicit": whether the latency of paths varies as the table says. Default: true.
     pub jitter: Option<bool>,
-    /// Kinds "consensus" and "synthetic": chance that a packet is lost on any path, 0 to 0.5. Default: 0.
+    /// All kinds but "explicit": chance that a packet is lost on any path, 0 to 0.5. Default: 0.
     #[schemars(range(min = 0.0, max = 0.5))]
     pub loss: Option<f64>,
     /// Kinds "consensus" and "synthetic": number of servers that clients load from. Default: 10.

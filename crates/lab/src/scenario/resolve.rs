@@ -62,8 +62,13 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         return Err(Fault::conflict("seeds", format!("names {twice} twice: the same seed gives the same run")));
     }
     let network = resolve_network::network(scenario, &file.network)?;
-    if matches!(network, Network::Explicit(_)) && networks > 1 {
-        let reason = format!("is {networks}, but a network by hand is not sampled and there is only one: use `seeds` to repeat");
+    let single = match &network {
+        Network::Explicit(_) => Some("a network by hand"),
+        Network::File(_) => Some("a network document"),
+        Network::Consensus(_) | Network::Synthetic(_) => None,
+    };
+    if let Some(what) = single.filter(|_| networks > 1) {
+        let reason = format!("is {networks}, but {what} is not sampled and there is only one: use `seeds` to repeat");
         return Err(Fault::conflict("networks", reason));
     }
     let load_target = file.load_target.as_ref().map(|target| load_target(target, &network)).transpose()?;
@@ -71,7 +76,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     let total: u64 = clients
         .iter()
         .map(|group| match &group.members {
-            Members::Count { count, .. } => u64::from(*count),
+            Members::Count { count, .. } | Members::Document { clients: count } => u64::from(*count),
             Members::Share { .. } => 0,
             Members::Hosts { hosts, .. } => hosts.len() as u64,
         })
@@ -80,7 +85,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         return Err(Fault::out_of_range("clients", format!("{total} clients in all"), format!("at most {MAX_CLIENTS}")));
     }
     let circumstances = Circumstances {
-        limited: matches!(&network, Network::Explicit(network) if network.hosts.iter().any(|host| host.limit.is_some())),
+        limited: limited(&network),
         drawn: clients.iter().any(|group| !matches!(group.members, Members::Hosts { path: Some(_), .. })),
     };
     let treatments = resolve_treatments::treatments(file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
@@ -111,7 +116,20 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     })
 }
 
+/// Whether a relay has a rate limit of its own.
+fn limited(network: &Network) -> bool {
+    match network {
+        Network::Explicit(network) => network.hosts.iter().any(|host| host.limit.is_some()),
+        Network::File(file) => file.network.relays.iter().any(|relay| relay.rate.is_some()),
+        Network::Consensus(_) | Network::Synthetic(_) => false,
+    }
+}
+
 fn load_target(target: &super::clients::LoadTargetFile, network: &Network) -> Checked<LoadTarget> {
+    if matches!(network, Network::File(_)) {
+        let reason = "does not apply to a network document, whose clients are listed";
+        return Err(Fault::conflict("load-target", reason));
+    }
     if matches!(network, Network::Explicit(_)) {
         let reason = "does not apply to a network by hand, whose clients are named: give each group its `hosts`";
         return Err(Fault::conflict("load-target", reason));
@@ -174,17 +192,22 @@ pub(super) fn refuse<T>(table: &str, key: &str, value: Option<&T>, reason: &str)
 
 /// A file that `key` names: it must be there and readable now, so that no run fails on it an hour later.
 pub(super) fn named_file(scenario: &Scenario, key: &str, path: &str) -> Checked<FileRef> {
+    read_named_file(scenario, key, path, MAX_NAMED_FILE_BYTES).map(|(file, _)| file)
+}
+
+/// A file that `key` names, of at most so many bytes, and its content.
+pub(super) fn read_named_file(scenario: &Scenario, key: &str, path: &str, most: u64) -> Checked<(FileRef, Vec<u8>)> {
     let fault = |cause: String| Fault::File { key: key.to_owned(), path: clipped(path, 200), cause };
     let location = scenario.directory().join(path);
     let file = std::fs::File::open(&location).map_err(|error| fault(error.to_string()))?;
     let mut content = Vec::new();
-    file.take(MAX_NAMED_FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| fault(error.to_string()))?;
+    file.take(most + 1).read_to_end(&mut content).map_err(|error| fault(error.to_string()))?;
     if content.is_empty() {
         return Err(fault("it is empty".to_owned()));
     }
-    if content.len() as u64 > MAX_NAMED_FILE_BYTES {
-        return Err(fault(format!("it is larger than {} MiB", MAX_NAMED_FILE_BYTES >> 20)));
+    if content.len() as u64 > most {
+        return Err(fault(format!("it is larger than {} MiB", most >> 20)));
     }
     let digest = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&content));
-    Ok(FileRef { path: path.to_owned(), digest, location })
+    Ok((FileRef { path: path.to_owned(), digest, location }, content))
 }

@@ -1,6 +1,7 @@
 //! Checks of the `[[clients]]` tables.
 
 use super::clients::{ClientsFile, StartFile, StartRange};
+use super::document::NetworkDocument;
 use super::error::{Fault, clipped};
 use super::network::Role;
 use super::resolve::{Checked, MAX_CLIENTS, count, name, refuse, within};
@@ -38,7 +39,8 @@ pub(super) fn clients(
         }
         let members = match network {
             Network::Explicit(explicit) => by_hand(&key, file, explicit, &mut taken)?,
-            _ => sampled(&key, file, derived, shares)?,
+            Network::File(made) => listed(&key, file, &made.network, &group)?,
+            Network::Consensus(_) | Network::Synthetic(_) => sampled(&key, file, derived, shares)?,
         };
         let timeout = wait(&key, "timeout", file.timeout, SimDuration::from_secs(120))?;
         let stall = wait(&key, "stall", file.stall, SimDuration::from_secs(30))?;
@@ -103,6 +105,27 @@ fn sampled(key: &str, file: &ClientsFile, derived: bool, shares: f64) -> Checked
     let missing = || Fault::MissingKey { key: "count".to_owned(), table: key.to_owned() };
     let count = within(format!("{key}.count"), file.count.ok_or_else(missing)?, 1, MAX_CLIENTS as u32)?;
     Ok(Members::Count { count, up, down })
+}
+
+/// The clients of the group that a network document lists.
+fn listed(key: &str, file: &ClientsFile, document: &NetworkDocument, group: &str) -> Checked<Members> {
+    let reason = "does not apply to a network document, which lists the clients of each group";
+    refuse(key, "count", file.count.as_ref(), reason)?;
+    refuse(key, "share", file.share.as_ref(), reason)?;
+    refuse(key, "up", file.up.as_ref(), reason)?;
+    refuse(key, "down", file.down.as_ref(), reason)?;
+    let by_hand = "applies only to a network of kind \"explicit\"";
+    refuse(key, "hosts", file.hosts.as_ref(), by_hand)?;
+    refuse(key, "path", file.path.as_ref(), by_hand)?;
+    refuse(key, "server", file.server.as_ref(), by_hand)?;
+    let clients = document.clients_of(group) as u32;
+    if clients == 0 {
+        let groups: Vec<&str> = document.groups().into_iter().take(20).collect();
+        let reason =
+            format!("is \"{group}\", of which the network document has no clients; its groups are {}", groups.join(", "));
+        return Err(Fault::conflict(format!("{key}.group"), reason));
+    }
+    Ok(Members::Document { clients })
 }
 
 fn by_hand<'a>(key: &str, file: &'a ClientsFile, network: &ExplicitNetwork, taken: &mut BTreeSet<&'a str>) -> Checked<Members> {

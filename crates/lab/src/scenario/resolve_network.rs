@@ -1,15 +1,18 @@
 //! Checks of the `[network]` table.
 
 use super::Scenario;
+use super::document::{MAX_BYTES, NetworkDocument};
 use super::error::{Fault, clipped};
 use super::network::{CapacityFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile};
-use super::resolve::{Checked, count, name, named_file, refuse, within};
+use super::resolve::{Checked, count, name, named_file, read_named_file, refuse, within};
 use super::resolved::{
-    Capacity, ConsensusNetwork, ExplicitNetwork, Host, Link, Network, RateLimit, SampledNetwork, Size, SyntheticNetwork,
+    Capacity, ConsensusNetwork, ExplicitNetwork, FileNetwork, FileRef, Host, Link, Network, RateLimit, SampledNetwork, Size,
+    SyntheticNetwork,
 };
 use onionlab_directory::synth::Model;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Slowest and fastest access link.
 const RATES: (Bandwidth, Bandwidth) = (Bandwidth::from_bits_per_sec(1000), Bandwidth::from_bits_per_sec(1_000_000_000_000));
@@ -18,24 +21,29 @@ const MAX_LATENCY: SimDuration = SimDuration::from_secs(10);
 
 pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Network> {
     let only = |kinds: &str| format!("applies only to a network of kind {kinds}");
-    if file.kind == NetworkKind::Explicit {
+    if !matches!(file.kind, NetworkKind::Consensus | NetworkKind::Synthetic) {
         let sampled = only("\"consensus\" or \"synthetic\"");
         refuse("network", "relays", file.relays.as_ref(), &sampled)?;
         refuse("network", "scale", file.scale.as_ref(), &sampled)?;
         refuse("network", "capacity", file.capacity.as_ref(), &sampled)?;
-        refuse("network", "latency", file.latency.as_ref(), &sampled)?;
-        refuse("network", "jitter", file.jitter.as_ref(), &sampled)?;
-        refuse("network", "loss", file.loss.as_ref(), &sampled)?;
         refuse("network", "servers", file.servers.as_ref(), &sampled)?;
         refuse("network", "server-rate", file.server_rate.as_ref(), &sampled)?;
+    }
+    if file.kind == NetworkKind::Explicit {
+        let placed = only("\"consensus\", \"synthetic\" or \"file\"");
+        refuse("network", "latency", file.latency.as_ref(), &placed)?;
+        refuse("network", "jitter", file.jitter.as_ref(), &placed)?;
+        refuse("network", "loss", file.loss.as_ref(), &placed)?;
     } else {
         let by_hand = only("\"explicit\"");
         refuse("network", "default-latency", file.default_latency.as_ref(), &by_hand)?;
         refuse("network", "hosts", file.hosts.as_ref(), &by_hand)?;
         refuse("network", "links", file.links.as_ref(), &by_hand)?;
     }
+    if !matches!(file.kind, NetworkKind::Consensus | NetworkKind::File) {
+        refuse("network", "path", file.path.as_ref(), &only("\"consensus\" or \"file\""))?;
+    }
     if file.kind != NetworkKind::Consensus {
-        refuse("network", "path", file.path.as_ref(), &only("\"consensus\""))?;
         refuse("network", "geoip", file.geoip.as_ref(), &only("\"consensus\""))?;
     }
     if file.kind != NetworkKind::Synthetic {
@@ -43,9 +51,7 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
     }
     match file.kind {
         NetworkKind::Consensus => {
-            let path =
-                file.path.as_ref().ok_or_else(|| Fault::MissingKey { key: "path".to_owned(), table: "network".to_owned() })?;
-            let document = named_file(scenario, "network.path", path)?;
+            let document = named_file(scenario, "network.path", path(file)?)?;
             let geoip = file.geoip.as_ref().map(|path| named_file(scenario, "network.geoip", path)).transpose()?;
             Ok(Network::Consensus(ConsensusNetwork { document, geoip, common: sampled(scenario, file)? }))
         }
@@ -54,8 +60,37 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
             let year = within("network.year", file.year.unwrap_or(2025.0), f64::from(first), f64::from(last))?;
             Ok(Network::Synthetic(SyntheticNetwork { year, common: sampled(scenario, file)? }))
         }
+        NetworkKind::File => made_elsewhere(scenario, file).map(Network::File),
         NetworkKind::Explicit => explicit(file).map(Network::Explicit),
     }
+}
+
+fn path(file: &NetworkFile) -> Checked<&str> {
+    file.path.as_deref().ok_or_else(|| Fault::MissingKey { key: "path".to_owned(), table: "network".to_owned() })
+}
+
+fn made_elsewhere(scenario: &Scenario, file: &NetworkFile) -> Checked<FileNetwork> {
+    let path = path(file)?;
+    let (document, content) = read_named_file(scenario, "network.path", path, MAX_BYTES)?;
+    let network = NetworkDocument::parse(&content).map_err(|cause| Fault::File {
+        key: "network.path".to_owned(),
+        path: clipped(path, 200),
+        cause,
+    })?;
+    let (latency, jitter, loss) = (latency(scenario, file)?, file.jitter.unwrap_or(true), loss(file)?);
+    Ok(FileNetwork { document, latency, jitter, loss, network: Arc::new(network) })
+}
+
+/// The table of latencies that is named; `None`: the built-in one.
+fn latency(scenario: &Scenario, file: &NetworkFile) -> Checked<Option<FileRef>> {
+    match file.latency.as_deref() {
+        None | Some("built-in") => Ok(None),
+        Some(path) => named_file(scenario, "network.latency", path).map(Some),
+    }
+}
+
+fn loss(file: &NetworkFile) -> Checked<f64> {
+    within("network.loss", file.loss.unwrap_or(0.0), 0.0, 0.5)
 }
 
 fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
@@ -68,16 +103,12 @@ fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
         (None, Some(scale)) => return Err(Fault::out_of_range("network.scale", scale, "above 0 and at most 1")),
         (None, None) => Size::Relays(100),
     };
-    let latency = match file.latency.as_deref() {
-        None | Some("built-in") => None,
-        Some(path) => Some(named_file(scenario, "network.latency", path)?),
-    };
     Ok(SampledNetwork {
         size,
         capacity: capacity(file.capacity.as_ref())?,
-        latency,
+        latency: latency(scenario, file)?,
         jitter: file.jitter.unwrap_or(true),
-        loss: within("network.loss", file.loss.unwrap_or(0.0), 0.0, 0.5)?,
+        loss: loss(file)?,
         servers: within("network.servers", file.servers.unwrap_or(10), 1, 100_000)?,
         server_rate: rate("network.server-rate", file.server_rate.unwrap_or(Bandwidth::from_bits_per_sec(10_000_000_000)))?,
     })

@@ -117,7 +117,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ),
         ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\" or \"refill\""),
         ("memory-counts", given.memory_counts.is_some(), treatment.memory_limit.is_some(), "`memory-limit`"),
-        ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` in a network by hand"),
+        ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` of its own"),
         ("guards", given.guards.is_some(), network.drawn, "a client whose path is drawn"),
         ("circuit-window", given.circuit_window.is_some(), windows, for_windows),
         ("circuit-window-increment", given.circuit_window_increment.is_some(), windows, for_windows),

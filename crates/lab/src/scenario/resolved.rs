@@ -1,6 +1,7 @@
 //! The checked experiment: every default filled in, every reference to a file settled, nothing left that could be wrong.
 
 use super::clients::{Position, StartRange};
+use super::document::NetworkDocument;
 use super::network::{PowerFile, Role};
 use super::treatment::{
     ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping,
@@ -12,6 +13,7 @@ use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A checked experiment. Its JSON is canonical: the same experiment gives the same bytes on every machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -118,6 +120,8 @@ pub enum Network {
     Consensus(ConsensusNetwork),
     /// Sampled from the built-in model.
     Synthetic(SyntheticNetwork),
+    /// Made elsewhere.
+    File(FileNetwork),
     /// By hand.
     Explicit(ExplicitNetwork),
 }
@@ -145,6 +149,23 @@ pub struct SyntheticNetwork {
     /// What sampled networks of both kinds have.
     #[serde(flatten)]
     pub common: SampledNetwork,
+}
+
+/// A network made elsewhere.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct FileNetwork {
+    /// The network document.
+    pub document: FileRef,
+    /// Table of round-trip times between countries; `None`: the built-in regions.
+    pub latency: Option<FileRef>,
+    /// Whether latencies vary as the table says.
+    pub jitter: bool,
+    /// Chance of loss of a packet on any path.
+    pub loss: f64,
+    /// What the document says.
+    #[serde(skip)]
+    pub network: Arc<NetworkDocument>,
 }
 
 /// 2024 and not 2024.0, but 2024.5.
@@ -295,6 +316,11 @@ pub enum Members {
         up: Option<Bandwidth>,
         /// Access rate from the network; `None`: by country.
         down: Option<Bandwidth>,
+    },
+    /// Network made elsewhere: the clients of this group in the document.
+    Document {
+        /// How many they are.
+        clients: u32,
     },
     /// Network by hand: these hosts, by index.
     Hosts {

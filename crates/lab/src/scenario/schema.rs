@@ -1,5 +1,6 @@
-//! The JSON Schema of the experiment file, printed from the types that read it.
+//! The JSON Schemas of the experiment file and of the network document, printed from the types that read them.
 
+use super::document::NetworkDocument;
 use super::file::ScenarioFile;
 use serde_json::Value;
 
@@ -8,6 +9,11 @@ pub fn schema() -> String {
     let mut schema = serde_json::to_value(schemars::schema_for!(ScenarioFile)).expect("a schema is JSON");
     without_null(&mut schema);
     serde_json::to_string_pretty(&schema).expect("a schema is JSON")
+}
+
+/// The JSON Schema (draft 2020-12) of the network document.
+pub fn network_schema() -> String {
+    serde_json::to_string_pretty(&schemars::schema_for!(NetworkDocument)).expect("a schema is JSON")
 }
 
 /// TOML has no null: a key that may be absent is one that is not required, and its schema is that of its value.

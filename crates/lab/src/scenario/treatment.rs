@@ -151,7 +151,7 @@ axes! {
     outbuf_chunk: Bytes,
     /// The TLS of channels, which sets a record's overhead and how many round trips a channel takes to open. Default: "1.3"; with tor "0.2.4" "1.2-cbc".
     tls: Tls,
-    /// In a network by hand with a relay that has a `rate`: how token buckets are filled. Default: "lazy"; with tor "0.2.4" "timer".
+    /// With a relay that has a `rate` of its own: how token buckets are filled. Default: "lazy"; with tor "0.2.4" "timer".
     token_refill: TokenRefill,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,

@@ -5,7 +5,9 @@
 //! (guards, paths, start times, load) is the same under all treatments.
 
 mod by_hand;
+mod document;
 mod effective;
+mod land;
 mod load_target;
 mod routes;
 mod sampled;
@@ -68,7 +70,7 @@ pub struct Built {
     pub names: Names,
     /// The treatment with nothing left open.
     pub treatment: Treatment,
-    /// How a sampled network differs from its source, as JSON; "null" for a network by hand.
+    /// How a sampled network differs from its source, as JSON; "null" for a network that is not sampled.
     pub divergence: String,
 }
 
@@ -104,6 +106,7 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
     let (network_seed, run_seed) = (scenario.network_seed(network), scenario.run_seed(network, seed));
     let layout = match &scenario.network {
         Network::Explicit(explicit) => by_hand::layout(scenario, &scenario.treatments[treatment], explicit, run_seed)?,
+        Network::File(file) => document::layout(scenario, &scenario.treatments[treatment], file, network_seed, run_seed)?,
         Network::Consensus(_) | Network::Synthetic(_) => {
             sampled::layout(scenario, &scenario.treatments[treatment], network_seed, run_seed)?
         }

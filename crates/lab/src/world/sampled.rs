@@ -1,19 +1,19 @@
 //! A network sampled from a consensus or from the built-in model: capacities, places, servers, clients.
 
+use super::land::Land;
 use super::routes::{Circuits, Route, Routes, Servers};
 use super::topology::ByPlace;
-use super::{Client, Host, Layout, WorldError, guards, load_target, relay_class};
+use super::{Client, Layout, WorldError, guards, load_target, relay_class};
 use crate::scenario::clients;
 use crate::scenario::resolved::{ClientGroup, LoadTarget, Members, Network, SampledNetwork, Size, Treatment};
 use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
 use onionlab_directory::synth::{self, Model, synth};
 use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Flag, Position, Relay, Sample, sample};
 use onionlab_engine::HostId;
-use onionlab_net::latency::{AccessDelay, GeoIp, LatencyTable, Location, PlaceDistribution};
+use onionlab_net::latency::{AccessDelay, GeoIp, LatencyTable, PlaceDistribution};
 use onionlab_paths::{PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
 use onionlab_tor::Role;
-use std::collections::BTreeSet;
 
 pub(super) fn layout<'a>(
     scenario: &'a ResolvedScenario,
@@ -27,7 +27,7 @@ pub(super) fn layout<'a>(
             (Consensus::read(&network.document.location)?, &network.common, geoip)
         }
         Network::Synthetic(network) => (synthetic(network.year)?, &network.common, None),
-        Network::Explicit(_) => unreachable!("a network by hand is laid out elsewhere"),
+        Network::File(_) | Network::Explicit(_) => unreachable!("networks that are not sampled are laid out elsewhere"),
     };
     let size = match common.size {
         Size::Relays(relays) => onionlab_directory::Size::Relays(relays as usize),
@@ -41,11 +41,11 @@ pub(super) fn layout<'a>(
         None => LatencyTable::builtin(),
     };
 
-    let mut land = Land { table, seed: network_seed, hosts: Vec::new(), locations: Vec::new(), taken: BTreeSet::new() };
+    let mut land = Land::new(table, network_seed);
     for (relay, capacity) in network.relays.iter().zip(&capacities) {
-        land.relay(relay, *capacity, geoip.as_ref());
+        add_relay(&mut land, relay, *capacity, geoip.as_ref());
     }
-    let servers: Vec<HostId> = (0..common.servers).map(|index| land.server(index, common.server_rate)).collect();
+    let servers: Vec<HostId> = (0..common.servers).map(|index| add_server(&mut land, index, common.server_rate)).collect();
     let selector = PathSelector::new(&network.relays, &network.weights, &PathOptions::default())?;
     let mut report = divergence(&report);
     let counts = match scenario.load_target {
@@ -60,7 +60,7 @@ pub(super) fn layout<'a>(
     let mut routes = Vec::new();
     for (group, count) in scenario.clients.iter().zip(counts) {
         for index in 0..count {
-            let host = land.client(group, index);
+            let host = add_client(&mut land, group, index);
             let name = &land.hosts[host.index()].name;
             let guards = guards(&selector, treatment, &network.params, run_seed, name)?;
             let servers = Servers::Drawn(RandomStream::new(run_seed, name, "server"));
@@ -134,64 +134,29 @@ const fn position(position: clients::Position) -> Position {
     }
 }
 
-/// Hosts with their places, as they are added one after the other.
-struct Land {
-    table: LatencyTable,
-    seed: Seed,
-    hosts: Vec<Host>,
-    locations: Vec<Location>,
-    taken: BTreeSet<String>,
+fn add_relay(land: &mut Land, relay: &Relay, capacity: Bandwidth, geoip: Option<&GeoIp>) {
+    let identity = relay.fingerprint.to_string();
+    let known = geoip.and_then(|geoip| geoip.country(relay.address)).and_then(|country| land.table.place_of(country));
+    let exit = matches!(relay.class(), Class::Exit | Class::GuardExit);
+    let places = || PlaceDistribution::relays(&land.table, relay.flags.contains(Flag::Guard), exit);
+    let location = land.location(&identity, known, places, AccessDelay::data_centre());
+    let role = Role::Relay { class: relay_class(relay.class()), limit: None };
+    land.add(relay.name.clone(), capacity, capacity, role, location);
 }
 
-impl Land {
-    fn relay(&mut self, relay: &Relay, capacity: Bandwidth, geoip: Option<&GeoIp>) {
-        let identity = relay.fingerprint.to_string();
-        let known = geoip.and_then(|geoip| geoip.country(relay.address)).and_then(|country| self.table.place_of(country));
-        let place = known.unwrap_or_else(|| {
-            let exit = matches!(relay.class(), Class::Exit | Class::GuardExit);
-            let places = PlaceDistribution::relays(&self.table, relay.flags.contains(Flag::Guard), exit);
-            places.draw(RandomStream::new(self.seed, &identity, "place").at(0))
-        });
-        let access = AccessDelay::data_centre().draw(RandomStream::new(self.seed, &identity, "access delay").at(0));
-        let role = Role::Relay { class: relay_class(relay.class()), limit: None };
-        self.add(relay.name.clone(), capacity, capacity, role, Location { place, access });
-    }
+fn add_server(land: &mut Land, index: u32, rate: Bandwidth) -> HostId {
+    let name = land.free_name(format!("server{index}"));
+    let location = land.location(&name, None, || PlaceDistribution::servers(&land.table), AccessDelay::data_centre());
+    land.add(name, rate, rate, Role::Server, location)
+}
 
-    fn server(&mut self, index: u32, rate: Bandwidth) -> HostId {
-        let name = self.free_name(format!("server{index}"));
-        let location = self.draw_location(&name, &PlaceDistribution::servers(&self.table), AccessDelay::data_centre());
-        self.add(name, rate, rate, Role::Server, location)
-    }
-
-    fn client(&mut self, group: &ClientGroup, index: u32) -> HostId {
-        let name = self.free_name(format!("{}{index}", group.group));
-        let location = self.draw_location(&name, &PlaceDistribution::users(&self.table), AccessDelay::client());
-        let usual = self.table.access_bandwidth(location.place);
-        let (up, down) = match group.members {
-            Members::Count { up, down, .. } | Members::Share { up, down, .. } => (up, down),
-            Members::Hosts { .. } => (None, None),
-        };
-        self.add(name, up.unwrap_or(usual.up), down.unwrap_or(usual.down), Role::Client, location)
-    }
-
-    fn draw_location(&self, name: &str, places: &PlaceDistribution, access: AccessDelay) -> Location {
-        let place = places.draw(RandomStream::new(self.seed, name, "place").at(0));
-        Location { place, access: access.draw(RandomStream::new(self.seed, name, "access delay").at(0)) }
-    }
-
-    /// `wanted`, or with underscores behind it where a relay is called so: names select random values and must be unique.
-    fn free_name(&self, wanted: String) -> String {
-        let mut name = wanted;
-        while self.taken.contains(&name) {
-            name.push('_');
-        }
-        name
-    }
-
-    fn add(&mut self, name: String, up: Bandwidth, down: Bandwidth, role: Role, location: Location) -> HostId {
-        self.taken.insert(name.clone());
-        self.hosts.push(Host { name, up, down, role });
-        self.locations.push(location);
-        HostId(self.hosts.len() as u32 - 1)
-    }
+fn add_client(land: &mut Land, group: &ClientGroup, index: u32) -> HostId {
+    let name = land.free_name(format!("{}{index}", group.group));
+    let location = land.location(&name, None, || PlaceDistribution::users(&land.table), AccessDelay::client());
+    let usual = land.table.access_bandwidth(location.place);
+    let (up, down) = match group.members {
+        Members::Count { up, down, .. } | Members::Share { up, down, .. } => (up, down),
+        Members::Document { .. } | Members::Hosts { .. } => (None, None),
+    };
+    land.add(name, up.unwrap_or(usual.up), down.unwrap_or(usual.down), Role::Client, location)
 }

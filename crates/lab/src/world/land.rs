@@ -1,0 +1,58 @@
+//! Hosts with their places, as they are added one after the other.
+
+use super::Host;
+use onionlab_engine::HostId;
+use onionlab_net::latency::{AccessDelay, LatencyTable, Location, Place, PlaceDistribution};
+use onionlab_quantities::{Bandwidth, RandomStream, Seed};
+use onionlab_tor::Role;
+use std::collections::BTreeSet;
+
+/// Hosts with their places.
+pub(super) struct Land {
+    pub table: LatencyTable,
+    /// Of the network: places and access delays are the same in all of its runs.
+    seed: Seed,
+    pub hosts: Vec<Host>,
+    /// By host.
+    pub locations: Vec<Location>,
+    taken: BTreeSet<String>,
+}
+
+impl Land {
+    pub fn new(table: LatencyTable, seed: Seed) -> Self {
+        Self { table, seed, hosts: Vec::new(), locations: Vec::new(), taken: BTreeSet::new() }
+    }
+
+    /// Where the host with this identity is: in a place that is known, else in one drawn from `places`; its access delay is drawn.
+    pub fn location(
+        &self,
+        identity: &str,
+        known: Option<Place>,
+        places: impl FnOnce() -> PlaceDistribution,
+        access: AccessDelay,
+    ) -> Location {
+        let place = known.unwrap_or_else(|| places().draw(self.stream(identity, "place").at(0)));
+        Location { place, access: access.draw(self.stream(identity, "access delay").at(0)) }
+    }
+
+    /// The random values of a host for one purpose.
+    pub fn stream(&self, identity: &str, purpose: &str) -> RandomStream {
+        RandomStream::new(self.seed, identity, purpose)
+    }
+
+    /// `wanted`, or with underscores behind it where a relay is called so: names select random values and must be unique.
+    pub fn free_name(&self, wanted: String) -> String {
+        let mut name = wanted;
+        while self.taken.contains(&name) {
+            name.push('_');
+        }
+        name
+    }
+
+    pub fn add(&mut self, name: String, up: Bandwidth, down: Bandwidth, role: Role, location: Location) -> HostId {
+        self.taken.insert(name.clone());
+        self.hosts.push(Host { name, up, down, role });
+        self.locations.push(location);
+        HostId(self.hosts.len() as u32 - 1)
+    }
+}
