@@ -280,6 +280,15 @@ impl<E: Copy> EventQueue<E> {
         self.today.last().map(|entry| entry.time(self.day))
     }
 
+    /// Whether the next event happens to `host` too, and in this instant.
+    #[inline]
+    pub fn more_now(&mut self, host: HostId) -> bool {
+        if self.early > 0 {
+            return self.far.peek().is_some_and(|Reverse(far)| (far.time, far.host) == (self.now, host));
+        }
+        self.today.last().is_some_and(|entry| entry.host() == host && entry.time(self.day) == self.now)
+    }
+
     /// Takes the next event and moves the clock to it.
     pub fn pop(&mut self) -> Option<Popped<E>> {
         self.pop_until(SimTime::MAX)
@@ -438,6 +447,10 @@ mod tests {
                     let expected = if list.is_empty() { None } else { Some(list.remove(0)) };
                     let popped = queue.pop();
                     prop_assert_eq!(popped.map(|p| (p.time.as_nanos(), p.host.0, p.event)), expected.map(|e| (e.0, e.1, e.3)));
+                    if let Some(popped) = popped {
+                        let more = list.first().is_some_and(|next| (next.0, next.1) == (popped.time.as_nanos(), popped.host.0));
+                        prop_assert_eq!(queue.more_now(popped.host), more);
+                    }
                 }
                 prop_assert_eq!(queue.pending(), list.len());
             }

@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    fn begin_pass_of(&mut self, host: HostId) -> bool {
+    pub(crate) fn begin_pass_of(&mut self, host: HostId) -> bool {
         self.nodes[host.index()].main_thread.as_mut().is_some_and(|thread| thread.passes.begin())
     }
 

@@ -6,8 +6,9 @@
 //! is served again in the next pass, after all others. What a callback activates, the channel scheduler, runs
 //! later in the same pass; what it makes ready, a stream that may go on, waits for the next.
 //!
-//! As long as computing takes no time, all passes that an event causes fall into its instant, in this order. A packet makes one socket ready, so
-//! its callbacks run at once; the queue holds only what waits for the next pass, each socket once. Where computing takes
+//! As long as computing takes no time, all passes that an event causes fall into its instant, in this order. The kernel goes first: a program wakes up
+//! when all has happened that happens to its host in this instant, packets and timers, and finds every socket ready that has become so. One that is alone has
+//! its callbacks at once, several make up a pass; the queue holds what waits for a pass, each socket once. Where computing takes
 //! time (`cpu.rs`), each relay has a queue of its own.
 
 use crate::CELL_BYTES;
@@ -118,18 +119,16 @@ fn next_of(effects: &mut [Effects], passes: &mut Passes) -> Option<(SocketId, Ef
 impl World {
     /// Runs passes until no socket is ready any more: everything that follows in the same instant.
     pub(crate) fn settle(&mut self) {
+        self.wake_up();
         loop {
             if let Some(upcall) = self.net.next_upcall() {
-                if self.settings.cpu.is_some() && self.nodes[self.net.host(upcall.socket).index()].main_thread.is_some() {
-                    self.watch(upcall.socket, upcall.effects);
-                } else {
-                    self.serve(upcall.socket, upcall.effects, u64::MAX);
-                }
+                self.watch(upcall.socket, upcall.effects);
             } else if let Some((socket, effects)) = self.event_loop.next_of_pass() {
                 self.serve(socket, effects, u64::MAX);
             } else if let Some(host) = self.event_loop.activated.pop_front() {
                 self.run_scheduler(host);
             } else if let Some(host) = self.event_loop.woken.pop_front() {
+                self.begin_pass_of(host);
                 self.work(host);
             } else if self.event_loop.passes.begin() {
                 // Its first socket is next.
@@ -139,6 +138,23 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// The program wakes up and finds its sockets ready: a single one is served at once, several make up a pass.
+    fn wake_up(&mut self) {
+        let Some(first) = self.net.next_upcall() else { return };
+        let second = self.net.next_upcall();
+        let computes = self.nodes[self.net.host(first.socket).index()].main_thread.is_some();
+        if second.is_none() && !computes {
+            return self.serve(first.socket, first.effects, u64::MAX);
+        }
+        for upcall in std::iter::once(first).chain(second) {
+            self.watch(upcall.socket, upcall.effects);
+        }
+        while let Some(upcall) = self.net.next_upcall() {
+            self.watch(upcall.socket, upcall.effects);
+        }
+        self.event_loop.passes.begin();
     }
 
     /// The socket will be served in its node's next pass, for these effects too.
@@ -256,7 +272,7 @@ mod tests {
     use crate::circuit::Circuit;
     use crate::ids::{CircuitId, ClientId};
     use crate::records::CircuitSerial;
-    use onionlab_quantities::SimTime;
+    use onionlab_quantities::{SimDuration, SimTime};
 
     /// A relay, and the other ends of its channels to two others; a circuit that is closed there: its cells are read and forgotten.
     fn relays() -> (World, [EndId; 2]) {
@@ -309,6 +325,26 @@ mod tests {
             }
         }
         assert_eq!(left, [[36, 70], [36, 38], [0, 38], [0, 6], [0, 0]]);
+    }
+
+    /// Two cells that come over two channels in one instant, both for a third, are both there when the scheduler runs. Neither waits for its next run.
+    #[test]
+    fn what_comes_in_one_instant_is_read_before_the_scheduler_runs() {
+        let mut bench = Bench::new(Settings::default(), 3);
+        for channel in 0..2 {
+            let circuit = bench.circuit(2);
+            let (end, world) = (bench.ends[channel], &mut bench.world);
+            world.circuits[circuit.index()].hops[1].sides[0].end = end;
+            world.circuits[circuit.index()].live_cells += 1;
+            let mut cell = Cell::new(CellKind::Data, circuit).for_hop(3);
+            cell.set_arrives_at(1);
+            world.sent.push_cell(&mut world.ends[end.peer().index()].sent, cell);
+            world.ends[end.peer().index()].outbuf.append(CELL_BYTES);
+            world.write_channel(end.peer());
+        }
+        let arrival = bench.world.now() + SimDuration::from_millis(1);
+        bench.world.run_until(arrival);
+        assert_eq!(bench.world.cell_hops(), 2);
     }
 
     #[test]

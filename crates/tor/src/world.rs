@@ -203,7 +203,10 @@ impl World {
                 Event::ClientStreamTokens(stream) => self.stream_tokens(stream, Place::Client),
                 Event::ExitStreamTokens(stream) => self.stream_tokens(stream, Place::Exit),
             }
-            self.settle();
+            // Programs run when the kernel is through with this instant.
+            if !self.queue.more_now(popped.host) {
+                self.settle();
+            }
         }
     }
 
