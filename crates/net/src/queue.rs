@@ -33,8 +33,9 @@ pub enum UplinkQueue {
     /// The sockets themselves: a free wire asks them in turn for one segment each, so that nothing is lost and each has its share, as with
     /// Linux's small queues and fair queueing.
     Sockets,
-    /// The sockets too, asked first for what has no payload and then in the order in which their data was written. So in Shadow, whose
-    /// interface takes the packet that was made first (`NetworkInterface::pop`, `interface_qdisc: fifo`).
+    /// The sockets too, asked first for what has no payload and then in the order in which their data was written; a SYN and its answer wait their turn
+    /// like data. So in Shadow, whose interface takes the packet that was made first (`NetworkInterface::pop`, `interface_qdisc: fifo`), where only
+    /// packets without a sequence number come before all others (`_tcp_createPacketWithoutPayload`).
     WriteOrder,
     /// One queue of packets, first in, first out, into which sockets push whatever their windows allow; what finds it full is dropped. So in
     /// ns-3: a device's drop-tail queue and `pfifo_fast` above it.

@@ -13,7 +13,14 @@ impl Network {
         let host = &mut self.hosts[host_id.index()];
         if host.uplink_queue == UplinkQueue::WriteOrder {
             host.made_ready += 1;
-            host.ready_by_write.push(Reverse((self.sockets[id.index()].tcb.next_order(), host.made_ready, id.0)));
+            let tcb = &self.sockets[id.index()].tcb;
+            let order = if tcb.owes_syn() {
+                host.writes += 1;
+                host.writes
+            } else {
+                tcb.next_order()
+            };
+            host.ready_by_write.push(Reverse((order, host.made_ready, id.0)));
             return;
         }
         self.sockets[id.index()].ready_next = NONE;

@@ -174,6 +174,11 @@ impl Tcb {
         if alone || again { 0 } else { self.cuts.as_deref().and_then(VecDeque::front).map_or(0, |cut| cut.order) }
     }
 
+    /// Whether a SYN is due, one that opens or one that answers.
+    pub fn owes_syn(&self) -> bool {
+        self.due == Due::Syn
+    }
+
     /// Bytes that may be read now.
     pub fn readable(&self) -> u64 {
         u64::from(self.receive.readable)
