@@ -41,7 +41,7 @@ fn main() {
     let mut rows = Vec::new();
     for (scale, clients) in CASES {
         let case = Case::new(Some(Path::new(document)), scale, clients);
-        let samples = case.simulate(1..1 + seeds, 10);
+        let samples = case.simulate(1..1 + seeds, 20);
         assert!(samples.iter().all(|sample| sample.circuits == clients), "every client has a circuit in use");
         for directed in [true, false] {
             let simulated = share(&samples, |sample| if directed { sample.directed } else { sample.undirected });

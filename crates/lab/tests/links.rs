@@ -8,7 +8,7 @@ use shared::{Case, share};
 #[test]
 fn a_simulation_shares_as_many_links_as_are_expected_of_its_network() {
     let case = Case::new(None, 0.02, 300);
-    let samples = case.simulate(1..25, 10);
+    let samples = case.simulate(1..25, 20);
     assert!(samples.iter().all(|sample| sample.circuits == case.clients), "{samples:?}");
     for directed in [true, false] {
         let simulated = share(&samples, |sample| if directed { sample.directed } else { sample.undirected });

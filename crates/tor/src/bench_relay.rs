@@ -7,7 +7,7 @@ use crate::ids::{CircuitId, ClientId, EndId};
 use crate::queues::Direction;
 use crate::records::CircuitSerial;
 use crate::world::Event;
-use crate::{PathSource, RelayClass, Role, Settings, World, WorldConfig};
+use crate::{PathRequest, PathSource, RelayClass, Role, Settings, World, WorldConfig};
 use onionlab_engine::HostId;
 use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
@@ -25,8 +25,11 @@ impl Topology for Near {
 
 struct Nowhere;
 impl PathSource for Nowhere {
-    fn path(&self, _: ClientId, _: u64) -> [HostId; 3] {
-        [HostId(0); 3]
+    fn path(&self, _: &PathRequest<'_>) -> Option<[HostId; 3]> {
+        None
+    }
+    fn exits_to(&self, _: HostId, _: u16) -> bool {
+        false
     }
     fn server(&self, _: ClientId, _: u64) -> HostId {
         HostId(0)

@@ -5,8 +5,8 @@ use crate::channel::{self, Attached, ChannelEnd, ChannelLog, Opening};
 use crate::circuit::{Circuit, CircuitState, HOPS};
 use crate::ids::{CircuitId, ClientId, EndId};
 use crate::queues::Direction;
-use crate::records::{CircuitSerial, CloseReason};
-use crate::world::{Event, SocketUse, World};
+use crate::records::CircuitSerial;
+use crate::world::{SocketUse, World};
 use onionlab_engine::HostId;
 
 impl World {
@@ -83,18 +83,14 @@ impl World {
         }
     }
 
-    /// A client launches its next circuit.
-    pub(crate) fn launch_circuit(&mut self, client: ClientId) -> CircuitId {
+    /// A circuit of the client over these relays, of which nothing is built yet.
+    pub(crate) fn new_circuit(&mut self, client: ClientId, [guard, middle, exit]: [HostId; 3]) -> CircuitId {
         let now = self.queue.now();
-        let state = &mut self.clients[client.index()];
-        let ordinal = state.circuits_launched;
-        state.circuits_launched += 1;
-        let host = state.config.host;
-        let [guard, middle, exit] = self.paths.path(client, ordinal);
+        let host = self.clients[client.index()].config.host;
         let circuit = Circuit::new(client, [host, guard, middle, exit], &self.circuit_edge(), now);
         let serial = CircuitSerial(self.next_serial);
         self.next_serial += 1;
-        let id = if let Some(id) = self.free_circuits.pop() {
+        if let Some(id) = self.free_circuits.pop() {
             self.circuits[id.index()] = circuit;
             self.serials[id.index()] = serial;
             id
@@ -102,10 +98,7 @@ impl World {
             self.circuits.push(circuit);
             self.serials.push(serial);
             CircuitId(self.circuits.len() as u32 - 1)
-        };
-        self.queue.schedule(now + self.settings.circuit_build_timeout, host, Event::BuildCheck(id));
-        self.extend_from(id, 0);
-        id
+        }
     }
 
     /// The node at `hop` extends the circuit to the next: as soon as the channel is open, a CREATE2 goes through the circuit's queue.
@@ -126,12 +119,15 @@ impl World {
         let host = self.ends[end.index()].host;
         // The hop that waits is the last that is known: the one whose host this is, away from the client.
         let Some(hop) = self.circuits[id.index()].hops.iter().position(|hop| hop.host == host) else { return };
-        self.attach(id, hop as u8, Direction::ToExit, end);
+        self.attach_circuit(id, hop as u8, Direction::ToExit, end);
+        if hop == 0 {
+            self.circuits[id.index()].began = self.queue.now();
+        }
         self.originate(hop as u8, Direction::ToExit, Cell::new(CellKind::Create, id));
     }
 
     /// `circuitmux_attach_circuit`
-    fn attach(&mut self, id: CircuitId, hop: u8, direction: Direction, end: EndId) {
+    fn attach_circuit(&mut self, id: CircuitId, hop: u8, direction: Direction, end: EndId) {
         let now = self.queue.now();
         let circuits = self.ends[end.index()].circuits_mut(&self.settings.circuitmux);
         let slot = circuits.mux.attach(now, 0);
@@ -151,7 +147,7 @@ impl World {
             self.discard(cell);
             return;
         }
-        self.attach(id, hop, Direction::ToClient, from);
+        self.attach_circuit(id, hop, Direction::ToClient, from);
         self.compute_handshake(self.ends[from.index()].host, cell);
     }
 
@@ -176,21 +172,10 @@ impl World {
         let built = circuit.built;
         if (built as usize) < HOPS - 1 {
             self.originate(0, Direction::ToExit, Cell::new(CellKind::Extend, id).for_hop(built));
-            return;
+        } else {
+            circuit.state = CircuitState::Open;
+            circuit.built_at = Some(now);
         }
-        circuit.state = CircuitState::Open;
-        circuit.built_at = Some(now);
-        let client = circuit.client;
-        self.circuit_ready(client);
-    }
-
-    /// A circuit that is still being built when its time is over is given up.
-    pub(crate) fn check_building(&mut self, id: CircuitId) {
-        let circuit = &self.circuits[id.index()];
-        let late = circuit.launched + self.settings.circuit_build_timeout <= self.queue.now();
-        if circuit.state == CircuitState::Building && late {
-            self.closes_because(id, CloseReason::BuildTimeout);
-            self.close_at(id, 0, None);
-        }
+        self.hop_added(id);
     }
 }

@@ -1,7 +1,7 @@
 //! A circuit at all its hops.
 
 use crate::cell::CellQueue;
-use crate::ids::{ClientId, EndId, StreamId};
+use crate::ids::{ClientId, EndId, FlowId, StreamId};
 use crate::queues::Direction;
 use crate::random_cells::RandomCells;
 use crate::records::CloseReason;
@@ -9,7 +9,7 @@ use onionlab_circuitmux::Slot;
 use onionlab_engine::HostId;
 use onionlab_flowcontrol::windows::DeliverWindow;
 use onionlab_flowcontrol::{CongestionControl, Signals};
-use onionlab_quantities::SimTime;
+use onionlab_quantities::{SimDuration, SimTime};
 
 /// Hops of a circuit, the client's own end included: client, guard, middle, exit.
 pub(crate) const HOPS: usize = 4;
@@ -75,6 +75,15 @@ pub(crate) enum CircuitState {
     Closed,
 }
 
+/// What its client built a circuit for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Intent {
+    /// Streams that leave at its last relay.
+    Exit,
+    /// Something within the network.
+    Internal,
+}
+
 /// What one end of the circuit may send, and what it owes for what it received.
 #[derive(Debug, Clone)]
 pub(crate) struct Edge {
@@ -95,7 +104,24 @@ pub(crate) struct Circuit {
     pub random_cells: [RandomCells; 2],
     /// Streams at the exit that are not ended there.
     pub streams: Vec<StreamId>,
+    /// Streams at the client that are not ended there.
+    pub client_streams: Vec<StreamId>,
     pub launched: SimTime,
+    /// The first CREATE2 joined its queue; the end of time before that.
+    pub began: SimTime,
+    /// Unused, the client closes it so long after that.
+    pub idle_timeout: SimDuration,
+    /// The flow that shares it with no other.
+    pub flow: FlowId,
+    pub intent: Intent,
+    /// Its relays stay up long.
+    pub stable: bool,
+    /// It takes longer than the client waits for circuits: it is built on for measurement and never used.
+    pub timed_out: bool,
+    /// It took longer, but the client had no other.
+    pub relaxed: bool,
+    /// It takes no new streams.
+    pub unusable: bool,
     pub built_at: Option<SimTime>,
     /// Why it was closed, at whichever hop that happened first.
     pub close_reason: Option<CloseReason>,
@@ -120,7 +146,16 @@ impl Circuit {
             edges: [edge.clone(), edge.clone()],
             random_cells: [RandomCells::default(); 2],
             streams: Vec::new(),
+            client_streams: Vec::new(),
             launched: now,
+            began: SimTime::MAX,
+            idle_timeout: SimDuration::ZERO,
+            flow: FlowId::NONE,
+            intent: Intent::Exit,
+            stable: false,
+            timed_out: false,
+            relaxed: false,
+            unusable: false,
             built_at: None,
             close_reason: None,
             first_used: None,
@@ -130,6 +165,11 @@ impl Circuit {
             #[cfg(debug_assertions)]
             sequences: [0; 4],
         }
+    }
+
+    /// The relay at its end.
+    pub const fn last_relay(&self) -> HostId {
+        self.hops[HOPS - 1].host
     }
 
     pub fn edge(&mut self, place: Place) -> &mut Edge {

@@ -2,7 +2,7 @@
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::{self, Opening};
-use crate::circuit::{CircuitState, HOPS, Place};
+use crate::circuit::{CircuitState, HOPS, Intent, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
 use crate::records::{ChannelRecord, CircuitOutcome, CircuitRecord, CloseReason};
@@ -70,8 +70,8 @@ impl World {
         if hop == 0 {
             self.record_circuit(id);
             let client = self.circuits[id.index()].client;
-            self.circuits[id.index()].state = CircuitState::Closed;
-            self.circuit_lost(client, id);
+            let was = std::mem::replace(&mut self.circuits[id.index()].state, CircuitState::Closed);
+            self.circuit_lost(client, id, was);
         }
         self.circuits[id.index()].live_cells -= 1;
         self.recycle_circuit(id);
@@ -125,8 +125,10 @@ impl World {
     }
 
     fn record_circuit(&mut self, id: CircuitId) {
-        let record = self.circuit_record(id, true);
-        self.records.circuits.push(record);
+        if self.clients[self.circuits[id.index()].client.index()].config.record {
+            let record = self.circuit_record(id, true);
+            self.records.circuits.push(record);
+        }
     }
 
     pub(crate) fn circuit_record(&self, id: CircuitId, closed: bool) -> CircuitRecord {
@@ -137,6 +139,8 @@ impl World {
             path: [circuit.hops[1].host, circuit.hops[2].host, circuit.hops[3].host],
             launched: circuit.launched,
             built: circuit.built_at,
+            timed_out: circuit.timed_out,
+            internal: circuit.intent == Intent::Internal,
             closed: closed.then(|| self.queue.now()),
             outcome: match (closed, circuit.built_at) {
                 (false, _) => CircuitOutcome::Open,

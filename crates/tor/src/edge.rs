@@ -43,7 +43,9 @@ impl World {
         if effects.has(Effects::PEER_CLOSED | Effects::RESET) {
             self.streams[id.index()].server_closed = true;
         }
-        if effects.has(Effects::READABLE | Effects::PEER_CLOSED | Effects::RESET) {
+        if self.streams[id.index()].exit == ExitState::Flushing && self.streams[id.index()].server_closed {
+            self.end_at_exit(id);
+        } else if effects.has(Effects::READABLE | Effects::PEER_CLOSED | Effects::RESET) {
             self.read_from_server(id, bytes);
         }
     }
@@ -70,7 +72,7 @@ impl World {
     /// One write callback.
     fn write_to_server(&mut self, id: StreamId) {
         let stream = &self.streams[id.index()];
-        if stream.exit != ExitState::Connected {
+        if !matches!(stream.exit, ExitState::Connected | ExitState::Flushing) {
             return;
         }
         let (circuit, socket, waiting) = (stream.circuit, stream.socket, stream.ends[Place::Exit as usize].outbuf);
@@ -84,10 +86,30 @@ impl World {
             written = self.net.write(&mut self.queue, socket, waiting.min(share));
             self.charge(exit, Connection::Edge, Operation::Write, written);
         }
+        self.sampler.bytes_to_servers += written;
         if waiting > written && self.net.is_writable(socket) {
             self.watch(socket, Effects::WRITABLE);
         }
-        self.delivered(id, Place::Exit, written);
+        if self.streams[id.index()].exit == ExitState::Connected {
+            self.delivered(id, Place::Exit, written);
+            return;
+        }
+        let end = self.streams[id.index()].end(Place::Exit);
+        end.outbuf -= written;
+        if end.outbuf == 0 {
+            self.end_at_exit(id);
+        }
+    }
+
+    /// END from the client: once everything that it sent is in the server's socket, the stream is over here too (`connection_mark_and_flush`).
+    pub(crate) fn end_from_client(&mut self, id: StreamId) {
+        let stream = &mut self.streams[id.index()];
+        if stream.exit == ExitState::Connected && stream.end(Place::Exit).outbuf > 0 {
+            stream.exit = ExitState::Flushing;
+            self.watch_stream(id, Effects::WRITABLE);
+        } else {
+            self.end_at_exit(id);
+        }
     }
 
     /// The connection to the server waits for tokens.
@@ -104,7 +126,8 @@ impl World {
     pub(crate) fn resume_writing(&mut self, id: StreamId) {
         let stream = &self.streams[id.index()];
         let waiting = stream.ends[Place::Exit as usize].outbuf;
-        if stream.exit == ExitState::Connected && waiting > 0 && self.net.is_writable(stream.socket) {
+        let writes = matches!(stream.exit, ExitState::Connected | ExitState::Flushing);
+        if writes && waiting > 0 && self.net.is_writable(stream.socket) {
             self.watch_stream(id, Effects::WRITABLE);
         }
     }
@@ -195,15 +218,16 @@ impl World {
     /// The stream is over at the exit: its connection to the server is reset if anything is left in it, closed otherwise.
     pub(crate) fn end_at_exit(&mut self, id: StreamId) {
         let stream = &mut self.streams[id.index()];
-        if !matches!(stream.exit, ExitState::Connecting | ExitState::Connected) {
+        if !matches!(stream.exit, ExitState::Connecting | ExitState::Connected | ExitState::Flushing) {
             if stream.exit == ExitState::None {
                 stream.exit = ExitState::Ended;
             }
             return;
         }
         stream.exit = ExitState::Ended;
-        let (circuit, socket, done) =
-            (stream.circuit, stream.socket, stream.answer_written >= stream.size && stream.ends[Place::Exit as usize].inbuf == 0);
+        let end = &stream.ends[Place::Exit as usize];
+        let done = stream.answer_written >= stream.size && end.inbuf == 0 && end.outbuf == 0;
+        let (circuit, socket) = (stream.circuit, stream.socket);
         self.circuits[circuit.index()].streams.retain(|&other| other != id);
         self.use_socket(socket, SocketUse::Nothing);
         self.use_socket(socket.peer(), SocketUse::Nothing);
@@ -218,7 +242,7 @@ impl World {
         self.recycle_stream(id);
     }
 
-    /// The server: when the whole request is there, the answer is written as fast as the socket takes it, in pieces.
+    /// The server: when everything that it waits for is there, it writes.
     pub(crate) fn server_upcall(&mut self, id: StreamId, effects: Effects) {
         let stream = &mut self.streams[id.index()];
         let socket = stream.socket.peer();
@@ -227,10 +251,32 @@ impl World {
             stream.request_received += readable;
             self.net.read(&mut self.queue, socket, readable);
         }
-        let stream = &mut self.streams[id.index()];
-        if stream.request_received < stream.request {
-            return;
+        self.server_writes(id);
+    }
+
+    /// The server writes what is due, and what a script adds to that.
+    pub(crate) fn server_writes(&mut self, id: StreamId) {
+        let now = self.queue.now();
+        loop {
+            let stream = &mut self.streams[id.index()];
+            let ended = matches!(stream.exit, ExitState::None | ExitState::Ended);
+            if ended || stream.request_received < stream.awaited || !self.write_answer(id) {
+                return;
+            }
+            let stream = &mut self.streams[id.index()];
+            let Some(writer) = &mut stream.writer else { return };
+            let Some(bytes) = writer.write(now) else { return };
+            stream.size += bytes;
+            if let Some(next) = writer.next(now) {
+                self.queue.schedule(next, stream.server, Event::ServerWrites(id));
+            }
         }
+    }
+
+    /// The answer is written as fast as the socket takes it, in pieces. False if not everything fitted.
+    fn write_answer(&mut self, id: StreamId) -> bool {
+        let stream = &mut self.streams[id.index()];
+        let socket = stream.socket.peer();
         let header = stream.header.min(stream.size);
         while stream.answer_written < stream.size {
             // What of a piece did not fit is written before the next.
@@ -242,8 +288,9 @@ impl World {
             let taken = self.net.write(&mut self.queue, socket, piece);
             stream.answer_written += taken;
             if taken < piece {
-                return;
+                return false;
             }
         }
+        true
     }
 }

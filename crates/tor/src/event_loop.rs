@@ -133,7 +133,7 @@ impl World {
             } else if self.event_loop.passes.begin() {
                 // Its first socket is next.
             } else if let Some(stream) = self.event_loop.programs.pop_front() {
-                self.read_request(stream);
+                self.read_program(stream);
             } else {
                 return;
             }

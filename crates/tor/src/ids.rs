@@ -38,6 +38,18 @@ id! {
     /// A client: a tor process and the program that uses it.
     ClientId
 }
+id! {
+    /// Flows of a client that follow each other.
+    SequenceId
+}
+id! {
+    /// A flow that goes on.
+    FlowId
+}
+id! {
+    /// A stream of a client's program that goes on, whether or not it has a circuit.
+    TransferId
+}
 
 impl EndId {
     /// The other end of the channel.

@@ -38,16 +38,16 @@ mod writing;
 pub use bucket::TokenRefill;
 pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
 pub use circuit::Place;
-pub use client::{ClientConfig, PathSource};
+pub use client::{BuildTimeModel, BuildTimeoutParameters, ClientConfig, PathRequest, PathSource, Purpose};
 pub use cpu::Cpu;
-pub use ids::{CircuitId, ClientId, EndId, StreamId};
+pub use ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, StreamId, TransferId};
 pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
 pub use records::{
-    ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, NetworkSample, Outcome, Records, RelaySample,
-    TransferRecord, VegasSample, VegasState,
+    ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, NetworkSample, Outcome, Records,
+    RelaySample, TransferRecord, VegasSample, VegasState,
 };
-pub use settings::{ChannelScheduler, CongestionSettings, DestroyCells, FlowControl, Settings};
+pub use settings::{ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Settings};
 pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

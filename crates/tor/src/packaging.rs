@@ -57,6 +57,10 @@ impl World {
             }
             used += 1;
         }
+        // A program that follows a script may be through now that tor has sent everything.
+        if used > 0 && place == Place::Client && self.streams[id.index()].writer.is_some() {
+            self.event_loop.watch_program(id);
+        }
         used
     }
 
@@ -116,9 +120,7 @@ impl World {
         let circuit = &self.circuits[id.index()];
         match place {
             Place::Exit => streams.extend(circuit.streams.iter().rev()),
-            Place::Client => {
-                streams.extend(self.stream_of(circuit.client).filter(|stream| self.streams[stream.index()].circuit == id));
-            }
+            Place::Client => streams.extend(circuit.client_streams.iter().rev()),
         }
         streams
     }

@@ -127,7 +127,7 @@ impl World {
             CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Exit),
             CellKind::SendmeStream => self.stream_sendme(cell, Place::Exit),
             CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Exit),
-            CellKind::End => self.end_at_exit(cell.stream),
+            CellKind::End => self.end_from_client(cell.stream),
             _ => {}
         }
         self.discard(cell);

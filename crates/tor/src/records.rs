@@ -5,7 +5,7 @@ use crate::links::LinkSample;
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 
-/// How a download ended.
+/// How a stream of a client's program ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Outcome {
     /// The last byte arrived.
@@ -16,6 +16,8 @@ pub enum Outcome {
     Stall,
     /// The circuit was closed under it.
     CircuitClosed,
+    /// It waited for a circuit for too long (`SocksTimeout`).
+    NoCircuit,
     /// The run ended before it did.
     Unfinished,
 }
@@ -28,24 +30,57 @@ impl Outcome {
             Self::Timeout => "timeout",
             Self::Stall => "stall",
             Self::CircuitClosed => "circuit-closed",
+            Self::NoCircuit => "no-circuit",
             Self::Unfinished => "unfinished",
         }
     }
 }
 
-/// One download.
+/// What the ends of a stream send each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExchangeKind {
+    /// The client asks, the server answers.
+    Download,
+    /// The client sends, the server confirms.
+    Upload,
+    /// Both write at times of their own.
+    Script,
+}
+
+impl ExchangeKind {
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Download => "download",
+            Self::Upload => "upload",
+            Self::Script => "script",
+        }
+    }
+}
+
+/// One stream of a client's program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TransferRecord {
     /// Who.
     pub client: ClientId,
-    /// Its how-manieth download.
+    /// Its how-manieth stream.
     pub ordinal: u64,
+    /// Which of the client's users, from 0; always 0 where its flows are independent.
+    pub user: u32,
+    /// The how-manieth flow of that user it belongs to.
+    pub flow: u64,
+    /// What the ends send each other.
+    pub kind: ExchangeKind,
     /// Over which circuit; none if it never got one.
     pub circuit: Option<CircuitSerial>,
-    /// Bytes asked for.
+    /// BEGINs before the last that were not answered in time.
+    pub retries: u8,
+    /// Bytes that the server was to send; for a script as far as the client knows.
     pub size: u64,
     /// Bytes that arrived.
     pub received: u64,
+    /// Bytes that the client's tor took from the program to send.
+    pub sent: u64,
     /// The program opened the stream.
     pub start: SimTime,
     /// CONNECTED arrived.
@@ -93,6 +128,8 @@ pub enum CloseReason {
     Finished,
     /// It was not built in time.
     BuildTimeout,
+    /// It was over its time and built on for measurement, and was not built in the time for that either.
+    MeasurementExpired,
     /// One of its cell queues reached its limit (`circ_max_cell_queue_size`).
     QueueLimit,
     /// Its cells were the oldest when a relay's queues took too much memory (`MaxMemInQueues`).
@@ -111,6 +148,7 @@ impl CloseReason {
         match self {
             Self::Finished => "finished",
             Self::BuildTimeout => "build-timeout",
+            Self::MeasurementExpired => "measurement-expired",
             Self::QueueLimit => "queue-limit",
             Self::OutOfMemory => "out-of-memory",
             Self::HandshakeQueue => "handshake-queue",
@@ -127,12 +165,16 @@ pub struct CircuitRecord {
     pub circuit: CircuitSerial,
     /// Whose.
     pub client: ClientId,
-    /// Guard, middle, exit.
+    /// Guard, middle, exit or last relay.
     pub path: [HostId; 3],
     /// CREATE2 was wanted.
     pub launched: SimTime,
     /// The last EXTENDED2 arrived.
     pub built: Option<SimTime>,
+    /// It took longer than the client waits for circuits, so that no stream used it.
+    pub timed_out: bool,
+    /// It ends at a relay, built ahead for onion services.
+    pub internal: bool,
     /// It was closed.
     pub closed: Option<SimTime>,
     /// How.
@@ -246,9 +288,9 @@ pub struct NetworkSample {
     pub goodput_bytes: u64,
     /// Bytes that left relays, headers included.
     pub relay_bytes_sent: u64,
-    /// Downloads that ended well since the start.
+    /// Streams that ended well since the start.
     pub transfers_ok: u64,
-    /// Downloads that failed since the start.
+    /// Streams that failed since the start.
     pub transfers_failed: u64,
     /// Circuits with an open stream at the end of the interval, and the links that they go over.
     pub links: LinkSample,
@@ -259,7 +301,7 @@ pub struct NetworkSample {
 /// Rows that have not been collected yet.
 #[derive(Debug, Default)]
 pub struct Records {
-    /// Downloads, in the order in which they ended.
+    /// Streams, in the order in which they ended.
     pub transfers: Vec<TransferRecord>,
     /// Circuits, in the order in which they were closed.
     pub circuits: Vec<CircuitRecord>,

@@ -1,6 +1,7 @@
 //! What a treatment can set about tor.
 
 use crate::bucket::TokenRefill;
+use crate::client::BuildTimeoutParameters;
 use crate::cpu::Cpu;
 use crate::memory::MemoryLimit;
 use crate::tls::Tls;
@@ -76,6 +77,40 @@ pub enum DestroyCells {
     Alternate,
 }
 
+/// What clients do about circuits.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ClientSettings {
+    /// How long they wait for circuits.
+    pub build_timeout: BuildTimeoutParameters,
+    /// Whether circuits are built ahead (`DisablePredictedCircuits`).
+    pub predict: bool,
+    /// The port that is expected to be used first (`predicted_ports_init`).
+    pub first_port: u16,
+    /// A port is expected again for so long after its use (`nf_conntimeout_clients`).
+    pub prediction: SimDuration,
+    /// And up to so much longer, drawn.
+    pub prediction_spread: SimDuration,
+    /// Unused internal circuits that are kept while they are expected to be needed (`SUFFICIENT_INTERNAL_HS_CLIENTS`).
+    pub internal: usize,
+    /// Unused circuits are closed after this; none: when nothing is predicted any more (`circuit_idle_timeout`).
+    pub unused_idle: Option<SimDuration>,
+}
+
+impl Default for ClientSettings {
+    /// tor 0.4.9's code defaults.
+    fn default() -> Self {
+        Self {
+            build_timeout: BuildTimeoutParameters::default(),
+            predict: true,
+            first_port: 443,
+            prediction: SimDuration::from_secs(1800),
+            prediction_spread: SimDuration::from_secs(1800),
+            internal: 3,
+            unused_idle: None,
+        }
+    }
+}
+
 /// Mechanisms and constants of every tor process of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
@@ -124,8 +159,8 @@ pub struct Settings {
     pub random_cells: bool,
     /// A circuit takes no new streams so long after its first (`MaxCircuitDirtiness`).
     pub circuit_dirtiness: SimDuration,
-    /// A circuit that is not built by then is given up (`cbtinitialtimeout`).
-    pub circuit_build_timeout: SimDuration,
+    /// What clients do about circuits.
+    pub client: ClientSettings,
     /// What computing costs relays; none: nothing.
     pub cpu: Option<Cpu>,
 }
@@ -160,7 +195,7 @@ impl Default for Settings {
             optimistic_data: true,
             random_cells: true,
             circuit_dirtiness: SimDuration::from_secs(600),
-            circuit_build_timeout: SimDuration::from_secs(60),
+            client: ClientSettings::default(),
             cpu: None,
         }
     }

@@ -1,8 +1,9 @@
-//! A stream: one download of one client over one circuit.
+//! A stream over a circuit, at both its ends and in the server.
 
 use crate::bucket::TokenBucket;
 use crate::circuit::Place;
-use crate::ids::CircuitId;
+use crate::client::Writer;
+use crate::ids::{CircuitId, TransferId};
 use onionlab_engine::HostId;
 use onionlab_flowcontrol::CongestionAlgorithm;
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
@@ -19,6 +20,8 @@ pub(crate) enum ExitState {
     /// TCP to the server is being opened.
     Connecting,
     Connected,
+    /// The client has ended it; what it sent before still goes to the server.
+    Flushing,
     /// The stream is ended here.
     Ended,
 }
@@ -140,17 +143,20 @@ impl XonXoff {
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub circuit: CircuitId,
+    /// What the client's program uses it for.
+    pub transfer: TransferId,
     pub server: HostId,
-    /// Bytes that the client asks with, and that the server answers with.
-    pub request: u64,
-    /// Bytes of the request that the client's tor has not read yet.
-    pub request_unread: u64,
+    /// Bytes that the server waits for before it writes anything.
+    pub awaited: u64,
+    /// Bytes that the server has written or is about to write.
     pub size: u64,
-    /// Bytes of the answer that the server writes first, in a write of their own.
+    /// Those of them that it writes first, in a write of their own.
     pub header: u64,
+    /// The server writes at times of its own.
+    pub writer: Option<Box<Writer>>,
     /// The client's end and the exit's.
     pub ends: [StreamEnd; 2],
-    /// Bytes of the request that the server has; of the answer that it has written.
+    /// Bytes that the server has received, and written.
     pub request_received: u64,
     pub answer_written: u64,
     pub exit: ExitState,

@@ -1,6 +1,6 @@
 //! A client, three relays and a server in a row, for tests that look inside.
 
-use crate::{ClientConfig, ClientId, PathSource, RelayClass, Role, Settings, World, WorldConfig};
+use crate::{ClientConfig, ClientId, PathRequest, PathSource, Purpose, RelayClass, Role, Settings, World, WorldConfig};
 use onionlab_engine::HostId;
 use onionlab_load::LoadModel;
 use onionlab_net::tcp::{BufferLimits, TcpConfig};
@@ -16,8 +16,11 @@ impl Topology for Even {
 
 struct Row;
 impl PathSource for Row {
-    fn path(&self, _: ClientId, _: u64) -> [HostId; 3] {
-        [HostId(1), HostId(2), HostId(3)]
+    fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
+        (request.purpose != Purpose::Internal).then_some([HostId(1), HostId(2), HostId(3)])
+    }
+    fn exits_to(&self, _: HostId, _: u16) -> bool {
+        true
     }
     fn server(&self, _: ClientId, _: u64) -> HostId {
         HostId(4)
@@ -57,6 +60,9 @@ pub(crate) fn in_a_row(settings: Settings, server: Bandwidth, load: &str) -> Wor
             timeout: SimDuration::from_secs(1000),
             stall: SimDuration::from_secs(1000),
             circuit_per_transfer: false,
+            users: 1,
+            spread: SimDuration::ZERO,
+            record: true,
             trace: true,
         }],
         paths: Box::new(Row),

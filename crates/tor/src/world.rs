@@ -8,9 +8,9 @@ use crate::bucket::{self, Buckets};
 use crate::cell::CellPool;
 use crate::channel::{ChannelEnd, ChannelLog};
 use crate::circuit::{Circuit, Edge, Place};
-use crate::client::{Client, ClientConfig, PathSource};
+use crate::client::{Client, ClientConfig, Flow, PathSource, Sequence, Transfer};
 use crate::event_loop::EventLoop;
-use crate::ids::{CircuitId, ClientId, EndId, StreamId};
+use crate::ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, StreamId, TransferId};
 use crate::node::{Node, Role};
 use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
@@ -22,6 +22,7 @@ use onionlab_flowcontrol::CongestionControl;
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
 use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, tcp::Effects, tcp::TcpConfig};
 use onionlab_quantities::{RandomStream, Seed, SimTime};
+use slab::Slab;
 use std::collections::HashMap;
 
 /// What can happen. The host concerned comes with it from the queue.
@@ -39,12 +40,18 @@ pub enum Event {
     TokensAgain,
     /// A client's tor starts.
     Boot(ClientId),
-    /// A client's program starts its next download.
-    NextTransfer(ClientId),
-    /// A download may have taken too long.
-    TransferCheck(ClientId),
-    /// A circuit may have been built for too long.
-    BuildCheck(CircuitId),
+    /// A client's tor looks after its circuits.
+    Second(ClientId),
+    /// A client's program begins its next flow.
+    NextFlow(SequenceId),
+    /// A stream of a flow is due.
+    NextStream(FlowId),
+    /// A stream may have taken too long.
+    TransferCheck(TransferId),
+    /// A client's program writes, at a time of its own.
+    ProgramWrites(TransferId),
+    /// A server does.
+    ServerWrites(StreamId),
     /// The client's end of a stream may send again as far as its rate allows (one kind of event for each end: that keeps events small).
     ClientStreamTokens(StreamId),
     /// The same at the exit.
@@ -108,6 +115,9 @@ pub struct World {
     pub(crate) streams: Vec<Stream>,
     pub(crate) free_streams: Vec<StreamId>,
     pub(crate) clients: Vec<Client>,
+    pub(crate) sequences: Vec<Sequence>,
+    pub(crate) flows: Slab<Flow>,
+    pub(crate) transfers: Slab<Transfer>,
     pub(crate) paths: Box<dyn PathSource>,
     pub(crate) sockets: Vec<SocketUse>,
     pub(crate) event_loop: EventLoop,
@@ -151,6 +161,11 @@ impl World {
             queue.schedule(client.boot, client.host, Event::Boot(ClientId(index as u32)));
         }
         let sampler = Sampler::new(nodes.len());
+        let clients = config.clients.into_iter().map(|client| {
+            let random = RandomStream::new(config.seed, &links[client.host.index()].name, "predicted ports");
+            Client::new(client, &config.settings.client, random)
+        });
+        let clients = clients.collect();
         let mut world = Self {
             net: Network::new(config.seed, &links, config.topology, config.tcp),
             queue,
@@ -168,7 +183,10 @@ impl World {
             free_circuits: Vec::new(),
             streams: Vec::new(),
             free_streams: Vec::new(),
-            clients: config.clients.into_iter().map(Client::new).collect(),
+            clients,
+            sequences: Vec::new(),
+            flows: Slab::new(),
+            transfers: Slab::new(),
             paths: config.paths,
             sockets: Vec::new(),
             event_loop: EventLoop::default(),
@@ -197,9 +215,12 @@ impl World {
                 Event::HandshakeDone => self.handshake_done(popped.host),
                 Event::TokensAgain => self.tokens_again(popped.host),
                 Event::Boot(client) => self.boot(client),
-                Event::NextTransfer(client) => self.start_transfer(client),
-                Event::TransferCheck(client) => self.check_transfer(client),
-                Event::BuildCheck(circuit) => self.check_building(circuit),
+                Event::Second(client) => self.second_due(client),
+                Event::NextFlow(sequence) => self.begin_flow(sequence),
+                Event::NextStream(flow) => self.stream_due(flow),
+                Event::TransferCheck(transfer) => self.check_transfer(transfer),
+                Event::ProgramWrites(transfer) => self.program_writes(transfer),
+                Event::ServerWrites(stream) => self.server_writes(stream),
                 Event::ClientStreamTokens(stream) => self.stream_tokens(stream, Place::Client),
                 Event::ExitStreamTokens(stream) => self.stream_tokens(stream, Place::Exit),
             }
@@ -269,6 +290,14 @@ impl World {
     /// Cells moved from a circuit queue to an outbuf, at all nodes: one for each hop of each cell.
     pub fn cell_hops(&self) -> u64 {
         self.cell_hops
+    }
+    /// Streams that one of their ends is not done with, or cells of which exist.
+    pub fn streams(&self) -> usize {
+        self.streams.len() - self.free_streams.len()
+    }
+    /// Payload that exits have written to servers.
+    pub fn bytes_to_servers(&self) -> u64 {
+        self.sampler.bytes_to_servers
     }
     /// The network under this world.
     pub fn network(&self) -> &Network {

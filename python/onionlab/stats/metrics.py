@@ -20,7 +20,7 @@ from onionlab.stats.intervals import Floats, lower_quantile
 RUN = ("treatment", "network", "seed")
 
 #: Outcomes of a transfer that count as a failed download.
-FAILURES = ("timeout", "stall", "circuit-closed")
+FAILURES = ("timeout", "stall", "circuit-closed", "no-circuit")
 
 #: Classes of relays by their flags, as the columns of utilisation name them.
 RELAY_CLASSES = ("guard", "middle", "exit", "guard_exit")

@@ -9,20 +9,31 @@ const TIME: Column = Column::new("time_ns", Kind::I64, "ns", "End of the sample 
 /// One row per transfer, in the order in which they ended.
 pub const TRANSFERS: Table = Table {
     name: "transfers",
-    description: "One row per transfer, in the order in which they ended. Times are since the start of the simulation; none = did not happen.",
+    description: "One row per transfer, which is a stream of a client's program, in the order in which they ended. Times are since the start of the simulation; none = did not happen.",
     columns: &[
         CLIENT,
         GROUP,
         Column::new("ordinal", Kind::U32, "1", "The how-manieth transfer of its client, from 0."),
-        Column::new("circuit", Kind::U32, "1", "The circuit that carried it; none if it never got one.").nullable(),
-        Column::new("size_bytes", Kind::U64, "B", "Size asked for."),
+        Column::new("user", Kind::U32, "1", "Which of the client's users, from 0; 0 where its flows do not wait for each other."),
+        Column::new("flow", Kind::U32, "1", "The how-manieth flow of that user, from 0."),
+        Column::new("kind", Kind::Text, "", "What its ends send each other: \"download\", \"upload\" or \"script\"."),
+        Column::new("circuit", Kind::U32, "1", "The circuit that carried it, the last of several; none if it never got one.")
+            .nullable(),
+        Column::new("retries", Kind::U32, "1", "Circuits that were given up because the exit did not answer in time."),
+        Column::new("size_bytes", Kind::U64, "B", "What the server was to send; of a script, as far as the client knows."),
         Column::new("received_bytes", Kind::U64, "B", "Payload that arrived."),
+        Column::new("sent_bytes", Kind::U64, "B", "Payload that the client's tor took from the program."),
         Column::new("start_ns", Kind::I64, "ns", "The application opened the stream."),
         Column::new("connected_ns", Kind::I64, "ns", "CONNECTED arrived.").nullable(),
         Column::new("first_byte_ns", Kind::I64, "ns", "The first byte of the answer arrived.").nullable(),
         Column::new("last_byte_ns", Kind::I64, "ns", "The last byte of the answer arrived.").nullable(),
         Column::new("end_ns", Kind::I64, "ns", "The transfer ended, well or not."),
-        Column::new("outcome", Kind::Text, "", "\"ok\", \"timeout\", \"stall\", \"circuit-closed\" or \"unfinished\"."),
+        Column::new(
+            "outcome",
+            Kind::Text,
+            "",
+            "\"ok\", \"timeout\", \"stall\", \"circuit-closed\", \"no-circuit\" (it waited for one for too long) or \"unfinished\".",
+        ),
     ],
 };
 
@@ -50,7 +61,14 @@ pub const CIRCUITS: Table = Table {
             "reason",
             Kind::Text,
             "",
-            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"queue-limit\", \"out-of-memory\", \"handshake-queue\", \"channel-closed\" or \"protocol\"; \"none\" if it was not.",
+            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"measurement-expired\", \"queue-limit\", \"out-of-memory\", \"handshake-queue\", \"channel-closed\" or \"protocol\"; \"none\" if it was not.",
+        ),
+        Column::new("purpose", Kind::Text, "", "\"exit\" for streams, \"internal\" if built ahead for onion services."),
+        Column::new(
+            "timed_out",
+            Kind::Text,
+            "",
+            "\"yes\" if it took longer than the client waits for circuits: it was built on to measure how long it takes, and no stream used it.",
         ),
         Column::new("cells_in", Kind::U64, "cell", "DATA cells that reached the client."),
         Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit."),

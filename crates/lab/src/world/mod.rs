@@ -22,7 +22,7 @@ use onionlab_load::LoadModel;
 use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
 use onionlab_paths::{GuardSet, PathError, PathSelector};
-use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimTime};
+use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, World, WorldConfig};
 use routes::Routes;
 
@@ -168,6 +168,9 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         timeout: group.timeout,
         stall: group.stall,
         circuit_per_transfer: group.circuit_per_transfer,
+        users: 1,
+        spread: SimDuration::ZERO,
+        record: true,
         trace: group.trace,
     }
 }

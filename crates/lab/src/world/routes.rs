@@ -3,7 +3,7 @@
 use onionlab_engine::HostId;
 use onionlab_paths::{GuardSet, PathSelector};
 use onionlab_quantities::RandomStream;
-use onionlab_tor::{ClientId, PathSource};
+use onionlab_tor::{ClientId, PathRequest, PathSource, Purpose};
 
 /// Where one client's circuits and transfers go.
 pub(super) struct Route {
@@ -38,21 +38,30 @@ pub(super) struct Routes {
 }
 
 impl PathSource for Routes {
-    fn path(&self, client: ClientId, circuit: u64) -> [HostId; 3] {
-        match &self.clients[client.index()].circuits {
-            Circuits::Fixed(path) => *path,
+    fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
+        // No load here uses circuits within the network.
+        if request.purpose == Purpose::Internal {
+            return None;
+        }
+        match &self.clients[request.client.index()].circuits {
+            Circuits::Fixed(path) => Some(*path),
             Circuits::Drawn(guards) => {
                 let (selector, hosts) = self.selector.as_ref().expect("a client with drawn paths has a selector");
-                let path = guards.path(selector, circuit);
-                [path.guard, path.middle, path.exit].map(|relay| hosts[relay.get()])
+                let path = guards.path(selector, request.circuit);
+                Some([path.guard, path.middle, path.exit].map(|relay| hosts[relay.get()]))
             }
         }
     }
 
-    fn server(&self, client: ClientId, transfer: u64) -> HostId {
+    fn exits_to(&self, _: HostId, _: u16) -> bool {
+        // Exits are relays with the flag, which stands for the ports of the web.
+        true
+    }
+
+    fn server(&self, client: ClientId, stream: u64) -> HostId {
         match &self.clients[client.index()].servers {
             Servers::Fixed(server) => *server,
-            Servers::Drawn(stream) => self.servers[stream.at(transfer).below(self.servers.len() as u64) as usize],
+            Servers::Drawn(draws) => self.servers[draws.at(stream).below(self.servers.len() as u64) as usize],
         }
     }
 }

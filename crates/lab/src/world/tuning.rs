@@ -12,7 +12,7 @@ use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
-use onionlab_tor::{CongestionSettings, Cpu, MemoryLimit, Settings};
+use onionlab_tor::{BuildTimeModel, BuildTimeoutParameters, ClientSettings, CongestionSettings, Cpu, MemoryLimit, Settings};
 use std::sync::Arc;
 
 /// The settings of every tor under a treatment in which nothing is left open.
@@ -98,8 +98,39 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         random_cells: treatment.tor >= TorVersion::V0_4_9,
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         circuit_dirtiness: treatment.circuit_lifetime,
+        client: client(treatment.tor),
         cpu: cpu(treatment),
-        ..defaults
+    }
+}
+
+/// What clients of this version do about circuits.
+fn client(version: TorVersion) -> ClientSettings {
+    let new = ClientSettings::default();
+    let (ms, secs) = (SimDuration::from_millis, SimDuration::from_secs);
+    if version >= TorVersion::V0_4_9 {
+        return new;
+    }
+    let build_timeout = BuildTimeoutParameters {
+        model: BuildTimeModel::Censored,
+        least: ms(1500),
+        bin: ms(50),
+        modes: 3,
+        close_quantile: 95,
+        ..new.build_timeout
+    };
+    if version >= TorVersion::V0_3_5 {
+        return ClientSettings { build_timeout, ..new };
+    }
+    let build_timeout =
+        BuildTimeoutParameters { test_frequency: secs(60), max_unused: 12, learning_idle: secs(600), ..build_timeout };
+    ClientSettings {
+        build_timeout,
+        first_port: 80,
+        prediction: secs(3600),
+        prediction_spread: SimDuration::ZERO,
+        internal: 2,
+        unused_idle: Some(secs(3600)),
+        ..new
     }
 }
 

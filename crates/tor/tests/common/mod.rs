@@ -6,7 +6,9 @@ use onionlab_load::LoadModel;
 use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
-use onionlab_tor::{ClientConfig, ClientId, PathSource, Records, RelayClass, Role, Settings, World, WorldConfig};
+use onionlab_tor::{
+    ClientConfig, ClientId, PathRequest, PathSource, Purpose, Records, RelayClass, Role, Settings, World, WorldConfig,
+};
 use std::collections::BTreeMap;
 
 pub fn ms(millis: f64) -> SimDuration {
@@ -34,6 +36,12 @@ pub struct Plan {
     pub stall: SimDuration,
     pub circuit_per_transfer: bool,
     pub trace: bool,
+    /// How many users each client stands for.
+    pub users: u32,
+    /// A client's circuits take its own path and these in turn.
+    pub other_paths: Vec<[HostId; 3]>,
+    /// Seconds from a client's boot to its start.
+    pub boot_before: u64,
 }
 
 struct Links(BTreeMap<(u32, u32), Path>, Path);
@@ -44,11 +52,16 @@ impl Topology for Links {
     }
 }
 
-struct Fixed(Vec<([HostId; 3], HostId)>);
+/// By client: the paths that its circuits take in turn, and its server.
+struct Fixed(Vec<(Vec<[HostId; 3]>, HostId)>);
 
 impl PathSource for Fixed {
-    fn path(&self, client: ClientId, _: u64) -> [HostId; 3] {
-        self.0[client.index()].0
+    fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
+        let paths = &self.0[request.client.index()].0;
+        (request.purpose != Purpose::Internal).then(|| paths[request.circuit as usize % paths.len()])
+    }
+    fn exits_to(&self, _: HostId, _: u16) -> bool {
+        true
     }
     fn server(&self, client: ClientId, _: u64) -> HostId {
         self.0[client.index()].1
@@ -73,6 +86,9 @@ impl Plan {
             stall: SimDuration::from_secs(600),
             circuit_per_transfer: false,
             trace: false,
+            users: 1,
+            other_paths: Vec::new(),
+            boot_before: 10,
         }
     }
 
@@ -113,13 +129,20 @@ impl Plan {
             host: *host,
             load: load.clone(),
             stream: RandomStream::new(Seed(self.seed), &format!("client{index}"), "load"),
-            boot: SimTime::from_nanos(start.as_nanos().saturating_sub(10_000_000_000)),
+            boot: SimTime::from_nanos(start.as_nanos().saturating_sub(self.boot_before * 1_000_000_000)),
             start: *start,
             stop: SimTime::MAX,
             timeout: self.timeout,
             stall: self.stall,
             circuit_per_transfer: self.circuit_per_transfer,
+            users: self.users,
+            spread: SimDuration::ZERO,
+            record: true,
             trace: self.trace,
+        });
+        let paths = self.clients.iter().map(|(_, path, server, _, _)| {
+            let own = std::iter::once(*path).chain(self.other_paths.iter().copied());
+            (own.collect(), *server)
         });
         World::new(WorldConfig {
             seed: Seed(self.seed),
@@ -128,7 +151,7 @@ impl Plan {
             tcp: self.tcp.clone(),
             settings: self.settings.clone(),
             clients: clients.collect(),
-            paths: Box::new(Fixed(self.clients.iter().map(|(_, path, server, _, _)| (*path, *server)).collect())),
+            paths: Box::new(Fixed(paths.collect())),
         })
     }
 

@@ -1,0 +1,164 @@
+//! The client: a tor process and the program behind it.
+//!
+//! The program opens streams, flow by flow as its load says (`flows`); tor gives each a circuit (`transfers`) out of those that it has built ahead or builds for it
+//! (`pool`), and gives circuits up that take longer than it has learned to expect (`build_timeout`).
+
+mod build_timeout;
+mod flows;
+mod pool;
+mod ports;
+mod program;
+mod transfers;
+
+pub use build_timeout::{BuildTimeModel, BuildTimeoutParameters};
+pub(crate) use flows::{Flow, Sequence};
+pub(crate) use program::Writer;
+pub(crate) use transfers::Transfer;
+
+use crate::circuit::CircuitState;
+use crate::ids::{CircuitId, ClientId, EndId, SequenceId, TransferId};
+use crate::records::Outcome;
+use crate::settings::ClientSettings;
+use crate::world::{Event, World};
+use build_timeout::BuildTimeout;
+use onionlab_engine::HostId;
+use onionlab_load::{LoadModel, user_stream};
+use onionlab_quantities::{RandomStream, SimDuration, SimTime};
+use pool::Pool;
+use ports::PredictedPorts;
+
+/// What a client wants a circuit for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose<'a> {
+    /// Streams to these ports, at most four of them, the most wanted first; none: any port will do.
+    Exit {
+        /// The ports.
+        ports: &'a [u16],
+    },
+    /// It ends at a relay: built ahead for onion services.
+    Internal,
+}
+
+/// A client wants the relays of a circuit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PathRequest<'a> {
+    /// Who.
+    pub client: ClientId,
+    /// The how-manieth circuit of this client, from 0.
+    pub circuit: u64,
+    /// What for.
+    pub purpose: Purpose<'a>,
+    /// Only relays that stay up long will do (`NEED_UPTIME`).
+    pub stable: bool,
+    /// Relays that may not be guard or middle: those of the other legs of a Conflux set.
+    pub exclude: &'a [HostId],
+    /// The exit, where it is given: that of the other legs.
+    pub exit: Option<HostId>,
+}
+
+/// Where a client's circuits and streams go: functions of the client and an ordinal, the same under every treatment.
+pub trait PathSource: Send {
+    /// Guard, middle and exit (or last relay) of a circuit; none if there is no such path.
+    fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]>;
+    /// Whether the relay lets streams to this port out.
+    fn exits_to(&self, relay: HostId, port: u16) -> bool;
+    /// The server of a client's stream. The key is the same under every treatment; where each flow of a client of one user has one stream, it is the flow's ordinal.
+    fn server(&self, client: ClientId, stream: u64) -> HostId;
+}
+
+/// One client: a tor process and the program behind it, on the same host.
+#[derive(Debug, Clone)]
+pub struct ClientConfig {
+    /// Its host.
+    pub host: HostId,
+    /// What it does.
+    pub load: LoadModel,
+    /// How many users it stands for, at least one.
+    pub users: u32,
+    /// The random values of its load.
+    pub stream: RandomStream,
+    /// Its tor starts and builds circuits.
+    pub boot: SimTime,
+    /// Its program starts the first flow.
+    pub start: SimTime,
+    /// Where several users have flows of their own: the first flow of each but the first user starts within so long after `start`.
+    pub spread: SimDuration,
+    /// It starts no stream at this time or later.
+    pub stop: SimTime,
+    /// A stream that takes longer has failed, unless the load has another limit for it.
+    pub timeout: SimDuration,
+    /// A stream on which nothing arrives for so long has failed.
+    pub stall: SimDuration,
+    /// A circuit of its own for each flow, as `IsolateSOCKSAuth` with new credentials gives.
+    pub circuit_per_transfer: bool,
+    /// Its streams and circuits leave rows in the records; otherwise they are only counted.
+    pub record: bool,
+    /// The congestion control at the exits of its circuits is recorded at each SENDME.
+    pub trace: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub config: ClientConfig,
+    pub pool: Pool,
+    pub learner: BuildTimeout,
+    ports: PredictedPorts,
+    next_transfer: u64,
+    /// Streams without a circuit, in the order in which they began to wait.
+    waiting: Vec<TransferId>,
+}
+
+impl Client {
+    pub fn new(config: ClientConfig, settings: &ClientSettings, random: RandomStream) -> Self {
+        Self {
+            pool: Pool::new(),
+            learner: BuildTimeout::new(&settings.build_timeout),
+            ports: PredictedPorts::new(random),
+            next_transfer: 0,
+            waiting: Vec::new(),
+            config,
+        }
+    }
+}
+
+impl World {
+    pub(crate) fn boot(&mut self, client: ClientId) {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        state.ports.begin(now, &self.settings.client);
+        let config = &state.config;
+        let users = config.load.pace().sequences(config.users);
+        let (start, stop, host, spread) = (config.start.max(now), config.stop, config.host, config.spread);
+        for user in 0..users {
+            let stream = user_stream(config.stream, user);
+            // Beside the load's own values, which count up from zero.
+            let offset = stream.member(u64::MAX).at(0).below(spread.as_nanos() + 1);
+            let begin = if user == 0 { start } else { start + SimDuration::from_nanos(offset) };
+            let id = SequenceId(self.sequences.len() as u32);
+            self.sequences.push(Sequence { client, user, stream, next: 0 });
+            if begin < stop {
+                self.queue.schedule(begin, host, Event::NextFlow(id));
+            }
+        }
+        self.second(client);
+    }
+
+    /// Records what is still going on when the run ends: transfers as unfinished, circuits and channels as open.
+    pub fn finish(&mut self) {
+        let mut ids: Vec<_> = self.transfers.iter().map(|(id, _)| TransferId(id as u32)).collect();
+        ids.sort_unstable_by_key(|id| (self.transfers[id.index()].client, self.transfers[id.index()].ordinal));
+        for id in ids {
+            self.record_transfer(id, Outcome::Unfinished);
+        }
+        for index in 0..self.circuits.len() {
+            let circuit = &self.circuits[index];
+            if circuit.state != CircuitState::Closed && self.clients[circuit.client.index()].config.record {
+                let record = self.circuit_record(CircuitId(index as u32), false);
+                self.records.circuits.push(record);
+            }
+        }
+        for first in (0..self.ends.len()).step_by(2) {
+            self.record_channel(EndId(first as u32), false);
+        }
+    }
+}

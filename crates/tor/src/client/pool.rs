@@ -1,0 +1,447 @@
+//! The circuits of a client: built ahead, built when a stream needs one, given up when they take too long, closed when nothing uses them any more
+//! (`core/or/circuituse.c`).
+
+use super::{PathRequest, Purpose};
+use crate::circuit::{CircuitState, Intent};
+use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
+use crate::records::{CircuitSerial, CloseReason};
+use crate::world::{Event, World};
+use onionlab_quantities::{SimDuration, SimTime};
+use std::collections::VecDeque;
+
+/// tor looks after its circuits each second.
+const SECOND: SimDuration = SimDuration::from_secs(1);
+/// It looks for old ones each half minute, and forgets then how many failed (`NewCircuitPeriod`).
+const SWEEP: SimDuration = SimDuration::from_secs(30);
+/// Unused circuits that suffice for a port (`MIN_CIRCUITS_HANDLING_STREAM`).
+const ENOUGH_FOR_A_PORT: usize = 2;
+/// With so many unused ones no more are built ahead (`MAX_UNUSED_OPEN_CIRCUITS`).
+const MAX_UNUSED: usize = 14;
+/// With so many being built none is launched for a stream (`MaxClientCircuitsPending`).
+const MAX_PENDING: usize = 32;
+/// After so many failures in two periods in a row no circuit is launched (`MAX_CIRCUIT_FAILURES`).
+const MAX_FAILURES: u32 = 5;
+/// Ports for which an exit is chosen at a time.
+const MOST_PORTS: usize = 4;
+/// Streams to these ports want relays that stay up long (`LongLivedPorts`).
+const LONG_LIVED: [u16; 12] = [21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300];
+
+/// The circuits of one client.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    /// The ordinal of the next one.
+    pub launched: u64,
+    /// Those that no stream has used, being built or built. There are never many.
+    clean: Vec<CircuitId>,
+    /// Those that streams have used which share circuits, the latest last.
+    shared: Vec<CircuitId>,
+    /// All that streams have used, in the order of their first; some are closed by now.
+    dirty: VecDeque<(CircuitId, CircuitSerial)>,
+    /// Those among them that take no new streams and are closed when their streams are over.
+    overdue: Vec<(CircuitId, CircuitSerial)>,
+    /// How many are open, used or not; and how many are being built.
+    open: u32,
+    building: u32,
+    /// Failures in this period, and whether there were any in the one before.
+    failures: u32,
+    failed_before: bool,
+    /// When it is looked after next, and when old circuits are.
+    next_second: SimTime,
+    next_sweep: SimTime,
+}
+
+impl Pool {
+    pub const fn new() -> Self {
+        Self {
+            launched: 0,
+            clean: Vec::new(),
+            shared: Vec::new(),
+            dirty: VecDeque::new(),
+            overdue: Vec::new(),
+            open: 0,
+            building: 0,
+            failures: 0,
+            failed_before: false,
+            next_second: SimTime::MAX,
+            next_sweep: SimTime::ZERO,
+        }
+    }
+}
+
+fn long_lived(port: u16) -> bool {
+    LONG_LIVED.contains(&port)
+}
+
+impl World {
+    /// What tor does each second for its circuits (`second_elapsed_callback`), as long as there is anything to do.
+    pub(crate) fn second(&mut self, client: ClientId) {
+        let now = self.queue.now();
+        let pool = &mut self.clients[client.index()].pool;
+        pool.next_second = SimTime::MAX;
+        self.expire_building(client);
+        self.attach_waiting(client);
+        if self.clients[client.index()].pool.next_sweep <= now {
+            self.clients[client.index()].pool.next_sweep = now + SWEEP;
+            self.sweep(client);
+        }
+        let launched = self.settings.client.predict && self.predict(client);
+        let state = &self.clients[client.index()];
+        let busy = launched || state.pool.building > 0 || !state.waiting.is_empty();
+        let test = state.learner.test_due(&self.settings.client.build_timeout);
+        let test = test.filter(|&due| due > now && self.settings.client.predict).unwrap_or(SimTime::MAX);
+        let next = if busy { now } else { state.pool.next_sweep.min(test) };
+        self.second_by(client, next);
+    }
+
+    /// tor looks after its circuits at the first of its seconds that is later than now and not before `time`.
+    fn second_by(&mut self, client: ClientId, time: SimTime) {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        let since = time.max(now).saturating_since(state.config.boot).as_nanos();
+        let mut next = state.config.boot + SimDuration::from_nanos(since.next_multiple_of(SECOND.as_nanos()));
+        if next <= now {
+            next += SECOND;
+        }
+        if next < state.pool.next_second {
+            state.pool.next_second = next;
+            self.queue.schedule(next, state.config.host, Event::Second(client));
+        }
+    }
+
+    /// The client's second has come, unless it was looked after in between.
+    pub(crate) fn second_due(&mut self, client: ClientId) {
+        if self.clients[client.index()].pool.next_second == self.queue.now() {
+            self.second(client);
+        }
+    }
+
+    /// Launches a circuit if too few are there (`circuit_predict_and_launch_new`).
+    fn predict(&mut self, client: ClientId) -> bool {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        let unused = |circuit: &&CircuitId| {
+            let circuit = &self.circuits[circuit.index()];
+            !circuit.timed_out && !circuit.unusable
+        };
+        let unused: Vec<CircuitId> = state.pool.clean.iter().filter(unused).copied().collect();
+        if unused.len() >= MAX_UNUSED {
+            return false;
+        }
+        let predicted: Vec<u16> = state.ports.predicted(now).collect();
+        let mut wanted: Vec<u16> = Vec::new();
+        for &port in &predicted {
+            let serves = |circuit: &&CircuitId| {
+                let circuit = &self.circuits[circuit.index()];
+                let stable = circuit.stable || !long_lived(port);
+                circuit.intent == Intent::Exit && stable && self.paths.exits_to(circuit.last_relay(), port)
+            };
+            if unused.iter().filter(serves).count() < ENOUGH_FOR_A_PORT && wanted.len() < MOST_PORTS {
+                wanted.push(port);
+            }
+        }
+        if !wanted.is_empty() {
+            let stable = wanted.iter().any(|&port| long_lived(port));
+            return self.launch(client, Purpose::Exit { ports: &wanted }, stable).is_some();
+        }
+        let state = &self.clients[client.index()];
+        let internal = unused.iter().filter(|circuit| self.circuits[circuit.index()].intent == Intent::Internal).count();
+        if state.ports.internal_predicted(now)
+            && internal < self.settings.client.internal
+            && self.launch(client, Purpose::Internal, true).is_some()
+        {
+            return true;
+        }
+        let state = &self.clients[client.index()];
+        let parameters = &self.settings.client.build_timeout;
+        if unused.len() < parameters.max_unused as usize && state.learner.test_due(parameters).is_some_and(|due| due <= now) {
+            let ports = &predicted[..predicted.len().min(MOST_PORTS)];
+            return self.launch(client, Purpose::Exit { ports }, false).is_some();
+        }
+        false
+    }
+
+    /// `circuit_launch`
+    fn launch(&mut self, client: ClientId, purpose: Purpose<'_>, stable: bool) -> Option<CircuitId> {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        if state.pool.failed_before && state.pool.failures > MAX_FAILURES {
+            return None;
+        }
+        let request = PathRequest { client, circuit: state.pool.launched, purpose, stable, exclude: &[], exit: None };
+        let path = self.paths.path(&request)?;
+        state.pool.launched += 1;
+        state.learner.launched(now);
+        let parameters = &self.settings.client.build_timeout;
+        let idle = match self.settings.client.unused_idle {
+            _ if parameters.learn && !state.learner.learned(parameters) => parameters.learning_idle,
+            Some(idle) => idle,
+            None => state.ports.idle_timeout(now),
+        };
+        let id = self.new_circuit(client, path);
+        let circuit = &mut self.circuits[id.index()];
+        circuit.intent = match purpose {
+            Purpose::Exit { .. } => Intent::Exit,
+            Purpose::Internal => Intent::Internal,
+        };
+        circuit.stable = stable;
+        circuit.idle_timeout = idle;
+        let pool = &mut self.clients[client.index()].pool;
+        pool.clean.push(id);
+        pool.building += 1;
+        self.extend_from(id, 0);
+        self.second_by(client, now);
+        Some(id)
+    }
+
+    /// The stream gets a circuit that is open, or waits for one that is on its way, launched now if there is none
+    /// (`circuit_get_open_circ_or_launch`).
+    pub(crate) fn attach_or_wait(&mut self, id: TransferId) {
+        let client = self.transfers[id.index()].client;
+        if self.attach(id) {
+            return;
+        }
+        let state = &mut self.clients[client.index()];
+        if !state.waiting.contains(&id) {
+            state.waiting.push(id);
+        }
+        let port = self.transfers[id.index()].port;
+        let pool = &self.clients[client.index()].pool;
+        let on_its_way =
+            |circuit: &CircuitId| self.circuits[circuit.index()].state == CircuitState::Building && self.takes(*circuit, port);
+        if pool.clean.iter().any(on_its_way) || self.pending(client) >= MAX_PENDING {
+            self.second_by(client, self.queue.now());
+            return;
+        }
+        self.launch(client, Purpose::Exit { ports: &[port] }, long_lived(port));
+        self.second_by(client, self.queue.now());
+    }
+
+    /// Circuits for streams that are being built (`count_pending_general_client_circuits`).
+    fn pending(&self, client: ClientId) -> usize {
+        let pending = |circuit: &&CircuitId| {
+            let circuit = &self.circuits[circuit.index()];
+            circuit.state == CircuitState::Building && circuit.intent == Intent::Exit && !circuit.timed_out
+        };
+        self.clients[client.index()].pool.clean.iter().filter(pending).count()
+    }
+
+    /// Whether the circuit is one for new streams to this port, open or not (`circuit_is_acceptable`).
+    fn takes(&self, id: CircuitId, port: u16) -> bool {
+        let circuit = &self.circuits[id.index()];
+        let dirty = circuit.first_used.is_some_and(|used| used + self.settings.circuit_dirtiness <= self.queue.now());
+        !dirty
+            && !circuit.unusable
+            && !circuit.timed_out
+            && circuit.intent == Intent::Exit
+            && (circuit.stable || !long_lived(port))
+            && self.paths.exits_to(circuit.last_relay(), port)
+    }
+
+    /// The best open circuit for the stream: one that is not late, of those in use the one that was used first most recently, of the others the youngest
+    /// (`circuit_get_best`, `circuit_is_better`).
+    fn best_circuit(&self, id: TransferId) -> Option<CircuitId> {
+        let transfer = &self.transfers[id.index()];
+        let pool = &self.clients[transfer.client.index()].pool;
+        let flow = &self.flows[transfer.flow.index()];
+        let used = if flow.isolated { &flow.circuits } else { &pool.shared };
+        let open = |circuit: &&CircuitId| {
+            self.circuits[circuit.index()].state == CircuitState::Open && self.takes(**circuit, transfer.port)
+        };
+        let rank = |circuit: &&CircuitId| {
+            let circuit = &self.circuits[circuit.index()];
+            (!circuit.relaxed, circuit.first_used, circuit.began)
+        };
+        used.iter().chain(&pool.clean).filter(open).max_by_key(rank).copied()
+    }
+
+    fn attach(&mut self, id: TransferId) -> bool {
+        let now = self.queue.now();
+        let Some(best) = self.best_circuit(id) else { return false };
+        let transfer = &self.transfers[id.index()];
+        let (client, flow_id) = (transfer.client, transfer.flow);
+        self.clients[client.index()].waiting.retain(|&other| other != id);
+        if self.circuits[best.index()].first_used.is_none() {
+            let serial = self.serials[best.index()];
+            self.circuits[best.index()].first_used = Some(now);
+            let pool = &mut self.clients[client.index()].pool;
+            pool.clean.retain(|&other| other != best);
+            pool.dirty.push_back((best, serial));
+            let flow = &mut self.flows[flow_id.index()];
+            if flow.isolated {
+                self.circuits[best.index()].flow = flow_id;
+                flow.circuits.push(best);
+            } else {
+                pool.shared.push(best);
+            }
+            self.second_by(client, now);
+        }
+        self.attach_to(id, best);
+        true
+    }
+
+    /// Streams that wait try again (`connection_ap_attach_pending`).
+    fn attach_waiting(&mut self, client: ClientId) {
+        for id in self.clients[client.index()].waiting.clone() {
+            // The ones before may have led to the end of this one.
+            if self.clients[client.index()].waiting.contains(&id) {
+                self.attach_or_wait(id);
+            }
+        }
+    }
+
+    /// A hop of the circuit was added (`circuit_build_times_handle_completed_hop`).
+    pub(crate) fn hop_added(&mut self, id: CircuitId) {
+        let now = self.queue.now();
+        let circuit = &self.circuits[id.index()];
+        let (client, took) = (circuit.client, now.saturating_since(circuit.began));
+        let open = circuit.state == CircuitState::Open;
+        let parameters = &self.settings.client.build_timeout;
+        let state = &mut self.clients[client.index()];
+        state.learner.heard(now);
+        let late = parameters.learn && took > state.learner.timeout() && state.pool.open > 0;
+        if late {
+            self.mark_timed_out(id);
+        }
+        if !open {
+            return;
+        }
+        let in_time = !self.circuits[id.index()].timed_out;
+        let state = &mut self.clients[client.index()];
+        state.learner.built(&self.settings.client.build_timeout, took, in_time);
+        state.pool.building -= 1;
+        state.pool.open += 1;
+        if in_time {
+            self.attach_waiting(client);
+        }
+    }
+
+    /// The circuit took too long: nothing will use it, but it is built on for measurement (`circuit_build_times_mark_circ_as_measurement_only`).
+    fn mark_timed_out(&mut self, id: CircuitId) {
+        let circuit = &mut self.circuits[id.index()];
+        if std::mem::replace(&mut circuit.timed_out, true) || circuit.relaxed {
+            return;
+        }
+        let (client, first_hop) = (circuit.client, circuit.built > 0);
+        self.clients[client.index()].learner.timed_out(&self.settings.client.build_timeout, first_hop);
+    }
+
+    /// `circuit_expire_building`
+    fn expire_building(&mut self, client: ClientId) {
+        if self.clients[client.index()].pool.building == 0 {
+            return;
+        }
+        let now = self.queue.now();
+        let parameters = self.settings.client.build_timeout;
+        for id in self.clients[client.index()].pool.clean.clone() {
+            let circuit = &self.circuits[id.index()];
+            if circuit.state != CircuitState::Building || circuit.client != client || circuit.began == SimTime::MAX {
+                continue;
+            }
+            let state = &mut self.clients[client.index()];
+            let (age, first_hop) = (now.saturating_since(circuit.began), circuit.built > 0);
+            let (timeout, close) = (state.learner.timeout(), state.learner.close());
+            if age < if circuit.timed_out { close } else { timeout } {
+                continue;
+            }
+            if state.pool.open == 0 && age < close {
+                if !circuit.relaxed {
+                    state.learner.timed_out(&parameters, first_hop);
+                    self.circuits[id.index()].relaxed = true;
+                }
+                continue;
+            }
+            let mut reason = CloseReason::BuildTimeout;
+            if parameters.learn && state.learner.learned(&parameters) {
+                if !circuit.timed_out {
+                    self.mark_timed_out(id);
+                    continue;
+                }
+                reason = CloseReason::MeasurementExpired;
+                if age <= close + close + SECOND {
+                    state.learner.abandoned(&parameters, circuit.launched);
+                }
+            }
+            self.closes_because(id, reason);
+            self.close_at(id, 0, None);
+        }
+    }
+
+    /// The circuit takes no new streams (`mark_circuit_unusable_for_new_conns`).
+    pub(crate) fn mark_unusable(&mut self, id: CircuitId) {
+        let circuit = &mut self.circuits[id.index()];
+        if circuit.state != CircuitState::Open || std::mem::replace(&mut circuit.unusable, true) {
+            return;
+        }
+        let (client, serial) = (circuit.client, self.serials[id.index()]);
+        self.clients[client.index()].pool.overdue.push((id, serial));
+        self.forget_for_streams(id);
+    }
+
+    /// No new stream is to find the circuit.
+    fn forget_for_streams(&mut self, id: CircuitId) {
+        let circuit = &mut self.circuits[id.index()];
+        let flow = std::mem::replace(&mut circuit.flow, FlowId::NONE);
+        if flow.is_some() {
+            self.flows[flow.index()].circuits.retain(|&other| other != id);
+        } else {
+            self.clients[circuit.client.index()].pool.shared.retain(|&other| other != id);
+        }
+    }
+
+    /// Closes circuits that are old and have no streams, and those that nothing has ever used (`circuit_expire_old_circuits_clientside`).
+    fn sweep(&mut self, client: ClientId) {
+        let now = self.queue.now();
+        let dirtiness = self.settings.circuit_dirtiness;
+        let pool = &mut self.clients[client.index()].pool;
+        pool.failed_before = pool.failures > MAX_FAILURES;
+        pool.failures = 0;
+        while let Some(&(id, serial)) = self.clients[client.index()].pool.dirty.front() {
+            let here = self.serials[id.index()] == serial && self.circuits[id.index()].state != CircuitState::Closed;
+            let old = self.circuits[id.index()].first_used.is_none_or(|used| used + dirtiness < now);
+            if here && !old {
+                break;
+            }
+            self.clients[client.index()].pool.dirty.pop_front();
+            if here && !self.circuits[id.index()].unusable {
+                self.mark_unusable(id);
+            }
+        }
+        for (id, serial) in std::mem::take(&mut self.clients[client.index()].pool.overdue) {
+            if self.serials[id.index()] != serial || self.circuits[id.index()].state == CircuitState::Closed {
+                continue;
+            }
+            if self.circuits[id.index()].client_streams.is_empty() {
+                self.close_at(id, 0, None);
+            } else {
+                self.clients[client.index()].pool.overdue.push((id, serial));
+            }
+        }
+        for id in self.clients[client.index()].pool.clean.clone() {
+            let circuit = &self.circuits[id.index()];
+            if circuit.state == CircuitState::Open && circuit.began + circuit.idle_timeout < now {
+                self.close_at(id, 0, None);
+            }
+        }
+    }
+
+    /// A circuit is gone: what it carried has failed.
+    pub(crate) fn circuit_lost(&mut self, client: ClientId, id: CircuitId, was: CircuitState) {
+        let now = self.queue.now();
+        let pool = &mut self.clients[client.index()].pool;
+        match was {
+            CircuitState::Building => {
+                pool.building -= 1;
+                pool.failures += 1;
+            }
+            CircuitState::Open => pool.open -= 1,
+            CircuitState::Closed => {}
+        }
+        if self.circuits[id.index()].first_used.is_none() {
+            pool.clean.retain(|&other| other != id);
+        } else {
+            self.forget_for_streams(id);
+        }
+        self.second_by(client, now);
+        self.fail_streams(id);
+    }
+}

@@ -1,0 +1,457 @@
+//! The streams of a client's program: each waits for a circuit, asks the exit to connect, exchanges its bytes and ends
+//! (`core/or/connection_edge.c`).
+
+use super::{ClientConfig, Writer};
+use crate::cell::{Cell, CellKind};
+use crate::circuit::{CircuitState, Place};
+use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
+use crate::records::{CircuitSerial, CloseReason, ExchangeKind, Outcome, TransferRecord};
+use crate::stream::{ExitState, Stream, StreamEnd};
+use crate::world::{Event, World};
+use onionlab_engine::HostId;
+use onionlab_load::{Exchange, StreamPlan};
+use onionlab_net::SocketId;
+use onionlab_quantities::{SimDuration, SimTime};
+
+/// What the socket between a program and its tor holds (the default of Linux's `tcp_rmem`).
+const PROGRAM_SOCKET: u64 = 131_072;
+/// A stream without a circuit has failed after this long (`SocksTimeout`).
+const SOCKS_TIMEOUT: SimDuration = SimDuration::from_secs(120);
+
+/// Where a stream stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It has no circuit (`AP_CONN_STATE_CIRCUIT_WAIT`).
+    Waits,
+    /// BEGIN is sent (`AP_CONN_STATE_CONNECT_WAIT`).
+    Connects { since: SimTime },
+    /// CONNECTED has come.
+    Open,
+}
+
+/// A stream of a client's program.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub client: ClientId,
+    pub flow: FlowId,
+    /// The how-manieth stream of the client.
+    pub ordinal: u64,
+    pub port: u16,
+    user: u32,
+    flow_ordinal: u64,
+    server: HostId,
+    exchange: Exchange,
+    timeout: SimDuration,
+    start: SimTime,
+    connected: Option<SimTime>,
+    first_byte: Option<SimTime>,
+    /// The last byte, or the start.
+    progress: SimTime,
+    received: u64,
+    /// Bytes that the program has written, and those of them that tor has not read.
+    written: u64,
+    unread: u64,
+    /// The program's end of a script, once it has begun.
+    writer: Option<Box<Writer>>,
+    state: State,
+    /// BEGINs that were given up.
+    retries: u8,
+    stream: StreamId,
+    circuit: Option<CircuitSerial>,
+    check_at: SimTime,
+}
+
+impl Transfer {
+    /// Bytes that the server writes; for a script as far as the client knows.
+    fn size(&self) -> u64 {
+        match &self.exchange {
+            Exchange::Download { size, .. } => size.get(),
+            Exchange::Upload { answer, .. } => answer.get(),
+            Exchange::Script(_) => self.writer.as_ref().map_or(0, |writer| writer.expects()),
+        }
+    }
+
+    /// Whether the program has everything that it expects, and tor everything that it writes.
+    fn is_complete(&self) -> bool {
+        match &self.exchange {
+            Exchange::Script(_) => {
+                let written = self.writer.as_ref().is_some_and(|writer| writer.is_finished());
+                written && self.unread == 0 && self.received >= self.size()
+            }
+            _ => self.received >= self.size(),
+        }
+    }
+
+    /// How long a reply to BEGIN is waited for (`compute_retry_timeout`).
+    const fn reply_timeout(&self) -> SimDuration {
+        SimDuration::from_secs(if self.retries < 2 { 10 } else { 15 })
+    }
+
+    fn due(&self, config: &ClientConfig) -> SimTime {
+        let due = (self.start + self.timeout).min(self.progress + config.stall);
+        match self.state {
+            State::Waits => due.min(self.start + SOCKS_TIMEOUT),
+            State::Connects { since } => due.min(since + self.reply_timeout()),
+            State::Open => due,
+        }
+    }
+}
+
+impl World {
+    /// The program opens a stream.
+    pub(crate) fn begin_transfer(&mut self, client: ClientId, flow: FlowId, stream: u64, plan: StreamPlan) {
+        let now = self.queue.now();
+        let (key, flow_ordinal) = (self.stream_key(flow, stream), self.flows[flow.index()].ordinal);
+        let user = self.sequences[self.flows[flow.index()].sequence.index()].user;
+        let server = self.paths.server(client, key);
+        let state = &mut self.clients[client.index()];
+        state.ports.used(plan.port, now, &self.settings.client);
+        let ordinal = state.next_transfer;
+        state.next_transfer += 1;
+        let transfer = Transfer {
+            client,
+            flow,
+            ordinal,
+            port: plan.port,
+            user,
+            flow_ordinal,
+            server,
+            exchange: plan.exchange,
+            timeout: plan.timeout.unwrap_or(state.config.timeout),
+            start: now,
+            connected: None,
+            first_byte: None,
+            progress: now,
+            received: 0,
+            written: 0,
+            unread: 0,
+            writer: None,
+            state: State::Waits,
+            retries: 0,
+            stream: StreamId::NONE,
+            circuit: None,
+            check_at: SimTime::MAX,
+        };
+        let id = TransferId(self.transfers.insert(transfer) as u32);
+        if self.settings.optimistic_data {
+            self.begin_program(id);
+        }
+        self.arm_check(id);
+        self.attach_or_wait(id);
+    }
+
+    /// The program writes what it begins with.
+    fn begin_program(&mut self, id: TransferId) {
+        let transfer = &mut self.transfers[id.index()];
+        transfer.written = match &transfer.exchange {
+            Exchange::Download { request, .. } => request.get(),
+            Exchange::Upload { size, .. } => size.get(),
+            Exchange::Script(script) => {
+                transfer.writer = Some(Box::new(Writer::new(script, true)));
+                script.greeting()[0].get()
+            }
+        };
+        transfer.unread = transfer.written;
+        self.program_writes(id);
+    }
+
+    /// A program that follows a script writes what is due, as far as its socket takes it.
+    pub(crate) fn program_writes(&mut self, id: TransferId) {
+        let now = self.queue.now();
+        let Some(transfer) = self.transfers.get_mut(id.index()) else { return };
+        let Some(writer) = &mut transfer.writer else { return };
+        while transfer.unread <= PROGRAM_SOCKET
+            && let Some(bytes) = writer.write(now)
+        {
+            transfer.written += bytes;
+            transfer.unread += bytes;
+            if let Some(next) = writer.next(now) {
+                let host = self.clients[transfer.client.index()].config.host;
+                self.queue.schedule(next, host, Event::ProgramWrites(id));
+            }
+        }
+        // It may also be over now: tor looks at it in the next pass.
+        if transfer.stream.is_some() {
+            self.event_loop.watch_program(transfer.stream);
+        }
+    }
+
+    /// Gives the stream this circuit (`connection_ap_handshake_attach_chosen_circuit`).
+    pub(crate) fn attach_to(&mut self, id: TransferId, circuit: CircuitId) {
+        let now = self.queue.now();
+        let transfer = &self.transfers[id.index()];
+        let (awaited, size, header, writer) = match &transfer.exchange {
+            Exchange::Download { request, size, header } => (request.get(), size.get(), header.get(), None),
+            Exchange::Upload { size, answer } => (size.get(), answer.get(), 0, None),
+            Exchange::Script(script) => {
+                let [client, server] = script.greeting();
+                (client.get(), server.get(), 0, Some(Box::new(Writer::new(script, false))))
+            }
+        };
+        let stream = self.new_stream(circuit, transfer.server, awaited, size, header);
+        self.streams[stream.index()].writer = writer;
+        self.streams[stream.index()].transfer = id;
+        self.circuits[circuit.index()].client_streams.push(stream);
+        let transfer = &mut self.transfers[id.index()];
+        transfer.stream = stream;
+        transfer.circuit = Some(self.serials[circuit.index()]);
+        transfer.state = State::Connects { since: now };
+        transfer.unread = transfer.written;
+        self.arm_check(id);
+        self.send_from(Place::Client, Cell::new(CellKind::Begin, circuit).on(stream));
+        if self.settings.optimistic_data {
+            self.read_program(stream);
+        }
+    }
+
+    pub(crate) fn new_stream(&mut self, circuit: CircuitId, server: HostId, awaited: u64, size: u64, header: u64) -> StreamId {
+        let end = StreamEnd::new(self.stream_control());
+        let stream = Stream {
+            circuit,
+            transfer: TransferId::NONE,
+            server,
+            awaited,
+            size,
+            header,
+            writer: None,
+            ends: [end.clone(), end],
+            request_received: 0,
+            answer_written: 0,
+            exit: ExitState::None,
+            socket: SocketId(u32::MAX),
+            server_closed: false,
+            client_ended: false,
+            live_cells: 0,
+        };
+        if let Some(id) = self.free_streams.pop() {
+            self.streams[id.index()] = stream;
+            id
+        } else {
+            self.streams.push(stream);
+            StreamId(self.streams.len() as u32 - 1)
+        }
+    }
+
+    /// CONNECTED: the program writes, if it has waited for this.
+    pub(crate) fn connected_at_client(&mut self, cell: Cell) {
+        let now = self.queue.now();
+        let Some(id) = self.transfer_of(cell) else { return };
+        let transfer = &mut self.transfers[id.index()];
+        self.clients[transfer.client.index()].learner.heard(now);
+        transfer.connected.get_or_insert(now);
+        transfer.state = State::Open;
+        if !self.settings.optimistic_data {
+            self.begin_program(id);
+            self.read_program(cell.stream);
+        }
+    }
+
+    /// One read callback of the client's tor at its program: what the socket between the two holds, packaged at once, unless the circuit or the server's end
+    /// has it wait.
+    pub(crate) fn read_program(&mut self, id: StreamId) {
+        let Some(transfer) = self.open_transfer(id) else { return };
+        let unread = self.transfers[transfer.index()].unread;
+        if self.may_read(id, Place::Client) {
+            if unread > 0 {
+                let Some(take) = self.edge_tokens(id, Place::Client, unread.min(PROGRAM_SOCKET)) else { return };
+                self.transfers[transfer.index()].unread -= take;
+                let end = self.streams[id.index()].end(Place::Client);
+                end.charge(take);
+                end.inbuf += take;
+            }
+            self.package(id, Place::Client, u32::MAX);
+            let Some(transfer) = self.open_transfer(id) else { return };
+            if self.transfers[transfer.index()].unread > 0 && self.may_read(id, Place::Client) {
+                self.event_loop.watch_program(id);
+            }
+            if unread > 0 && self.transfers[transfer.index()].writer.is_some() {
+                self.program_writes(transfer);
+            }
+        }
+        self.finish_if_complete(id);
+    }
+
+    /// A scripted exchange is over for the client when its program has everything and its tor has packaged everything.
+    fn finish_if_complete(&mut self, stream: StreamId) {
+        let Some(id) = self.open_transfer(stream) else { return };
+        let transfer = &self.transfers[id.index()];
+        let open = transfer.state == State::Open && matches!(transfer.exchange, Exchange::Script(_));
+        if open && transfer.is_complete() && self.streams[stream.index()].ends[Place::Client as usize].inbuf == 0 {
+            self.finish_transfer(id, Outcome::Ok);
+        }
+    }
+
+    /// A DATA cell: both windows are looked after even if nobody wants it any more; the program gets its bytes at once.
+    pub(crate) fn data_at_client(&mut self, cell: Cell) {
+        let now = self.queue.now();
+        self.circuits[cell.circuit.index()].cells_to_client += 1;
+        if self.count_for_circuit(cell.circuit, Place::Client).is_err() {
+            self.closes_because(cell.circuit, CloseReason::Protocol);
+            self.close_at(cell.circuit, Place::Client.hop(), None);
+            return;
+        }
+        if self.transfer_of(cell).is_none() || self.count_for_stream(cell, Place::Client).is_err() {
+            return;
+        }
+        // An XOFF for it may have been one cell too many.
+        let Some(id) = self.transfer_of(cell) else { return };
+        let length = u64::from(cell.length);
+        self.sampler.goodput_bytes += length;
+        let transfer = &mut self.transfers[id.index()];
+        self.clients[transfer.client.index()].learner.heard(now);
+        transfer.first_byte.get_or_insert(now);
+        transfer.received += length;
+        transfer.progress = now;
+        if !matches!(transfer.exchange, Exchange::Script(_)) && transfer.is_complete() {
+            self.finish_transfer(id, Outcome::Ok);
+            return;
+        }
+        self.delivered(cell.stream, Place::Client, length);
+        self.finish_if_complete(cell.stream);
+    }
+
+    /// The transfer that this cell belongs to, if the client still wants it.
+    fn transfer_of(&self, cell: Cell) -> Option<TransferId> {
+        self.open_transfer(cell.stream)
+    }
+
+    fn open_transfer(&self, id: StreamId) -> Option<TransferId> {
+        let stream = &self.streams[id.index()];
+        (!stream.client_ended && stream.transfer.is_some()).then_some(stream.transfer)
+    }
+
+    /// END from the exit: the server closed or refused. If the stream was not open yet, another circuit is tried (`connection_ap_process_end_not_open`).
+    pub(crate) fn end_at_client(&mut self, cell: Cell) {
+        let Some(id) = self.transfer_of(cell) else { return };
+        match self.transfers[id.index()].state {
+            State::Open => self.finish_transfer(id, Outcome::CircuitClosed),
+            State::Waits | State::Connects { .. } => self.try_elsewhere(id),
+        }
+    }
+
+    /// The stream leaves its circuit, which takes no new ones any more, and looks for another.
+    fn try_elsewhere(&mut self, id: TransferId) {
+        let stream = self.transfers[id.index()].stream;
+        let circuit = self.streams[stream.index()].circuit;
+        self.leave_circuit(id);
+        self.mark_unusable(circuit);
+        let transfer = &mut self.transfers[id.index()];
+        transfer.retries = transfer.retries.saturating_add(1);
+        transfer.state = State::Waits;
+        transfer.unread = transfer.written;
+        self.arm_check(id);
+        self.attach_or_wait(id);
+    }
+
+    /// The client is done with the stream on its circuit: END goes to the exit.
+    fn leave_circuit(&mut self, id: TransferId) {
+        let stream = std::mem::replace(&mut self.transfers[id.index()].stream, StreamId::NONE);
+        if !stream.is_some() {
+            return;
+        }
+        let circuit = self.streams[stream.index()].circuit;
+        self.streams[stream.index()].client_ended = true;
+        self.circuits[circuit.index()].client_streams.retain(|&other| other != stream);
+        if self.circuits[circuit.index()].state == CircuitState::Open {
+            self.send_from(Place::Client, Cell::new(CellKind::End, circuit).on(stream));
+        }
+        self.recycle_stream(stream);
+    }
+
+    /// The transfer is over: it is recorded, its stream is ended, its flow goes on.
+    pub(crate) fn finish_transfer(&mut self, id: TransferId, outcome: Outcome) {
+        self.record_transfer(id, outcome);
+        if outcome == Outcome::Ok {
+            self.sampler.transfers_ok += 1;
+        } else {
+            self.sampler.transfers_failed += 1;
+        }
+        self.leave_circuit(id);
+        let transfer = self.transfers.remove(id.index());
+        if transfer.state == State::Waits {
+            self.clients[transfer.client.index()].waiting.retain(|&other| other != id);
+        }
+        self.stream_over(transfer.flow);
+    }
+
+    /// The circuit is gone, and with it its streams (`connection_edge_destroy`).
+    pub(crate) fn fail_streams(&mut self, circuit: CircuitId) {
+        for stream in std::mem::take(&mut self.circuits[circuit.index()].client_streams) {
+            // What follows from the end of one stream may already have used the place of another for a new one.
+            if self.streams[stream.index()].circuit == circuit
+                && let Some(id) = self.open_transfer(stream)
+            {
+                self.finish_transfer(id, Outcome::CircuitClosed);
+            }
+        }
+    }
+
+    fn arm_check(&mut self, id: TransferId) {
+        let transfer = &mut self.transfers[id.index()];
+        let config = &self.clients[transfer.client.index()].config;
+        let due = transfer.due(config);
+        if due < transfer.check_at {
+            transfer.check_at = due;
+            self.queue.schedule(due, config.host, Event::TransferCheck(id));
+        }
+    }
+
+    /// Looks whether the transfer has waited too long for something, and if not, when to look again.
+    pub(crate) fn check_transfer(&mut self, id: TransferId) {
+        let now = self.queue.now();
+        let Some(transfer) = self.transfers.get_mut(id.index()) else { return };
+        if transfer.check_at > now {
+            return;
+        }
+        transfer.check_at = SimTime::MAX;
+        let stall = self.clients[transfer.client.index()].config.stall;
+        if transfer.start + transfer.timeout <= now {
+            self.finish_transfer(id, Outcome::Timeout);
+        } else if transfer.progress + stall <= now {
+            self.finish_transfer(id, Outcome::Stall);
+        } else if transfer.state == State::Waits && transfer.start + SOCKS_TIMEOUT <= now {
+            self.finish_transfer(id, Outcome::NoCircuit);
+        } else if let State::Connects { since } = transfer.state
+            && since + transfer.reply_timeout() <= now
+        {
+            self.try_elsewhere(id);
+        } else {
+            self.arm_check(id);
+        }
+    }
+
+    pub(crate) fn record_transfer(&mut self, id: TransferId, outcome: Outcome) {
+        let transfer = &self.transfers[id.index()];
+        if !self.clients[transfer.client.index()].config.record {
+            return;
+        }
+        let end = self.queue.now();
+        self.records.transfers.push(TransferRecord {
+            client: transfer.client,
+            ordinal: transfer.ordinal,
+            user: transfer.user,
+            flow: transfer.flow_ordinal,
+            kind: match transfer.exchange {
+                Exchange::Download { .. } => ExchangeKind::Download,
+                Exchange::Upload { .. } => ExchangeKind::Upload,
+                Exchange::Script(_) => ExchangeKind::Script,
+            },
+            circuit: transfer.circuit,
+            retries: transfer.retries,
+            size: transfer.size(),
+            received: transfer.received.min(transfer.size()),
+            sent: transfer.written - transfer.unread,
+            start: transfer.start,
+            connected: transfer.connected,
+            first_byte: transfer.first_byte,
+            last_byte: (outcome == Outcome::Ok).then_some(end),
+            end,
+            outcome,
+        });
+    }
+
+    /// The streams that have a circuit.
+    pub(crate) fn open_streams(&self) -> impl Iterator<Item = StreamId> {
+        self.transfers.iter().map(|(_, transfer)| transfer.stream).filter(|stream| stream.is_some())
+    }
+}

@@ -1,0 +1,246 @@
+//! The client: circuits built ahead and on demand, shared and not, given up and closed; streams that wait, try again and fail.
+
+mod common;
+
+use common::{Plan, in_a_row, mbit};
+use onionlab_quantities::{SimDuration, SimTime};
+use onionlab_tor::{CircuitOutcome, CircuitRecord, CloseReason, Outcome, Records, RelayClass, Role};
+
+fn seconds(time: SimTime) -> f64 {
+    time.as_nanos() as f64 / 1e9
+}
+
+fn at(seconds: u64) -> SimTime {
+    SimTime::ZERO + SimDuration::from_secs(seconds)
+}
+
+/// Circuits in the order of their launch.
+fn launched(records: &Records) -> Vec<CircuitRecord> {
+    let mut circuits = records.circuits.clone();
+    circuits.sort_by_key(|circuit| circuit.circuit);
+    circuits
+}
+
+/// A client and three relays on a fast network, 20 ms a hop.
+fn plan(load: &str) -> Plan {
+    let mut plan = in_a_row(mbit(1000.0), load);
+    plan.settings.client.build_timeout.learn = false;
+    plan
+}
+
+/// One relay more, whose links lose everything, as the exit of `plan`'s only client's path.
+fn with_dead_exit(plan: &mut Plan) -> [onionlab_engine::HostId; 3] {
+    let dead = plan.relay("dead", RelayClass::Exit, mbit(1000.0));
+    let [guard, middle, _] = plan.clients[0].1;
+    plan.link(middle, dead, 20.0, 1.0);
+    [guard, middle, dead]
+}
+
+fn downloads(size: &str, count: u32, pause: &str) -> String {
+    format!("kind = \"sequence\"\ntransfers = [{{ size = \"{size}\", count = {count}, pause = \"{pause}\" }}]")
+}
+
+/// Two circuits for the port that is expected, a second apart, at boot (second 10); one more in the second after the first use, at 20 s. All downloads within ten minutes share
+/// the youngest of the first two.
+#[test]
+fn two_circuits_are_kept_ready_and_one_is_launched_a_second() {
+    let (_, records) = plan(&downloads("50 kB", 20, "10 s")).run(300);
+    let circuits = launched(&records);
+    let times: Vec<f64> = circuits.iter().map(|circuit| seconds(circuit.launched)).collect();
+    assert_eq!(times, [10.0, 11.0, 21.0]);
+    assert_eq!(records.transfers.len(), 20);
+    assert!(records.transfers.iter().all(|transfer| transfer.circuit == Some(circuits[1].circuit)));
+}
+
+/// The first stream makes a circuit dirty at 20 s. From 620 s on new ones go elsewhere, and the old one is closed at the next half minute after that, counted from the boot: 640 s. A download that
+/// began before and goes on holds it open until the first half minute after its end.
+#[test]
+fn a_circuit_takes_new_streams_for_ten_minutes_and_is_closed_after_its_last() {
+    let (_, records) = plan(&downloads("50 kB", 70, "10 s")).run(900);
+    let first = records.transfers[0].circuit.unwrap();
+    for transfer in &records.transfers {
+        assert_eq!(transfer.circuit == Some(first), transfer.start < at(620), "{transfer:?}");
+    }
+    let record = records.circuits.iter().find(|circuit| circuit.circuit == first).unwrap();
+    assert_eq!((record.closed, record.reason), (Some(at(640)), Some(CloseReason::Finished)));
+
+    // 1 Mbit/s carries some 75 MB in 680 s: it ends between 700 and 730 s.
+    let mut slow = in_a_row(mbit(1.0), &downloads("75 MB", 1, "0 s"));
+    slow.settings.client.build_timeout.learn = false;
+    slow.timeout = SimDuration::from_secs(3000);
+    let (_, records) = slow.run(900);
+    let transfer = records.transfers[0];
+    assert!(transfer.outcome == Outcome::Ok && transfer.end > at(620), "{transfer:?}");
+    let record = records.circuits.iter().find(|circuit| Some(circuit.circuit) == transfer.circuit).unwrap();
+    let half_minute = (seconds(transfer.end) - 10.0) / 30.0;
+    assert_eq!(record.closed, Some(at(10 + 30 * half_minute.ceil() as u64)));
+}
+
+/// With a circuit of its own for each flow no two share one, and each takes one that was ready.
+#[test]
+fn isolated_flows_have_circuits_of_their_own() {
+    let mut plan = plan(&downloads("50 kB", 10, "5 s"));
+    plan.circuit_per_transfer = true;
+    let (_, records) = plan.run(120);
+    let mut circuits: Vec<_> = records.transfers.iter().filter_map(|transfer| transfer.circuit).collect();
+    circuits.sort_unstable();
+    circuits.dedup();
+    assert_eq!((records.transfers.len(), circuits.len()), (10, 10));
+    for transfer in &records.transfers {
+        let circuit = records.circuits.iter().find(|circuit| Some(circuit.circuit) == transfer.circuit).unwrap();
+        assert!(circuit.built.unwrap() <= transfer.start, "it was ready");
+    }
+}
+
+/// Forty users at once, each with a flow for itself: no more than 32 circuits are being built at a time, however many wait; all are served.
+#[test]
+fn no_more_than_32_circuits_are_pending() {
+    let mut plan = plan(&downloads("50 kB", 1, "0 s"));
+    plan.users = 40;
+    plan.circuit_per_transfer = true;
+    plan.settings.client.predict = false;
+    let (_, records) = plan.run(60);
+    assert_eq!(records.transfers.len(), 40);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok));
+    let circuits = launched(&records);
+    // While no circuit is built, each stream that finds one on its way waits for that one: tor launches for the first only. When it is built, one stream has it, and the
+    // next finds none.
+    let mut most = 0;
+    for circuit in &circuits {
+        let pending = |other: &&CircuitRecord| {
+            other.launched <= circuit.launched && other.built.is_none_or(|built| built > circuit.launched)
+        };
+        most = most.max(circuits.iter().filter(pending).count());
+    }
+    assert!(most <= 32, "{most} at a time");
+    assert!(circuits.len() >= 40);
+}
+
+/// Several users without isolation share one circuit, with all their streams on it at once.
+#[test]
+fn users_of_one_tor_share_circuits() {
+    let mut plan = plan(&downloads("1 MB", 2, "1 s"));
+    plan.users = 5;
+    let (world, records) = plan.run(60);
+    let mut users: Vec<(u32, u64)> = records.transfers.iter().map(|transfer| (transfer.user, transfer.flow)).collect();
+    users.sort_unstable();
+    assert_eq!(users, (0..5).flat_map(|user| [(user, 0), (user, 1)]).collect::<Vec<_>>());
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok && transfer.received == 1_000_000));
+    assert!(records.transfers.iter().all(|transfer| transfer.circuit == records.transfers[0].circuit));
+    assert_eq!(world.bytes_to_servers(), 10 * 200);
+}
+
+/// The server of the stream cannot be reached, so the exit answers nothing: after 10, 10 and then 15 s the stream tries another circuit, until it has waited for 60 s. The circuits take no other streams
+/// and are closed.
+#[test]
+fn a_stream_that_gets_no_answer_tries_other_circuits() {
+    let mut plan = plan(&downloads("50 kB", 1, "0 s"));
+    let (exit, server) = (plan.clients[0].1[2], plan.clients[0].2);
+    plan.link(exit, server, 20.0, 1.0);
+    plan.timeout = SimDuration::from_secs(60);
+    let (world, records) = plan.run(120);
+    let transfer = records.transfers[0];
+    // BEGIN at 20, 30, 40 and 55 s, and at 70 s.
+    assert_eq!((transfer.outcome, transfer.retries, transfer.end), (Outcome::Timeout, 4, at(80)));
+    assert_eq!((transfer.connected, transfer.received), (None, 0));
+    let used = records.circuits.iter().filter(|circuit| circuit.cells_out > 0).collect::<Vec<_>>();
+    assert_eq!(used.len(), 5, "the request went along each time");
+    let closed = used.iter().filter(|circuit| circuit.outcome == CircuitOutcome::Closed).count();
+    assert_eq!(closed, 4, "all that it gave up, at the next half minute");
+    assert_eq!(world.cells_in_flight(), 0);
+}
+
+/// Circuits to an exit that never answers: until the client has learned anything they are given up after 60 s, and it keeps building others; the stream fails after two
+/// minutes without a circuit.
+#[test]
+fn a_stream_without_a_circuit_fails_after_two_minutes() {
+    let mut plan = plan(&downloads("50 kB", 1, "0 s"));
+    let path = with_dead_exit(&mut plan);
+    plan.clients[0].1 = path;
+    let (_, records) = plan.run(200);
+    let transfer = records.transfers[0];
+    assert_eq!((transfer.outcome, transfer.end, transfer.circuit), (Outcome::NoCircuit, at(140), None));
+    let given_up = |circuit: &&CircuitRecord| circuit.reason == Some(CloseReason::BuildTimeout);
+    assert!(records.circuits.iter().filter(given_up).count() >= 2);
+    assert!(records.circuits.iter().all(|circuit| circuit.built.is_none()));
+    for circuit in records.circuits.iter().filter(given_up) {
+        assert_eq!(circuit.outcome, CircuitOutcome::Failed);
+        let age = seconds(circuit.closed.unwrap()) - seconds(circuit.launched);
+        // The clock starts with CREATE2, once the channel to the guard is open, and is looked at each second.
+        assert!((60.0..=61.5).contains(&age), "{age} s");
+    }
+}
+
+/// A stream waits for a circuit; the one on its way fails, another is launched and carries it.
+#[test]
+fn a_stream_outlives_the_failure_of_the_circuit_that_it_waits_for() {
+    let mut plan = plan(&downloads("50 kB", 1, "0 s"));
+    let path = with_dead_exit(&mut plan);
+    plan.other_paths = vec![plan.clients[0].1];
+    plan.clients[0].1 = path;
+    plan.settings.client.predict = false;
+    let (_, records) = plan.run(120);
+    let transfer = records.transfers[0];
+    assert_eq!(transfer.outcome, Outcome::Ok);
+    let waited = seconds(transfer.connected.unwrap()) - seconds(transfer.start);
+    assert!((60.0..63.0).contains(&waited), "{waited} s");
+}
+
+/// An idle client learns: a circuit each eleven seconds (the clock of whole seconds wants more than ten) until there are a hundred samples, at most ten unused at a time, each closed after three minutes
+/// without use. Most circuits take six link round trips of 40 ms, every sixth 440 ms more. Xm comes out near 320 ms, alpha near 8, the time-out near 390 ms: every sixth circuit is then late,
+/// built on, and not used.
+#[test]
+fn the_time_out_is_learned() {
+    let mut plan = in_a_row(mbit(1000.0), &downloads("50 kB", 30, "60 s"));
+    plan.circuit_per_transfer = true;
+    plan.timeout = SimDuration::from_secs(3000);
+    // It would hold cells back that meet those of another circuit.
+    plan.tcp.nagle = false;
+    plan.boot_before = 2590;
+    plan.clients[0].4 = at(2600);
+    let far = plan.relay("far", RelayClass::Exit, mbit(1000.0));
+    let [guard, middle, exit] = plan.clients[0].1;
+    // Its link is crossed by one round trip when the circuit is built: 440 ms more.
+    plan.link(middle, far, 240.0, 0.0);
+    plan.other_paths =
+        vec![[guard, middle, exit], [guard, middle, exit], [guard, middle, exit], [guard, middle, exit], [guard, middle, far]];
+    let (_, records) = plan.run(4500);
+    let circuits = launched(&records);
+    let learning: Vec<_> = circuits.iter().filter(|circuit| circuit.launched < at(2500)).collect();
+    let apart = |pair: &[&CircuitRecord]| seconds(pair[1].launched) - seconds(pair[0].launched);
+    assert!(learning[1..10].windows(2).all(|pair| (apart(pair) - 11.0).abs() < 1e-9));
+    assert!(learning.len() >= 95, "{}", learning.len());
+    let most_unused = learning.iter().map(|circuit| {
+        let open = |other: &&&CircuitRecord| {
+            other.launched <= circuit.launched && other.closed.is_none_or(|closed| closed > circuit.launched)
+        };
+        learning.iter().filter(open).count()
+    });
+    assert_eq!(most_unused.max(), Some(10));
+    // Nothing was late before, and after that every circuit over the far exit but no other.
+    let hundredth = circuits[99].built.unwrap();
+    for circuit in &circuits {
+        let late = circuit.path[2] == far && circuit.launched > hundredth;
+        assert_eq!(circuit.timed_out, late, "{circuit:?}");
+        assert!(circuit.built.is_some() && (!late || circuit.cells_in == 0));
+    }
+    assert!(circuits.iter().filter(|circuit| circuit.timed_out).count() >= 3);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok));
+}
+
+/// Over an hour of short flows, places of circuits and streams are used again, and a client without anything to do lets its circuits go when it expects no more streams.
+#[test]
+fn nothing_is_left_of_what_is_over() {
+    let mut plan = plan("kind = \"sequence\"\ntransfers = [{ size = \"10 kB\", count = 300, pause = \"2 s\" }]");
+    plan.circuit_per_transfer = true;
+    let late = plan.host("late", Role::Client, mbit(1000.0));
+    let (_, path, server, ..) = plan.clients[0].clone();
+    plan.client(late, path, server, &downloads("10 kB", 1, "0 s"), 6000);
+    let (world, records) = plan.run(9000);
+    assert_eq!(records.transfers.len(), 301);
+    // The first client's last stream ended at about 620 s; nothing is expected any more after an hour, and the circuits go at most 5 % later.
+    let open =
+        records.circuits.iter().filter(|circuit| circuit.client.index() == 0 && circuit.closed.is_none_or(|t| t > at(4500)));
+    assert_eq!(open.count(), 0);
+    assert_eq!(world.cells_in_flight(), 0);
+}
