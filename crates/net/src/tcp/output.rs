@@ -70,7 +70,7 @@ impl Tcb {
                 self.due = Due::Nothing;
                 segment.seq = self.una - 1;
             }
-            Next::Ack => {}
+            Next::Ack => self.receive.take_one(),
             Next::Duplicate => {
                 segment.flags = Flags::DUPLICATE;
                 self.receive.duplicates -= 1;

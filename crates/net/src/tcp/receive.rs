@@ -60,6 +60,8 @@ pub(super) struct Receive {
     pub(super) ack_now: bool,
     /// Where the clock alone decides: acknowledgements due now for data beyond a hole, one each.
     pub(super) duplicates: u8,
+    /// There too: acknowledgements that timers made and that wait for the uplink, one each.
+    waiting: u8,
     /// One is owed.
     owed: bool,
     /// Data goes both ways in turns: wait for data to take the acknowledgement along.
@@ -101,6 +103,7 @@ impl Receive {
             quick: 0,
             ack_now: false,
             duplicates: 0,
+            waiting: 0,
             owed: false,
             pingpong: false,
             short: false,
@@ -265,8 +268,10 @@ impl Receive {
         self.ack_at = SimTime::MAX;
         if self.owed {
             self.ack_now = true;
-            if cfg.acks != AckRule::Adaptive {
-                return;
+            match cfg.acks {
+                AckRule::Adaptive => {}
+                AckRule::Timed => return self.make_one(),
+                AckRule::Counted => return,
             }
             if self.pingpong {
                 self.pingpong = false;
@@ -314,7 +319,7 @@ impl Receive {
                 self.space = self.free(cfg);
             }
         }
-        self.ack_now = false;
+        self.ack_now = self.waiting > 0;
         self.owed = false;
         self.short = false;
         self.short_twice = false;
@@ -403,6 +408,7 @@ impl Receive {
         self.beyond = None;
         self.ack_now = false;
         self.duplicates = 0;
+        self.waiting = 0;
         self.owed = false;
         self.ack_at = SimTime::MAX;
     }

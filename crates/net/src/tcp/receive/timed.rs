@@ -1,7 +1,8 @@
 //! A receiver that acknowledges by the clock ([`AckRule::Timed`](crate::tcp::AckRule::Timed)), as Shadow's does (`_tcp_processPacket`, `tcp_receiveUserData`).
 //!
 //! One timer runs from the first data that finds none running; what has come when it ends is acknowledged, unless something that was sent
-//! meanwhile did so. Data beyond a hole is acknowledged at once. Of the other receiver's fields `delay` counts timers here, `copied` all bytes
+//! meanwhile did so. What has become an acknowledgement leaves as a packet of its own, also behind others that still wait for the uplink, which then all
+//! say the same. Data beyond a hole is acknowledged at once. Of the other receiver's fields `delay` counts timers here, `copied` all bytes
 //! ever read, and `space` is the window last offered.
 
 use super::Receive;
@@ -21,6 +22,17 @@ impl Receive {
             self.delay += u32::from(prompt);
             self.ack_at = now + if prompt { cfg.delayed_ack } else { cfg.delayed_ack * 5 };
         }
+    }
+
+    /// The timer is over: an acknowledgement is made (`_tcp_sendACKTaskCallback`).
+    pub(super) fn make_one(&mut self) {
+        self.waiting = self.waiting.saturating_add(1);
+        self.owed = false;
+    }
+
+    /// One of those that were made leaves.
+    pub(in crate::tcp) fn take_one(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
     }
 
     /// Data was read: without a round trip to measure by, the buffer grows to twice all that ever was.

@@ -150,3 +150,22 @@ fn acknowledgements_of_data_beyond_a_hole_say_so() {
     assert_eq!(duplicates, 9);
     assert!(back().filter(|segment| segment.sack_count > 0).count() >= duplicates);
 }
+
+/// Five segments come 10 ms apart while others use the uplink: each has made an acknowledgement of its own, and all leave at last, with the same number.
+#[test]
+fn each_timer_makes_an_acknowledgement_that_waits_for_itself() {
+    let mut pair = warm();
+    pair.ends[1].reads = false;
+    let free_again = pair.now + millis(200);
+    pair.wires[1].occupy(free_again);
+    for _ in 0..5 {
+        pair.ends[0].to_write = 100;
+        let end = pair.now + millis(10);
+        pair.run_until(end);
+    }
+    pair.run_until(free_again + millis(10));
+    let trace = pair.trace.as_ref().unwrap().iter();
+    let acks: Vec<_> =
+        trace.filter(|(_, side, _)| *side == 1).map(|(now, _, segment)| (now.as_nanos() / 1000, segment.ack)).collect();
+    assert_eq!(acks, [(free_again.as_nanos() / 1000, 80 * MSS + 501); 5]);
+}
