@@ -12,6 +12,8 @@ from onionlab.quantity import format_duration, format_number
 from onionlab.stats.metrics import FAILURES
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from onionlab.results import Experiment
 
 #: Fewer networks than this give intervals too wide to carry far ("Once is Never Enough", figures 6 and 7).
@@ -91,6 +93,8 @@ def load(experiment: Experiment) -> str:
             number = f"{members['count']['count']:,} clients"
         elif "document" in members:
             number = plural(members["document"]["clients"], "client")
+        elif "scaled" in members:
+            number = f"the sample's share of {members['scaled']['users-at-full-scale']:,} users as"
         elif "hosts" in members:
             number = plural(len(members["hosts"]["hosts"]), "client")
         elif group["group"] in seen:
@@ -98,16 +102,33 @@ def load(experiment: Experiment) -> str:
             number = f"{low:,} clients" if low == high else f"{low:,} to {high:,} clients"
         else:
             number = "clients"
-        pattern = group.get("load", {})
-        if pattern.get("kind") == "sequence":
-            what = " + ".join(f"{step['count']} × {step['size']}" for step in pattern.get("transfers", []))
-        else:
-            what = f"{pattern.get('size', '?')}{_pause(pattern.get('pause'))}"
-        parts.append(f"{number} “{group['group']}” ({what})")
+        each = f", {group['users']:,} users each" if group.get("users", 1) > 1 else ""
+        parts.append(f"{number} “{group['group']}” ({pattern(group.get('load', {}))}{each})")
     target = experiment.plan.scenario.get("load-target")
     if target:
         parts.append(f"load aimed at {100 * target['utilisation']:g} % of {target['position']} capacity")
     return "; ".join(parts)
+
+
+def pattern(load: Mapping[str, Any]) -> str:
+    """What a client loads, in words."""
+    pause = _pause(load.get("pause"))
+    match load.get("kind"):
+        case "sequence":
+            return " + ".join(f"{step['count']} × {step['size']}" for step in load.get("transfers", []))
+        case "audio" | "video" as kind:
+            return f"{kind} of {load.get('rate', {'audio': '50 kB/s', 'video': '1 MB/s'}[kind])}{pause}"
+        case "page":
+            return f"pages of many objects{pause}"
+        case "perf":
+            sizes = [size["size"] for size in load.get("sizes", [])] or ["50 KiB", "1 MiB", "5 MiB"]
+            return f"{' or '.join(map(str, sizes))}, one each {load.get('pause', '1 min')}"
+        case "markov":
+            return "Tor's users by hidden Markov models"
+        case "tor-users":
+            return "Tor's users by the compact model"
+        case _:
+            return f"{load.get('size', '?')}{pause}"
 
 
 def extent(experiment: Experiment) -> str:

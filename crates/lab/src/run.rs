@@ -118,7 +118,7 @@ impl RunError {
             Self::World(WorldError::Directory(_)) => "document-consensus",
             Self::World(WorldError::Latency(_)) => "document-latency",
             Self::World(WorldError::Paths(_)) => "run-no-paths",
-            Self::World(WorldError::TooManyClients { .. }) => "run-too-many-clients",
+            Self::World(WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. }) => "run-too-many-clients",
             Self::Records(_) => "run-records",
             Self::Cancelled => "run-cancelled",
         }

@@ -268,12 +268,42 @@ fn every_key_of_a_sampled_network_has_an_effect() {
         ("", "timeout = \"1 s\""),
         ("", "stall = \"200 ms\""),
         ("", "circuit-per-transfer = true"),
+        ("", "users = 2"),
+        ("", "users-at-full-scale = 5000"),
+        ("", "record = false"),
     ];
     let in_group = |base: &str, keys: &str| {
-        let count = if keys.contains("count") { "" } else { "count = 10\n" };
+        let count = if keys.contains("count") || keys.contains("full-scale") { "" } else { "count = 10\n" };
         base.replace("CLIENTS", &format!("{count}{keys}"))
     };
     idle.extend(without_effect(SAMPLED, &changes, in_group));
+    // Each key of each load, beside the load alone.
+    let changes = [
+        ("size = \"1 MB\"", "request = \"50 kB\""),
+        ("kind = \"audio\"", "rate = \"60 kB/s\""),
+        ("kind = \"audio\"", "interval = \"2 s\""),
+        ("kind = \"audio\"", "ahead = \"3 s\""),
+        ("kind = \"audio\"", "length = \"3 s\""),
+        ("kind = \"audio\", length = \"1 s\"", "pause = \"1 s\""),
+        ("kind = \"audio\"", "request = \"50 kB\""),
+        ("kind = \"video\"", "ahead = \"1 s\""),
+        ("kind = \"page\", pause = \"1 s\"", "document = \"1 MB\""),
+        ("kind = \"page\", pause = \"1 s\"", "objects = 3"),
+        ("kind = \"page\", pause = \"1 s\"", "object = \"1 kB\""),
+        ("kind = \"page\", pause = \"1 s\"", "parallel = 2"),
+        ("kind = \"page\", pause = \"1 s\"", "request = \"50 kB\""),
+        ("kind = \"perf\"", "sizes = [{ size = \"60 kB\", weight = 1, timeout = \"1 s\" }]"),
+        ("kind = \"perf\"", "pause = \"2 s\""),
+        ("kind = \"perf\", pause = \"2 s\"", "pause-from = \"end\""),
+        ("kind = \"perf\"", "request = \"50 kB\""),
+        ("kind = \"tor-users\"", "flow-interval = \"1 s\""),
+    ];
+    let of_load = |base: &str, keys: &str| {
+        let kind = if keys.starts_with("size = ") { "kind = \"bulk\", " } else { "" };
+        let keys = keys.trim().replace('\n', ", ");
+        base.replace("{ kind = \"bulk\", size = \"1 MB\" }", &format!("{{ {kind}{keys} }}"))
+    };
+    idle.extend(without_effect(&base, &changes, of_load));
     let base_seed = |seed: u32| records(&format!("base-seed = {seed}\n{base}"));
     if base_seed(1) == base_seed(2) {
         idle.push("base-seed".to_owned());

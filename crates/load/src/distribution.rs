@@ -240,6 +240,12 @@ pub(crate) fn text_schema<Q: Quantity>() -> Schema {
     json_schema!({ "type": "string", "pattern": Q::PATTERN, "examples": [Q::EXAMPLE] })
 }
 
+/// The schema of a rate written as a text.
+pub(crate) fn rate_schema(_: &mut SchemaGenerator) -> Schema {
+    let pattern = r"^\s*[0-9][0-9._]*\s*(bit/s|kbit/s|Mbit/s|Gbit/s|B/s|kB/s|MB/s|KiB/s|MiB/s)\s*$";
+    json_schema!({ "type": "string", "pattern": pattern, "examples": ["50 kB/s"] })
+}
+
 impl<Q: Quantity> JsonSchema for Distribution<Q> {
     fn schema_name() -> Cow<'static, str> {
         format!("Distribution of {}s", Q::NAME).replace("amount of datas", "amounts of data").replace(' ', "-").into()

@@ -5,6 +5,8 @@
 //! **stream** exchanges what its [`Exchange`] says. Nothing here depends on what happens in the network.
 
 use crate::Script;
+use crate::markov::{CompactStreams, MarkovStreams};
+use crate::page::PageStreams;
 use onionlab_quantities::{Bytes, RandomStream, SimDuration};
 
 /// The port that streams go to where the load does not say: HTTPS.
@@ -56,14 +58,20 @@ pub struct Flow {
     pub pause: SimDuration,
     /// At most so many of its streams are open at a time; at least 1. One that is due waits for another to end.
     pub parallel: u32,
-    streams: Streams,
+    pub(crate) streams: Streams,
 }
 
 /// Where a flow's streams come from.
 #[derive(Debug, Clone)]
-enum Streams {
+pub(crate) enum Streams {
     /// One stream, or none left.
     Single(Option<StreamPlan>),
+    /// A document and its objects.
+    Page(PageStreams),
+    /// A user's circuit by the hidden Markov models.
+    Markov(MarkovStreams),
+    /// A user's circuit by the compact model.
+    Compact(CompactStreams),
 }
 
 /// One stream of a flow.
@@ -104,6 +112,26 @@ pub enum Exchange {
     Script(Script),
 }
 
+impl StreamPlan {
+    /// A stream on which both ends write at times of their own.
+    pub(crate) const fn scripted(delay: SimDuration, script: Script, port: u16) -> Self {
+        Self { delay, after_all: false, exchange: Exchange::Script(script), timeout: None, port }
+    }
+}
+
+/// What a flow of a load is in the mean: for estimates of the load that clients offer.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MeanFlow {
+    /// Bytes that the client sends.
+    pub to_server: f64,
+    /// Bytes that the servers send.
+    pub to_client: f64,
+    /// Its pause in seconds.
+    pub pause: f64,
+    /// How long it lasts in seconds even if the network takes no time.
+    pub lasts: f64,
+}
+
 impl Flow {
     /// A flow of one stream that starts at once.
     pub(crate) const fn single(pause: SimDuration, exchange: Exchange, timeout: Option<SimDuration>, port: u16) -> Self {
@@ -119,6 +147,9 @@ impl Iterator for Flow {
     fn next(&mut self) -> Option<StreamPlan> {
         match &mut self.streams {
             Streams::Single(plan) => plan.take(),
+            Streams::Page(page) => page.next(),
+            Streams::Markov(circuit) => circuit.next(),
+            Streams::Compact(circuit) => circuit.next(),
         }
     }
 }

@@ -3,15 +3,29 @@
 //! A [`LoadModel`] is what an experiment file says under `load`; [`LoadModel::flow`] gives the k-th [`Flow`] of a
 //! client as a pure function of the client's random stream and k: [`StreamPlan`]s, each with an [`Exchange`]. Sizes and pauses are [`Distribution`]s.
 
+mod chain;
 mod distribution;
 mod flow;
+mod markov;
 mod model;
+mod page;
+mod perf;
+mod read_chain;
 mod script;
+mod streaming;
+mod tor_users;
 
+pub use chain::{Chain, LONGEST_DELAY, Symbol};
 pub use distribution::{Distribution, DurationDistribution, Quantity, Shape, SizeDistribution};
-pub use flow::{DEFAULT_PORT, Exchange, Flow, Pace, StreamPlan, user_stream};
-pub use model::{Batch, DEFAULT_REQUEST, LoadModel, Transfer};
-pub use script::{AT_ONCE, BURST, Burst, Script, ScriptEnd, Write};
+pub use flow::{DEFAULT_PORT, Exchange, Flow, MeanFlow, Pace, StreamPlan, user_stream};
+pub use markov::{Chains, FLOW_INTERVAL, Markov, TorUsers};
+pub use model::{Batch, DEFAULT_REQUEST, LoadModel};
+pub use page::{Count, Page, RandomCount};
+pub use perf::{PauseFrom, Perf, PerfSize};
+pub use read_chain::{ChainError, ChainKind, MAX_CHAIN_BYTES};
+pub use script::{AT_ONCE, BURST, Burst, PACKET, Script, ScriptEnd, Write};
+
+pub use streaming::Streaming;
 
 /// A value of a load that makes no sense.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

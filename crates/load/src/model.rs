@@ -1,8 +1,12 @@
-//! The loads: bulk, web, and a sequence of transfers.
+//! The loads, by the names that an experiment file gives them; bulk, web and a sequence of transfers.
 
 use crate::distribution::text_schema;
 use crate::flow::DEFAULT_PORT;
-use crate::{DurationDistribution, Exchange, Flow, LoadError, Pace, SizeDistribution};
+use crate::markov::{Markov, TorUsers};
+use crate::page::Page;
+use crate::perf::Perf;
+use crate::streaming::{AUDIO, Streaming, VIDEO};
+use crate::{DurationDistribution, Exchange, Flow, LoadError, MeanFlow, Pace, SizeDistribution};
 use onionlab_quantities::{Bytes, RandomStream, SimDuration};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
@@ -31,6 +35,9 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
+        /// The server's port; 443 if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
     },
     /// A size, then a pause to read, as someone browsing does.
     Web {
@@ -46,6 +53,9 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
+        /// The server's port; 443 if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
     },
     /// Transfers in order, and then no more.
     Sequence {
@@ -59,7 +69,22 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
+        /// The server's port; 443 if not given.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        port: Option<u16>,
     },
+    /// Audio as it is played: 50 kB/s if nothing else is said.
+    Audio(Streaming),
+    /// Video as it is played: 1 MB/s if nothing else is said.
+    Video(Streaming),
+    /// Pages of many objects, over several streams at a time.
+    Page(Page),
+    /// Clients that measure, as OnionPerf does: a download a minute, each over a fresh circuit.
+    Perf(Perf),
+    /// Tor's users by the traffic models that were learned from the network.
+    Markov(Markov),
+    /// Tor's users by a compact model fitted to those.
+    TorUsers(TorUsers),
 }
 
 /// Some like transfers of a sequence.
@@ -85,51 +110,99 @@ fn size_schema(_: &mut SchemaGenerator) -> Schema {
     text_schema::<Bytes>()
 }
 
-/// One transfer of a client.
+/// A download of a bulk, web or sequence load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Transfer {
-    /// What the server sends.
-    pub size: Bytes,
-    /// What the client sends first.
-    pub request: Bytes,
-    /// What of the size the server writes first, in a write of its own.
-    pub header: Bytes,
-    /// From the end of this transfer, however it ends, to the start of the next.
-    pub pause_after: SimDuration,
+struct Transfer {
+    size: Bytes,
+    request: Bytes,
+    header: Bytes,
+    pause_after: SimDuration,
 }
 
 impl LoadModel {
     /// How the flows of a client follow each other.
-    pub const fn pace(&self) -> Pace {
+    pub fn pace(&self) -> Pace {
         match self {
-            Self::Bulk { .. } | Self::Web { .. } | Self::Sequence { .. } => Pace::AfterPrevious,
+            Self::Bulk { .. } | Self::Web { .. } | Self::Sequence { .. } | Self::Audio(_) | Self::Video(_) | Self::Page(_) => {
+                Pace::AfterPrevious
+            }
+            Self::Perf(perf) => perf.pace(),
+            Self::Markov(_) | Self::TorUsers(_) => Pace::Independent,
         }
     }
 
     /// Whether each flow has a circuit of its own, whatever the client is told of other loads.
     pub const fn isolates(&self) -> bool {
+        matches!(self, Self::Perf(_) | Self::Markov(_) | Self::TorUsers(_))
+    }
+
+    /// Whether each stream brings its own time-out.
+    pub const fn has_timeouts(&self) -> bool {
+        matches!(self, Self::Perf(_))
+    }
+
+    /// Time-out and stall of streams where the experiment file says nothing.
+    ///
+    /// A perf client has no stall (`stallout="0 seconds"` in tornettools) and users have 10 min and 5 min; what is played takes as long as it takes.
+    pub const fn patience(&self) -> [SimDuration; 2] {
+        const ENDLESS: SimDuration = SimDuration::from_secs(7 * 86_400);
+        let secs = SimDuration::from_secs;
         match self {
-            Self::Bulk { .. } | Self::Web { .. } | Self::Sequence { .. } => false,
+            Self::Bulk { .. } | Self::Web { .. } | Self::Sequence { .. } | Self::Page(_) => [secs(120), secs(30)],
+            Self::Audio(_) | Self::Video(_) => [ENDLESS, secs(30)],
+            Self::Perf(_) => [ENDLESS, ENDLESS],
+            Self::Markov(_) | Self::TorUsers(_) => [secs(600), secs(300)],
         }
     }
 
     /// The flow with ordinal `k`, from 0, of a client's user whose random values for the load are `stream`; none after the last one.
     ///
-    /// The load must be one that [`Self::validate`] accepts.
+    /// The load must be one that [`Self::validate`] accepts, and the files that it names must have been read.
     pub fn flow(&self, stream: RandomStream, k: u64) -> Option<Flow> {
+        let port = match self {
+            Self::Bulk { port, .. } | Self::Web { port, .. } | Self::Sequence { port, .. } => port.unwrap_or(DEFAULT_PORT),
+            Self::Audio(audio) => return Some(audio.flow(&AUDIO, stream, k)),
+            Self::Video(video) => return Some(video.flow(&VIDEO, stream, k)),
+            Self::Page(page) => return Some(page.flow(stream, k)),
+            Self::Perf(perf) => return Some(perf.flow(stream, k)),
+            Self::Markov(markov) => return Some(markov.flow(stream, k)),
+            Self::TorUsers(users) => return Some(users.flow(stream, k)),
+        };
         let Transfer { size, request, header, pause_after } = self.transfer(stream, k)?;
-        Some(Flow::single(pause_after, Exchange::Download { request, size, header }, None, DEFAULT_PORT))
+        Some(Flow::single(pause_after, Exchange::Download { request, size, header }, None, port))
     }
 
-    /// The transfer with ordinal `k`, from 0, of the client whose random stream for its load is `stream`; none after the
-    /// last one of a sequence.
+    /// What a flow is in the mean. Infinite where a distribution has no mean.
     ///
-    /// The load must be one that [`Self::validate`] accepts.
-    pub fn transfer(&self, stream: RandomStream, k: u64) -> Option<Transfer> {
+    /// The load must be one that [`Self::validate`] accepts, and the files that it names must have been read.
+    pub fn mean_flow(&self) -> MeanFlow {
+        let mean_pause = |pause: Option<&DurationDistribution>| pause.map_or(0.0, |pause| pause.mean_units() / 1e9);
+        let (to_client, pause, request) = match self {
+            Self::Bulk { size, pause, request, .. } => (size.mean_units(), mean_pause(pause.as_ref()), request),
+            Self::Web { size, pause, request, .. } => (size.mean_units(), mean_pause(Some(pause)), request),
+            Self::Sequence { transfers, request, .. } => {
+                let all: f64 = transfers.iter().map(|batch| f64::from(batch.count)).sum();
+                let mean = |of: &dyn Fn(&Batch) -> f64| {
+                    transfers.iter().map(|batch| f64::from(batch.count) * of(batch)).sum::<f64>() / all
+                };
+                (mean(&|batch| batch.size.mean_units()), mean(&|batch| mean_pause(batch.pause.as_ref())), request)
+            }
+            Self::Audio(audio) => return audio.mean(&AUDIO),
+            Self::Video(video) => return video.mean(&VIDEO),
+            Self::Page(page) => return page.mean(),
+            Self::Perf(perf) => return perf.mean(),
+            Self::Markov(markov) => return markov.mean(),
+            Self::TorUsers(users) => return users.mean(),
+        };
+        MeanFlow { to_server: request.unwrap_or(DEFAULT_REQUEST).get() as f64, to_client, pause, lasts: 0.0 }
+    }
+
+    /// The download with ordinal `k`; none after the last one of a sequence, and of loads that do something else.
+    fn transfer(&self, stream: RandomStream, k: u64) -> Option<Transfer> {
         let (size, pause, request, header) = match self {
-            Self::Bulk { size, pause, request, header } => (size, pause.as_ref(), request, header),
-            Self::Web { size, pause, request, header } => (size, Some(pause), request, header),
-            Self::Sequence { transfers, request, header } => {
+            Self::Bulk { size, pause, request, header, .. } => (size, pause.as_ref(), request, header),
+            Self::Web { size, pause, request, header, .. } => (size, Some(pause), request, header),
+            Self::Sequence { transfers, request, header, .. } => {
                 let mut before = 0;
                 let batch = transfers.iter().find(|batch| {
                     before += u64::from(batch.count);
@@ -137,6 +210,7 @@ impl LoadModel {
                 })?;
                 (&batch.size, batch.pause.as_ref(), request, header)
             }
+            _ => return None,
         };
         Some(Transfer {
             size: size.draw(stream.member(0).at(k)),
@@ -146,12 +220,31 @@ impl LoadModel {
         })
     }
 
-    /// How many transfers there are; none if they never end.
+    /// How many flows a user has; none if they never end.
     pub fn transfers(&self) -> Option<u64> {
         match self {
-            Self::Bulk { .. } | Self::Web { .. } => None,
             Self::Sequence { transfers, .. } => Some(transfers.iter().map(|batch| u64::from(batch.count)).sum()),
+            _ => None,
         }
+    }
+
+    /// The size of a request, what of the answer is written first, and the port, as far as the load says.
+    const fn asked(&self) -> (Option<Bytes>, Option<Bytes>, Option<u16>) {
+        match self {
+            Self::Bulk { request, header, port, .. }
+            | Self::Web { request, header, port, .. }
+            | Self::Sequence { request, header, port, .. }
+            | Self::Perf(Perf { request, header, port, .. }) => (*request, *header, *port),
+            Self::Audio(Streaming { request, port, .. })
+            | Self::Video(Streaming { request, port, .. })
+            | Self::Page(Page { request, port, .. }) => (*request, None, *port),
+            Self::Markov(Markov { port, .. }) | Self::TorUsers(TorUsers { port, .. }) => (None, None, *port),
+        }
+    }
+
+    /// The size of a request, where the load says it.
+    pub const fn request(&self) -> Option<Bytes> {
+        self.asked().0
     }
 
     /// Checks the values.
@@ -159,18 +252,16 @@ impl LoadModel {
     /// # Errors
     /// The first value that makes no sense, with its key below the load.
     pub fn validate(&self) -> Result<(), LoadError> {
-        let (request, header) = match self {
-            Self::Bulk { size, pause, request, header } => {
+        match self {
+            Self::Bulk { size, pause, .. } => {
                 size.validate("size")?;
                 pause.as_ref().map_or(Ok(()), |pause| pause.validate("pause"))?;
-                (request, header)
             }
-            Self::Web { size, pause, request, header } => {
+            Self::Web { size, pause, .. } => {
                 size.validate("size")?;
                 pause.validate("pause")?;
-                (request, header)
             }
-            Self::Sequence { transfers, request, header } => {
+            Self::Sequence { transfers, .. } => {
                 if transfers.is_empty() {
                     let (key, value) = ("transfers".to_owned(), "[]".to_owned());
                     return Err(LoadError { key, value, allowed: "at least one transfer is needed" });
@@ -183,11 +274,20 @@ impl LoadModel {
                         return Err(LoadError { key: key("count"), value: "0".to_owned(), allowed: "it must be at least 1" });
                     }
                 }
-                (request, header)
             }
-        };
+            Self::Audio(streaming) | Self::Video(streaming) => streaming.validate()?,
+            Self::Page(page) => page.validate()?,
+            Self::Perf(perf) => perf.validate()?,
+            Self::Markov(markov) => markov.validate()?,
+            Self::TorUsers(users) => users.validate()?,
+        }
+        let (request, header, port) = self.asked();
         for (key, given) in [("request", request), ("header", header)] {
             given.map_or(Ok(()), |bytes| SizeDistribution::Constant(bytes).validate(key))?;
+        }
+        if port == Some(0) {
+            let (key, value) = ("port".to_owned(), "0".to_owned());
+            return Err(LoadError { key, value, allowed: "it must be from 1 to 65535" });
         }
         Ok(())
     }
@@ -224,7 +324,6 @@ mod tests {
         assert!((mean - 10.5).abs() < 5.0 * 5.48 / 1000.0_f64.sqrt(), "{mean}");
         assert_ne!(transfers[0], transfers[1]);
         assert_ne!(web.transfer(stream("client2"), 0), Some(transfers[0]));
-        assert_eq!(web.transfers(), None);
     }
 
     #[test]
@@ -248,7 +347,6 @@ mod tests {
         let sizes: Vec<_> = (0..5).map(|k| sequence.transfer(stream("client1"), k).map(|t| t.size.get())).collect();
         assert_eq!(sizes, [Some(50_000), Some(50_000), Some(1_000_000), None, None]);
         assert_eq!(sequence.transfer(stream("client1"), 1).unwrap().pause_after, SimDuration::from_secs(5));
-        assert_eq!(sequence.transfers(), Some(3));
     }
 
     #[test]
@@ -264,6 +362,7 @@ mod tests {
         assert_eq!((request.get(), size.get(), header.get()), (200, 50_000, 68));
         assert!(flow.next().is_none());
         assert!(sequence.flow(stream("client1"), 1).is_none());
+        assert_eq!((sequence.transfers(), load(WEB).transfers()), (Some(1), None));
     }
 
     #[test]
@@ -271,6 +370,35 @@ mod tests {
         for (text, words) in [
             ("kind = \"bulk\"\nsize = \"0 B\"", "size = \"0 B\": it must be at least 1 B"),
             ("kind = \"bulk\"\nsize = \"1 B\"\nrequest = \"0 B\"", "request = \"0 B\": it must be at least 1 B"),
+            ("kind = \"bulk\"\nsize = \"1 B\"\nport = 0", "port = 0: it must be from 1 to 65535"),
+            ("kind = \"audio\"\ninterval = \"10 ms\"", "interval = \"10 ms\": it must be from 20 ms to 1 h"),
+            ("kind = \"video\"\nahead = \"2 h\"", "ahead = \"2 h\": it must be at most 1 h"),
+            ("kind = \"video\"\nrate = \"1 bit/s\"", "rate = \"1 bit/s\": it must be from 1 B/s to 1 GB/s"),
+            (
+                "kind = \"audio\"\nlength = { uniform = [\"2 s\", \"1 s\"] }",
+                "length.uniform = [\"2 s\", \"1 s\"]: the first value must not be greater than the second",
+            ),
+            ("kind = \"page\"\npause = \"1 s\"\nparallel = 0", "parallel = 0: it must be from 1 to 1000"),
+            ("kind = \"page\"\npause = \"1 s\"\nobjects = 100001", "objects = 100001: it must be at most 100000"),
+            (
+                "kind = \"page\"\npause = \"1 s\"\nobjects = { log-normal = { median = 0.0, sigma = 1.0 } }",
+                "objects.log-normal.median = 0: it must be above 0 and at most 100000",
+            ),
+            (
+                "kind = \"page\"\npause = \"1 s\"\nobjects = { log-normal = { median = 5.0, sigma = 11.0 } }",
+                "objects.log-normal.sigma = 11: it must be above 0 and at most 10",
+            ),
+            ("kind = \"perf\"\nsizes = []", "sizes = a list of 0 entries: it must have 1 to 100 entries"),
+            ("kind = \"perf\"\npause = \"0\"", "pause = \"0 ns\": it must be from 1 ms to 7 d"),
+            (
+                "kind = \"perf\"\nsizes = [{ size = \"1 B\", weight = -1.0, timeout = \"1 s\" }]",
+                "sizes[0].weight = -1: it must be above 0 and at most 1000000000",
+            ),
+            (
+                "kind = \"perf\"\nsizes = [{ size = \"1 B\", weight = 1.0, timeout = \"0\" }]",
+                "sizes[0].timeout = \"0 ns\": it must be from 1 ms to 7 d",
+            ),
+            ("kind = \"tor-users\"\nflow-interval = \"0\"", "flow-interval = \"0 ns\": it must be from 1 ms to 7 d"),
             ("kind = \"bulk\"\nsize = \"1 B\"\nheader = \"0 B\"", "header = \"0 B\": it must be at least 1 B"),
             ("kind = \"sequence\"\ntransfers = []", "transfers = []: at least one transfer is needed"),
             ("kind = \"sequence\"\ntransfers = [{ size = \"1 B\", count = 0 }]", "transfers[0].count = 0: it must be at least 1"),
@@ -283,8 +411,18 @@ mod tests {
             assert_eq!(load.validate().unwrap_err().to_string(), words);
         }
         for (text, words) in [
-            ("kind = \"sporadic\"\nsize = \"1 B\"", "unknown variant `sporadic`, expected one of `bulk`, `web`, `sequence`"),
+            (
+                "kind = \"sporadic\"\nsize = \"1 B\"",
+                "unknown variant `sporadic`, expected one of `bulk`, `web`, `sequence`, `audio`, `video`, `page`, `perf`, `markov`, `tor-users`",
+            ),
             ("kind = \"web\"\nsize = \"1 B\"", "missing field `pause`"),
+            ("kind = \"page\"\nsize = \"1 B\"\npause = \"1 s\"", "unknown field `size`"),
+            (
+                "kind = \"page\"\npause = \"1 s\"\nobjects = \"many\"",
+                "expected a whole number or { log-normal = { median, sigma } }",
+            ),
+            ("kind = \"markov\"\nstreams = \"a\"", "missing field `packets`"),
+            ("kind = \"markov\"\nstreams = \"a\"\npackets = \"b\"\ndigests = [\"c\", \"d\"]", "unknown field `digests`"),
             ("kind = \"bulk\"\nsize = \"1 B\"\ncolour = \"red\"", "unknown field `colour`"),
             ("size = \"1 B\"", "missing field `kind`"),
         ] {
@@ -296,14 +434,89 @@ mod tests {
     #[test]
     fn the_schema_knows_every_key() {
         let schema = serde_json::to_string(&schemars::schema_for!(LoadModel)).unwrap();
-        for word in
-            ["bulk", "web", "sequence", "transfers", "count", "uniform", "log-normal", "pareto", "choice", "320 KiB", "oneOf"]
-        {
+        for word in [
+            "bulk",
+            "web",
+            "sequence",
+            "audio",
+            "video",
+            "page",
+            "perf",
+            "markov",
+            "tor-users",
+            "transfers",
+            "count",
+            "uniform",
+            "log-normal",
+            "pareto",
+            "choice",
+            "320 KiB",
+            "oneOf",
+        ] {
             assert!(schema.contains(word), "{word} in {schema}");
         }
     }
 
+    const ALL: [&str; 9] = [
+        "kind = \"bulk\"\nsize = \"5 MB\"\nport = 80",
+        WEB,
+        "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\", count = 2, pause = \"5 s\" }, { size = \"1 MB\" }]",
+        "kind = \"audio\"\nlength = { uniform = [\"10 s\", \"50 s\"] }",
+        "kind = \"video\"\nlength = \"20 s\"\npause = \"1 min\"",
+        "kind = \"page\"\npause = { exponential = \"30 s\" }\nobjects = { log-normal = { median = 10.0, sigma = 0.5 } }\nobject = \"20 kB\"\ndocument = \"18 kB\"",
+        "kind = \"perf\"\nrequest = \"300 B\"",
+        "kind = \"tor-users\"\nflow-interval = \"10 s\"",
+        "kind = \"perf\"\npause-from = \"end\"\npause = \"5 min\"\nsizes = [{ size = \"1 MB\", weight = 1.0, timeout = \"1 min\" }]",
+    ];
+
+    /// Bytes that the ends of a flow's streams send in all.
+    fn totals(flow: Flow) -> [f64; 2] {
+        let mut totals = [0.0; 2];
+        for plan in flow {
+            let [up, down] = match plan.exchange {
+                Exchange::Download { request, size, .. } => [request, size],
+                Exchange::Upload { size, answer } => [size, answer],
+                Exchange::Script(script) => script.totals().unwrap(),
+            };
+            totals[0] += up.get() as f64;
+            totals[1] += down.get() as f64;
+        }
+        totals
+    }
+
+    /// Within five standard errors, which come from the sample itself.
+    #[test]
+    fn flows_are_in_the_mean_what_the_estimate_says() {
+        for text in ALL {
+            let load = load(text);
+            let flows: Vec<Flow> = (0..3000).map_while(|k| load.flow(stream("client1"), k)).collect();
+            let n = flows.len() as f64;
+            let pauses: Vec<f64> = flows.iter().map(|flow| flow.pause.as_secs_f64()).collect();
+            let sums: Vec<[f64; 2]> = flows.into_iter().map(totals).collect();
+            let mean = load.mean_flow();
+            let check = |what: &str, values: Vec<f64>, expected: f64| {
+                let average = values.iter().sum::<f64>() / n;
+                let deviation = (values.iter().map(|x| (x - average).powi(2)).sum::<f64>() / n).sqrt();
+                let error = 5.0 * deviation / n.sqrt() + 1e-6 + expected * 1e-9;
+                assert!((average - expected).abs() <= error, "{text}: {what} {average} against {expected}");
+            };
+            check("pause", pauses, mean.pause);
+            check("to server", sums.iter().map(|sum| sum[0]).collect(), mean.to_server);
+            check("to client", sums.iter().map(|sum| sum[1]).collect(), mean.to_client);
+        }
+    }
+
     proptest! {
+        /// So do flows of every kind.
+        #[test]
+        fn a_flow_is_a_pure_function(which in 0..ALL.len(), ordinals in prop::collection::vec(0_u64..100, 1..5)) {
+            let load = load(ALL[which]);
+            let first: Vec<String> = ordinals.iter().map(|k| format!("{:?}", load.flow(stream("client1"), *k).map(totals))).collect();
+            for (k, first) in ordinals.iter().zip(first).rev() {
+                prop_assert_eq!(format!("{:?}", load.flow(stream("client1"), *k).map(totals)), first);
+            }
+        }
+
         /// A transfer depends on its name alone, not on which others were asked for before.
         #[test]
         fn a_transfer_is_a_pure_function(ordinals in prop::collection::vec(0_u64..100, 1..20)) {

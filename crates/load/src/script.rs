@@ -4,10 +4,15 @@
 //! observation before, of whichever direction. As in tgen, both ends of a stream run the same script and each does the writes of its own
 //! direction, at its own time ([`ScriptEnd`]): neither waits for what the other writes, but knows at the end how much that is.
 
-use onionlab_quantities::{Bytes, SimDuration};
+use crate::chain::{Chain, Symbol, Walk};
+use crate::tor_users::Rounds;
+use onionlab_quantities::{Bytes, RandomStream, SimDuration};
+use std::sync::Arc;
 
 /// Delays up to this are left out between writes of one end (tgen 1.x: `TGEN_MMODEL_MICROS_AT_ONCE`).
 pub const AT_ONCE: SimDuration = SimDuration::from_millis(10);
+/// What an observation of a packet writes (tgen 1.x: `TGEN_MMODEL_PACKET_DATA_SIZE`).
+pub const PACKET: Bytes = Bytes::new(1434);
 /// A burst that has reached so many bytes gets no more (tgen 1.x: `DEFAULT_STREAM_WRITE_BUFLEN`).
 pub const BURST: Bytes = Bytes::new(32_768);
 
@@ -24,8 +29,12 @@ pub struct Script {
 
 #[derive(Debug, Clone, PartialEq)]
 enum Source {
-    /// The server writes a piece at each interval, until nothing is left.
-    Paced { piece: Bytes, interval: SimDuration, left: Bytes },
+    /// The server writes a first piece, then one at each interval, until nothing is left.
+    Paced { first: Bytes, piece: Bytes, interval: SimDuration, left: Bytes },
+    /// Packets by a hidden Markov chain.
+    Markov(Walk),
+    /// The compact model of Tor's users.
+    Rounds(Rounds),
 }
 
 /// An observation: one end writes.
@@ -40,17 +49,43 @@ pub struct Write {
 }
 
 /// The same, with the time that follows it.
-struct Observation {
-    to_server: bool,
-    bytes: Bytes,
-    then: SimDuration,
+pub(crate) struct Observation {
+    pub to_server: bool,
+    pub bytes: Bytes,
+    pub then: SimDuration,
 }
 
 impl Script {
-    /// The client sends `request`; then the server writes `size` bytes, a `piece` each `interval`, the first at once.
+    /// What tgen's ends say before their packets where both know the model by its path: the client 20 characters that prove that it is tgen, then protocol, host,
+    /// stream, sizes, and name, seed and path of the model, with the names that tornettools gives; the server the same characters, protocol, host and result.
+    pub(crate) const TGEN_GREETING: [u32; 2] = [261, 73];
+
+    /// The client sends `request`; then the server writes `size` bytes, a `piece`, above nothing, each `interval`, the first at once.
     pub fn paced(request: Bytes, size: Bytes, piece: Bytes, interval: SimDuration) -> Self {
         let greeting = [request.get().min(u64::from(u32::MAX)) as u32, 0];
-        Self { greeting, wait: SimDuration::ZERO, source: Source::Paced { piece, interval, left: size } }
+        Self { greeting, wait: SimDuration::ZERO, source: Source::Paced { first: piece, piece, interval, left: size } }
+    }
+
+    /// The same with another first piece, above nothing.
+    pub(crate) fn beginning_with(mut self, bytes: Bytes) -> Self {
+        if let Source::Paced { first, .. } = &mut self.source {
+            *first = bytes;
+        }
+        self
+    }
+
+    /// Packets of [`PACKET`] bytes by `chain`, with the greetings of tgen's ends.
+    pub fn markov(chain: &Arc<Chain>, stream: RandomStream) -> Self {
+        Self::tgen(Source::Markov(Walk::new(Arc::clone(chain), stream)))
+    }
+
+    /// A stream of the compact model of Tor's users, with the same greetings.
+    pub fn tor_users(stream: RandomStream) -> Self {
+        Self::tgen(Source::Rounds(Rounds::new(stream)))
+    }
+
+    const fn tgen(source: Source) -> Self {
+        Self { greeting: Self::TGEN_GREETING, wait: SimDuration::ZERO, source }
     }
 
     /// What the client and the server send before their generators start: the client at once, the server when it has all of the client's. The
@@ -77,15 +112,20 @@ impl Script {
 
     fn observe(&mut self) -> Option<Observation> {
         match &mut self.source {
-            Source::Paced { piece, interval, left } => {
+            Source::Paced { first, piece, interval, left } => {
                 if *left == Bytes::ZERO {
                     return None;
                 }
-                let bytes = (*piece).min(*left);
+                let bytes = std::mem::replace(first, *piece).min(*left);
                 *left = Bytes::new(left.get() - bytes.get());
                 let then = if *left == Bytes::ZERO { SimDuration::ZERO } else { *interval };
                 Some(Observation { to_server: false, bytes, then })
             }
+            Source::Markov(walk) => {
+                let (symbol, then) = walk.next()?;
+                Some(Observation { to_server: symbol == Symbol::ToServer, bytes: PACKET, then })
+            }
+            Source::Rounds(rounds) => rounds.next(),
         }
     }
 }

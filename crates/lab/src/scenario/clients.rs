@@ -18,9 +18,16 @@ pub struct ClientsFile {
     /// The group's name, unique; its clients are called by it ("web17"). With a network document: the name of one of its groups. Letters, digits, ".", "_" and "-", at most 64 of them.
     #[schemars(length(min = 1, max = 64), regex(pattern = r"^[A-Za-z0-9._-]+$"))]
     pub group: String,
-    /// How many clients. In an explicit network name `hosts` instead; a network document lists them; with `[load-target]` the number is derived.
+    /// How many clients. In an explicit network name `hosts` instead; a network document lists them; with `[load-target]` and with `users-at-full-scale` the number is derived.
     #[schemars(range(min = 1, max = 1_000_000))]
     pub count: Option<u32>,
+    /// How many users each client stands for, with all their flows. Default: 1.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    pub users: Option<u32>,
+    /// Instead of `count`: how many users the whole network has, of which the sampled one has its share; clients are those over `users`, rounded. Tor had
+    /// 792,000 active users in 2018.
+    #[schemars(range(min = 1, max = 1_000_000_000))]
+    pub users_at_full_scale: Option<u32>,
     /// With `[load-target]`: this group's share of the clients, relative to the other groups'. Default: 1.
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub share: Option<f64>,
@@ -41,10 +48,10 @@ pub struct ClientsFile {
     pub stop: Option<SimDuration>,
     /// What each client loads.
     pub load: LoadModel,
-    /// A transfer that is not complete after this time has failed. Default: "120 s".
+    /// A transfer that is not complete after this time has failed. Default: "120 s"; "10 min" for the loads "markov" and "tor-users", none for "audio" and "video".
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<SimDuration>,
-    /// A transfer that receives nothing for this time has failed. Default: "30 s".
+    /// A transfer that receives nothing for this time has failed. Default: "30 s"; "5 min" for the loads "markov" and "tor-users", none for "perf".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
     /// Access rate of each client towards the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country.
@@ -53,8 +60,10 @@ pub struct ClientsFile {
     /// Access rate of each client from the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country.
     #[schemars(with = "Option<BandwidthText>")]
     pub down: Option<Bandwidth>,
-    /// Build a circuit for each transfer. Default: false.
+    /// Build a circuit for each transfer, or page. Default: false; the loads "perf", "markov" and "tor-users" do in any case.
     pub circuit_per_transfer: Option<bool>,
+    /// Whether transfers and circuits of these clients have rows in the records; without, they are counted in the table `network` only. Default: true.
+    pub record: Option<bool>,
     /// With flow-control "vegas": record the congestion control at the exits of these clients' circuits, a row for each SENDME, in the table `vegas`. Default: false.
     pub trace: Option<bool>,
 }

@@ -72,17 +72,20 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         return Err(Fault::conflict("networks", reason));
     }
     let load_target = file.load_target.as_ref().map(|target| load_target(target, &network)).transpose()?;
-    let clients = resolve_clients::clients(&file.clients, &network, load_target.is_some(), duration)?;
+    let clients = resolve_clients::clients(scenario, &file.clients, &network, load_target.is_some(), duration)?;
     let total: u64 = clients
         .iter()
         .map(|group| match &group.members {
             Members::Count { count, .. } | Members::Document { clients: count } => u64::from(*count),
-            Members::Share { .. } => 0,
+            Members::Share { .. } | Members::Scaled { .. } => 0,
             Members::Hosts { hosts, .. } => hosts.len() as u64,
         })
         .sum();
     if total > MAX_CLIENTS {
         return Err(Fault::out_of_range("clients", format!("{total} clients in all"), format!("at most {MAX_CLIENTS}")));
+    }
+    if let Some(index) = clients.iter().position(|group| group.trace && !group.record) {
+        return Err(Fault::conflict(format!("clients[{index}].trace"), "has no effect with record = false"));
     }
     let circumstances = Circumstances {
         limited: limited(&network),

@@ -1,23 +1,29 @@
 //! Checks of the `[[clients]]` tables.
 
+use super::Scenario;
 use super::clients::{ClientsFile, StartFile, StartRange};
 use super::document::NetworkDocument;
 use super::error::{Fault, clipped};
 use super::network::Role;
-use super::resolve::{Checked, MAX_CLIENTS, count, name, refuse, within};
+use super::resolve::{Checked, MAX_CLIENTS, count, name, named_file, refuse, within};
 use super::resolve_network::{host_index, rate};
-use super::resolved::{ClientGroup, ExplicitNetwork, Members, Network};
-use onionlab_load::{DEFAULT_REQUEST, LoadModel};
+use super::resolved::{ClientGroup, ExplicitNetwork, FileRef, Members, Network};
+use onionlab_load::{Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, Streaming};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Longest time-out and stall.
 const MAX_WAIT: SimDuration = SimDuration::from_secs(7 * 86_400);
+
+/// Most users that a client may stand for.
+const MAX_USERS: u32 = 1_000_000;
 
 /// Largest request.
 const MAX_REQUEST: Bytes = Bytes::new(1_000_000_000);
 
 pub(super) fn clients(
+    scenario: &Scenario,
     files: &[ClientsFile],
     network: &Network,
     derived: bool,
@@ -42,8 +48,16 @@ pub(super) fn clients(
             Network::File(made) => listed(&key, file, &made.network, &group)?,
             Network::Consensus(_) | Network::Synthetic(_) => sampled(&key, file, derived, shares)?,
         };
-        let timeout = wait(&key, "timeout", file.timeout, SimDuration::from_secs(120))?;
-        let stall = wait(&key, "stall", file.stall, SimDuration::from_secs(30))?;
+        let load = load(scenario, &format!("{key}.load"), &file.load)?;
+        if load.has_timeouts() {
+            refuse(&key, "timeout", file.timeout.as_ref(), "has no effect: the load has a time-out for each size")?;
+        }
+        if load.isolates() {
+            refuse(&key, "circuit-per-transfer", file.circuit_per_transfer.as_ref(), "has no effect: the load decides")?;
+        }
+        let [usual_timeout, usual_stall] = load.patience();
+        let timeout = wait(&key, "timeout", file.timeout, usual_timeout)?;
+        let stall = wait(&key, "stall", file.stall, usual_stall)?;
         let start = start(&key, file.start, duration)?;
         let boot_before = file.boot_before.unwrap_or(SimDuration::from_secs(10));
         let stop = file.stop.unwrap_or(duration);
@@ -54,13 +68,15 @@ pub(super) fn clients(
         resolved.push(ClientGroup {
             group,
             members,
+            users: within(format!("{key}.users"), file.users.unwrap_or(1), 1, MAX_USERS)?,
             start,
             boot_before: within(format!("{key}.boot-before"), boot_before, SimDuration::ZERO, MAX_WAIT)?,
             stop,
-            load: load(&format!("{key}.load"), &file.load)?,
+            load,
             timeout,
             stall,
             circuit_per_transfer: file.circuit_per_transfer.unwrap_or(false),
+            record: file.record.unwrap_or(true),
             trace: file.trace.unwrap_or(false),
         });
     }
@@ -94,7 +110,9 @@ fn sampled(key: &str, file: &ClientsFile, derived: bool, shares: f64) -> Checked
     let up = file.up.map(|up| rate(format!("{key}.up"), up)).transpose()?;
     let down = file.down.map(|down| rate(format!("{key}.down"), down)).transpose()?;
     if derived {
-        refuse(key, "count", file.count.as_ref(), "and `load-target` both set the number of clients: give one of them")?;
+        let reason = "and `load-target` both set the number of clients: give one of them";
+        refuse(key, "count", file.count.as_ref(), reason)?;
+        refuse(key, "users-at-full-scale", file.users_at_full_scale.as_ref(), reason)?;
         let share = file.share.unwrap_or(1.0);
         if !(share > 0.0 && share <= 1e6) {
             return Err(Fault::out_of_range(format!("{key}.share"), share, "above 0 and at most 1000000"));
@@ -102,6 +120,12 @@ fn sampled(key: &str, file: &ClientsFile, derived: bool, shares: f64) -> Checked
         return Ok(Members::Share { share: share / shares, up, down });
     }
     refuse(key, "share", file.share.as_ref(), "has no effect without `load-target`")?;
+    if let Some(users) = file.users_at_full_scale {
+        let reason = "and `users-at-full-scale` both set the number of clients: give one of them";
+        refuse(key, "count", file.count.as_ref(), reason)?;
+        let users_at_full_scale = within(format!("{key}.users-at-full-scale"), users, 1, 1_000_000_000)?;
+        return Ok(Members::Scaled { users_at_full_scale, up, down });
+    }
     let missing = || Fault::MissingKey { key: "count".to_owned(), table: key.to_owned() };
     let count = within(format!("{key}.count"), file.count.ok_or_else(missing)?, 1, MAX_CLIENTS as u32)?;
     Ok(Members::Count { count, up, down })
@@ -111,6 +135,7 @@ fn sampled(key: &str, file: &ClientsFile, derived: bool, shares: f64) -> Checked
 fn listed(key: &str, file: &ClientsFile, document: &NetworkDocument, group: &str) -> Checked<Members> {
     let reason = "does not apply to a network document, which lists the clients of each group";
     refuse(key, "count", file.count.as_ref(), reason)?;
+    refuse(key, "users-at-full-scale", file.users_at_full_scale.as_ref(), reason)?;
     refuse(key, "share", file.share.as_ref(), reason)?;
     refuse(key, "up", file.up.as_ref(), reason)?;
     refuse(key, "down", file.down.as_ref(), reason)?;
@@ -130,6 +155,12 @@ fn listed(key: &str, file: &ClientsFile, document: &NetworkDocument, group: &str
 
 fn by_hand<'a>(key: &str, file: &'a ClientsFile, network: &ExplicitNetwork, taken: &mut BTreeSet<&'a str>) -> Checked<Members> {
     refuse(key, "count", file.count.as_ref(), "does not apply to a network by hand: name the `hosts`")?;
+    refuse(
+        key,
+        "users-at-full-scale",
+        file.users_at_full_scale.as_ref(),
+        "does not apply to a network by hand: name the `hosts`",
+    )?;
     refuse(key, "share", file.share.as_ref(), "does not apply to a network by hand: name the `hosts`")?;
     refuse(key, "up", file.up.as_ref(), "does not apply to a network by hand: the hosts have rates of their own")?;
     refuse(key, "down", file.down.as_ref(), "does not apply to a network by hand: the hosts have rates of their own")?;
@@ -188,15 +219,40 @@ fn by_hand<'a>(key: &str, file: &'a ClientsFile, network: &ExplicitNetwork, take
     Ok(Members::Hosts { hosts, path, server })
 }
 
-/// Checks the load and fills in the size of a request.
-fn load(key: &str, file: &LoadModel) -> Checked<LoadModel> {
+/// Checks the load, reads the files that it names, and fills in the size of a request.
+fn load(scenario: &Scenario, key: &str, file: &LoadModel) -> Checked<LoadModel> {
     file.validate().map_err(|error| Fault::WrongValue {
         key: format!("{key}.{}", error.key),
         message: format!("{}: {}", clipped(&error.value, 80), error.allowed),
     })?;
     let mut load = file.clone();
-    let (LoadModel::Bulk { request, .. } | LoadModel::Web { request, .. } | LoadModel::Sequence { request, .. }) = &mut load;
-    let request = *request.get_or_insert(DEFAULT_REQUEST);
-    within(format!("{key}.request"), request, Bytes::new(1), MAX_REQUEST)?;
+    match &mut load {
+        LoadModel::Bulk { request, .. }
+        | LoadModel::Web { request, .. }
+        | LoadModel::Sequence { request, .. }
+        | LoadModel::Audio(Streaming { request, .. })
+        | LoadModel::Video(Streaming { request, .. }) => {
+            request.get_or_insert(DEFAULT_REQUEST);
+        }
+        LoadModel::Page(_) | LoadModel::Perf(_) | LoadModel::TorUsers(_) => {}
+        LoadModel::Markov(markov) => {
+            let (streams, of_streams) = chain(scenario, &format!("{key}.streams"), &markov.streams, ChainKind::Streams)?;
+            let (packets, of_packets) = chain(scenario, &format!("{key}.packets"), &markov.packets, ChainKind::Packets)?;
+            markov.chains = Some(Chains { streams, packets });
+            markov.digests = Some([of_streams, of_packets]);
+        }
+    }
+    if let Some(request) = load.request() {
+        within(format!("{key}.request"), request, Bytes::new(1), MAX_REQUEST)?;
+    }
     Ok(load)
+}
+
+/// A traffic model from the file that `key` names, and the digest of the file.
+fn chain(scenario: &Scenario, key: &str, path: &str, kind: ChainKind) -> Checked<(Arc<Chain>, String)> {
+    let FileRef { digest, location, .. } = named_file(scenario, key, path)?;
+    let fault = |cause: String| Fault::File { key: key.to_owned(), path: clipped(path, 200), cause };
+    let content = std::fs::read(location).map_err(|error| fault(error.to_string()))?;
+    let chain = Chain::parse(&content, kind).map_err(|error| fault(error.to_string()))?;
+    Ok((Arc::new(chain), digest))
 }

@@ -277,6 +277,8 @@ pub struct ClientGroup {
     pub group: String,
     /// Which hosts it is.
     pub members: Members,
+    /// How many users each of them stands for.
+    pub users: u32,
     /// When they start.
     pub start: StartRange,
     /// Their tor runs so long before their start, at most since time zero.
@@ -291,6 +293,8 @@ pub struct ClientGroup {
     pub stall: SimDuration,
     /// Whether each transfer gets its own circuit.
     pub circuit_per_transfer: bool,
+    /// Whether transfers and circuits have rows in the records.
+    pub record: bool,
     /// Whether the congestion control of its circuits' exits is recorded.
     pub trace: bool,
 }
@@ -303,6 +307,16 @@ pub enum Members {
     Count {
         /// How many.
         count: u32,
+        /// Access rate towards the network; `None`: by country.
+        up: Option<Bandwidth>,
+        /// Access rate from the network; `None`: by country.
+        down: Option<Bandwidth>,
+    },
+    /// Sampled network: the clients of the sample's share of so many users, with these access rates.
+    Scaled {
+        /// Users of the whole network.
+        #[serde(rename = "users-at-full-scale")]
+        users_at_full_scale: u32,
         /// Access rate towards the network; `None`: by country.
         up: Option<Bandwidth>,
         /// Access rate from the network; `None`: by country.

@@ -23,7 +23,7 @@ pub(super) fn layout<'a>(
     let hosts: Vec<Host> = network.hosts.iter().map(host).collect();
     let groups = scenario.clients.iter().filter_map(|group| match &group.members {
         Members::Hosts { hosts, path, server } => Some((group, hosts, *path, *server)),
-        Members::Count { .. } | Members::Share { .. } | Members::Document { .. } => None,
+        Members::Count { .. } | Members::Share { .. } | Members::Scaled { .. } | Members::Document { .. } => None,
     });
     let selector = if groups.clone().any(|(_, _, path, _)| path.is_none()) { Some(selector(network)?) } else { None };
     let mut clients = Vec::new();

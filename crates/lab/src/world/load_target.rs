@@ -7,13 +7,14 @@
 //!
 //! **Demand.** A client that transfers S bytes and pauses P asks for S / (P + T) on average. Alone, T = 1 s (circuit and
 //! stream round trips) + S / 500 kB/s (a stream window of 500 cells in half a second). Under load T stretches: by 1 / (1 - u)
-//! as in a processor-sharing queue, and by 20 at most, beyond which demand follows capacity rather than the number of clients.
+//! as in a processor-sharing queue, and by 20 at most, beyond which demand follows capacity rather than the number of clients. Flows that come whatever the
+//! network does (`perf`, `markov`, `tor-users`) ask for S each P.
 //!
 //! What comes of it is not exactly u, least of all where relays of another class are full before; the estimate for each class stands
 //! in `divergence_json` of the table `run`, and the tables `relays` and `network` say what was reached.
 
 use onionlab_directory::{Class, Consensus, Position};
-use onionlab_load::LoadModel;
+use onionlab_load::{LoadModel, MeanFlow, Pace};
 use onionlab_quantities::Bandwidth;
 
 /// Bytes on a relay's wire for each byte of payload: cells (514 for 498), TLS records (22 for 4048), TCP/IP (52 for 1448).
@@ -74,26 +75,17 @@ fn chance(network: &Consensus, position: Position, class: Class) -> f64 {
     if all > 0.0 { weight(class) / all } else { 0.0 }
 }
 
-/// Payload that a client of this load asks for on average, in bytes a second, at this utilisation.
-pub(super) fn demand(load: &LoadModel, utilisation: f64) -> f64 {
-    let (size, pause) = match load {
-        LoadModel::Bulk { size, pause, .. } => {
-            (size.mean_units(), pause.as_ref().map_or(0.0, onionlab_load::Distribution::mean_units))
-        }
-        LoadModel::Web { size, pause, .. } => (size.mean_units(), pause.mean_units()),
-        LoadModel::Sequence { transfers, .. } => {
-            let count: f64 = transfers.iter().map(|batch| f64::from(batch.count)).sum();
-            let mean = |of: &dyn Fn(&onionlab_load::Batch) -> f64| {
-                transfers.iter().map(|batch| f64::from(batch.count) * of(batch)).sum::<f64>() / count
-            };
-            (
-                mean(&|batch| batch.size.mean_units()),
-                mean(&|batch| batch.pause.as_ref().map_or(0.0, onionlab_load::Distribution::mean_units)),
-            )
+/// Payload that a client of this load, which stands for `users`, asks for on average, in bytes a second to the client, at this utilisation.
+pub(super) fn demand(load: &LoadModel, users: u32, utilisation: f64) -> f64 {
+    let MeanFlow { to_client, pause, lasts, .. } = load.mean_flow();
+    let each = match load.pace() {
+        Pace::Independent => to_client / pause,
+        Pace::AfterPrevious => {
+            let stretch = if utilisation < 1.0 { (1.0 / (1.0 - utilisation)).min(MOST_STRETCH) } else { MOST_STRETCH };
+            to_client / (pause + (stretch * (LATENCY + to_client / RATE)).max(lasts))
         }
     };
-    let stretch = if utilisation < 1.0 { (1.0 / (1.0 - utilisation)).min(MOST_STRETCH) } else { MOST_STRETCH };
-    size / (pause / 1e9 + stretch * (LATENCY + size / RATE))
+    f64::from(users) * each
 }
 
 #[cfg(test)]
@@ -103,7 +95,7 @@ mod tests {
     use onionlab_quantities::{Bytes, SimDuration};
 
     fn bulk(size: u64) -> LoadModel {
-        LoadModel::Bulk { size: Distribution::Constant(Bytes::new(size)), pause: None, request: None, header: None }
+        LoadModel::Bulk { size: Distribution::Constant(Bytes::new(size)), pause: None, request: None, header: None, port: None }
     }
 
     /// By hand: guards, middles and exits of 1 MB/s each, all weights alike and no relay with two flags, so each position falls
@@ -134,15 +126,25 @@ mod tests {
     /// By hand: 5 MB take 1 s + 10 s alone, so 454.5 kB/s; at half load twice as long.
     #[test]
     fn demand_by_hand() {
-        assert!((demand(&bulk(5_000_000), 0.0) - 454_545.0).abs() < 1.0);
-        assert!((demand(&bulk(5_000_000), 0.5) - 227_272.0).abs() < 1.0);
+        assert!((demand(&bulk(5_000_000), 1, 0.0) - 454_545.0).abs() < 1.0);
+        assert!((demand(&bulk(5_000_000), 1, 0.5) - 227_272.0).abs() < 1.0);
         let web = LoadModel::Web {
             size: Distribution::Constant(Bytes::new(500_000)),
             pause: Distribution::Constant(SimDuration::from_secs(8)),
             request: None,
             header: None,
+            port: None,
         };
-        assert!((demand(&web, 0.0) - 50_000.0).abs() < 1.0);
-        assert!(demand(&web, 4.0) > 0.0);
+        assert!((demand(&web, 1, 0.0) - 50_000.0).abs() < 1.0);
+        assert!(demand(&web, 1, 4.0) > 0.0);
+        assert!((demand(&web, 7, 0.0) - 350_000.0).abs() < 1.0, "seven users");
+        // Independent flows come whatever the network does: 800 bytes each ten seconds.
+        let perf: LoadModel =
+            toml::from_str("kind = \"perf\"\npause = \"10 s\"\nsizes = [{ size = \"800 B\", weight = 1.0, timeout = \"1 s\" }]")
+                .unwrap();
+        assert!((demand(&perf, 2, 0.9) - 160.0).abs() < 1e-9);
+        // What is played takes its time: 50 kB/s, and a pause of the same length.
+        let audio: LoadModel = toml::from_str("kind = \"audio\"\nlength = \"100 s\"\npause = \"100 s\"").unwrap();
+        assert!((demand(&audio, 1, 0.0) - 25_000.0).abs() < 1e-9);
     }
 }

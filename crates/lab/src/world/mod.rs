@@ -49,6 +49,15 @@ pub enum WorldError {
         /// The clients that it would need.
         clients: u64,
     },
+    /// The users at full scale make more clients than a run may have.
+    #[error(
+        "`users-at-full-scale` makes {clients} clients here, more than the {} that a run may have: let each stand for more `users`, or sample fewer relays",
+        crate::scenario::MAX_CLIENTS
+    )]
+    TooManyUsers {
+        /// The clients that they would make.
+        clients: u64,
+    },
 }
 
 /// What the records call the world's hosts.
@@ -168,9 +177,9 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         timeout: group.timeout,
         stall: group.stall,
         circuit_per_transfer: group.circuit_per_transfer,
-        users: 1,
-        spread: SimDuration::ZERO,
-        record: true,
+        users: group.users,
+        spread: SimDuration::from_nanos(span),
+        record: group.record,
         trace: group.trace,
     }
 }

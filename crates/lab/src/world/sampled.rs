@@ -49,7 +49,7 @@ pub(super) fn layout<'a>(
     let selector = PathSelector::new(&network.relays, &network.weights, &PathOptions::default())?;
     let mut report = divergence(&report);
     let counts = match scenario.load_target {
-        None => given_counts(&scenario.clients),
+        None => given_counts(&scenario.clients, report["scale"].as_f64().unwrap_or(1.0))?,
         Some(target) => {
             let rate = load_target::payload_rate(&network, &capacities, position(target.position), target.utilisation);
             report["load_target"] = load_target::report(&network, &capacities, rate);
@@ -108,15 +108,28 @@ fn capacities(network: &Consensus, common: &SampledNetwork, seed: Seed) -> Resul
     Ok(network.relays.iter().map(|relay| model.rate(relay)).collect())
 }
 
-/// Clients of each group as the experiment file has them.
-fn given_counts(groups: &[ClientGroup]) -> Vec<u32> {
-    groups.iter().map(|group| if let Members::Count { count, .. } = group.members { count } else { 0 }).collect()
+/// Clients of each group as the experiment file has them, in a network that is `scale` of the whole.
+fn given_counts(groups: &[ClientGroup], scale: f64) -> Result<Vec<u32>, WorldError> {
+    let count = |group: &ClientGroup| match group.members {
+        Members::Count { count, .. } => u64::from(count),
+        Members::Scaled { users_at_full_scale, .. } => {
+            (libm::round(scale * f64::from(users_at_full_scale) / f64::from(group.users)) as u64).max(1)
+        }
+        Members::Share { .. } | Members::Hosts { .. } | Members::Document { .. } => 0,
+    };
+    let counts: Vec<u64> = groups.iter().map(count).collect();
+    let clients = counts.iter().sum();
+    if clients > MAX_CLIENTS {
+        return Err(WorldError::TooManyUsers { clients });
+    }
+    Ok(counts.into_iter().map(|count| count as u32).collect())
 }
 
 /// Clients of each group, by their shares, that together ask for `payload_rate` bytes a second.
 fn derived_counts(groups: &[ClientGroup], target: LoadTarget, payload_rate: f64) -> Result<Vec<u32>, WorldError> {
     let share = |group: &ClientGroup| if let Members::Share { share, .. } = group.members { share } else { 0.0 };
-    let each: f64 = groups.iter().map(|group| share(group) * load_target::demand(&group.load, target.utilisation)).sum();
+    let each: f64 =
+        groups.iter().map(|group| share(group) * load_target::demand(&group.load, group.users, target.utilisation)).sum();
     let all = libm::ceil(payload_rate / each);
     let counts: Vec<u64> = groups.iter().map(|group| (libm::round(all * share(group)) as u64).max(1)).collect();
     let clients: u64 = counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
@@ -155,7 +168,7 @@ fn add_client(land: &mut Land, group: &ClientGroup, index: u32) -> HostId {
     let location = land.location(&name, None, || PlaceDistribution::users(&land.table), AccessDelay::client());
     let usual = land.table.access_bandwidth(location.place);
     let (up, down) = match group.members {
-        Members::Count { up, down, .. } | Members::Share { up, down, .. } => (up, down),
+        Members::Count { up, down, .. } | Members::Share { up, down, .. } | Members::Scaled { up, down, .. } => (up, down),
         Members::Document { .. } | Members::Hosts { .. } => (None, None),
     };
     land.add(name, up.unwrap_or(usual.up), down.unwrap_or(usual.down), Role::Client, location)

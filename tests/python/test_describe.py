@@ -1,0 +1,31 @@
+"""Loads in words, as they stand over a report."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from onionlab import describe
+
+
+@pytest.mark.parametrize(
+    ("load", "words"),
+    [
+        ({"kind": "bulk", "size": "5 MiB"}, "5 MiB"),
+        ({"kind": "web", "size": "320 KiB", "pause": {"uniform": ["1 s", "20 s"]}}, "320 KiB, pauses of 1 s to 20 s"),
+        (
+            {"kind": "sequence", "transfers": [{"size": "50 kB", "count": 2}, {"size": "1 MB", "count": 1}]},
+            "2 × 50 kB + 1 × 1 MB",
+        ),
+        ({"kind": "audio"}, "audio of 50 kB/s"),
+        ({"kind": "video", "rate": "2 Mbit/s", "pause": "1 min"}, "video of 2 Mbit/s, pause 1 min"),
+        ({"kind": "page", "pause": {"exponential": "40 s"}}, "pages of many objects, pauses of 40 s on average"),
+        ({"kind": "perf"}, "50 KiB or 1 MiB or 5 MiB, one each 1 min"),
+        ({"kind": "perf", "pause": "10 s", "sizes": [{"size": "2 MB"}]}, "2 MB, one each 10 s"),
+        ({"kind": "markov"}, "Tor's users by hidden Markov models"),
+        ({"kind": "tor-users"}, "Tor's users by the compact model"),
+    ],
+)
+def test_every_kind_of_load_has_words(load: dict[str, Any], words: str) -> None:
+    assert describe.pattern(load) == words
