@@ -75,19 +75,25 @@ impl Ewma {
     }
 
     /// The tick at `now` and the weight F^-f of a cell sent then, computed once per instant of the clock.
+    #[inline]
     fn read_clock(&mut self, now: SimTime) -> (u32, f64) {
         let nanos = match self.kind {
             EwmaClock::Coarse => now.as_nanos() / COARSE_NANOS * COARSE_NANOS,
             EwmaClock::Wall => now.as_nanos() / 1000 * 1000,
         };
         if nanos != self.clock.nanos {
-            let (mut tick, mut elapsed) = (nanos / self.tick_nanos, nanos % self.tick_nanos);
-            if elapsed == 0 && self.kind == EwmaClock::Coarse {
-                (tick, elapsed) = (tick - 1, self.tick_nanos);
-            }
-            self.clock = Clock { nanos, tick: tick as u32, weight: libm::exp2(elapsed as f64 / self.half_life) };
+            self.turn_clock(nanos);
         }
         (self.clock.tick, self.clock.weight)
+    }
+
+    #[inline(never)]
+    fn turn_clock(&mut self, nanos: u64) {
+        let (mut tick, mut elapsed) = (nanos / self.tick_nanos, nanos % self.tick_nanos);
+        if elapsed == 0 && self.kind == EwmaClock::Coarse {
+            (tick, elapsed) = (tick - 1, self.tick_nanos);
+        }
+        self.clock = Clock { nanos, tick: tick as u32, weight: libm::exp2(elapsed as f64 / self.half_life) };
     }
 
     /// F^ticks.
@@ -199,6 +205,7 @@ impl CircuitmuxPolicy for Ewma {
         self.remove(slot);
     }
 
+    #[inline]
     fn notify_sent(&mut self, slot: Slot, cells: u32, now: SimTime) {
         let (tick, weight) = self.read_clock(now);
         if tick != self.recalibrated {

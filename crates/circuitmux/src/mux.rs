@@ -38,7 +38,10 @@ macro_rules! each {
             Policy::RoundRobin($bound) => $call,
             Policy::Ewma($bound) => $call,
             Policy::Swrr($bound) => $call,
-            Policy::Custom($bound) => $call,
+            Policy::Custom(boxed) => {
+                let $bound = &mut **boxed;
+                $call
+            }
         }
     };
 }
@@ -98,20 +101,16 @@ impl Circuitmux {
     }
 
     /// The circuit's queue has `n` cells now: cells have arrived, or the queue was cleared.
+    #[inline]
     pub fn set_cells(&mut self, slot: Slot, n: u32, now: SimTime) {
         let old = self.count(slot);
-        each!(&mut self.policy, policy => policy.notify_set_cells(slot, n, now));
+        each!(&mut self.policy, policy => counted(policy, slot, old, n, now));
         self.store(slot, old, n);
-        if old == 0 && n > 0 {
-            self.active += 1;
-            each!(&mut self.policy, policy => policy.notify_active(slot, now));
-        } else if old > 0 && n == 0 {
-            self.active -= 1;
-            each!(&mut self.policy, policy => policy.notify_inactive(slot, now));
-        }
+        self.active = self.active + u32::from(old == 0 && n > 0) - u32::from(old > 0 && n == 0);
     }
 
     /// The circuit to send the next cell; none if no circuit has one.
+    #[inline]
     pub fn pick(&mut self, now: SimTime) -> Option<Slot> {
         if self.active == 0 {
             return None;
@@ -120,16 +119,13 @@ impl Circuitmux {
     }
 
     /// One cell of the picked circuit went to the outbuf and `remaining` are left in its queue.
+    #[inline]
     pub fn sent(&mut self, slot: Slot, remaining: u32, now: SimTime) {
         let old = self.count(slot);
         debug_assert_eq!(old, remaining + 1, "a departure takes one cell");
         self.store(slot, old, remaining);
-        each!(&mut self.policy, policy => policy.notify_sent(slot, 1, now));
-        if remaining == 0 {
-            self.active -= 1;
-            each!(&mut self.policy, policy => policy.notify_inactive(slot, now));
-        }
-        each!(&mut self.policy, policy => policy.notify_set_cells(slot, remaining, now));
+        self.active -= u32::from(remaining == 0);
+        each!(&mut self.policy, policy => departed(policy, slot, remaining, now));
     }
 
     /// How many attached circuits have a cell queued.
@@ -172,6 +168,27 @@ impl Circuitmux {
         self.cells[slot.index()] = new;
         self.total = self.total - u64::from(old) + u64::from(new);
     }
+}
+
+/// What a policy is told when a queue of `old` cells has `n` now.
+#[inline]
+fn counted<P: CircuitmuxPolicy + ?Sized>(policy: &mut P, slot: Slot, old: u32, n: u32, now: SimTime) {
+    policy.notify_set_cells(slot, n, now);
+    if old == 0 && n > 0 {
+        policy.notify_active(slot, now);
+    } else if old > 0 && n == 0 {
+        policy.notify_inactive(slot, now);
+    }
+}
+
+/// What a policy is told when a cell has left and `remaining` are left.
+#[inline]
+fn departed<P: CircuitmuxPolicy + ?Sized>(policy: &mut P, slot: Slot, remaining: u32, now: SimTime) {
+    policy.notify_sent(slot, 1, now);
+    if remaining == 0 {
+        policy.notify_inactive(slot, now);
+    }
+    policy.notify_set_cells(slot, remaining, now);
 }
 
 #[cfg(test)]

@@ -58,16 +58,13 @@ impl<E> Entry<E> {
     }
 }
 
-/// Entries of a chunk: with sixteen bytes each and the link, four cache lines.
-const CHUNK: usize = 15;
+/// Entries of a chunk: with sixteen bytes each, four cache lines.
+const CHUNK: usize = 16;
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
 #[repr(align(64))]
-struct Chunk<E> {
-    entries: [Entry<E>; CHUNK],
-    next: u32,
-}
+struct Chunk<E>([Entry<E>; CHUNK]);
 
 /// The events of a day to come: a chain of chunks, the one that is being filled first.
 #[derive(Debug, Clone, Copy)]
@@ -91,27 +88,34 @@ impl Bucket {
 #[derive(Debug)]
 struct ChunkPool<E> {
     chunks: Vec<Chunk<E>>,
+    /// By chunk: the next of its chain.
+    next: Vec<u32>,
     free: Vec<u32>,
 }
 
 impl<E: Copy> ChunkPool<E> {
+    #[inline(always)]
     fn push(&mut self, bucket: &mut Bucket, entry: Entry<E>) {
         let place = bucket.len as usize % CHUNK;
         if place == 0 {
-            let next = bucket.head;
-            if let Some(id) = self.free.pop() {
-                let chunk = &mut self.chunks[id as usize];
-                chunk.entries[0] = entry;
-                chunk.next = next;
-                bucket.head = id;
-            } else {
-                self.chunks.push(Chunk { entries: [entry; CHUNK], next });
-                bucket.head = self.chunks.len() as u32 - 1;
-            }
+            bucket.head = self.chunk(bucket.head, entry);
         } else {
-            self.chunks[bucket.head as usize].entries[place] = entry;
+            self.chunks[bucket.head as usize].0[place] = entry;
         }
         bucket.len += 1;
+    }
+
+    /// A chunk before `next`, with `entry` in its first place.
+    #[inline(never)]
+    fn chunk(&mut self, next: u32, entry: Entry<E>) -> u32 {
+        if let Some(id) = self.free.pop() {
+            self.chunks[id as usize].0[0] = entry;
+            self.next[id as usize] = next;
+            return id;
+        }
+        self.chunks.push(Chunk([entry; CHUNK]));
+        self.next.push(next);
+        self.chunks.len() as u32 - 1
     }
 
     /// Moves all entries of a bucket to the end of `list`, in no order.
@@ -119,9 +123,9 @@ impl<E: Copy> ChunkPool<E> {
         let mut len = bucket.in_head();
         let mut id = bucket.head;
         while let Some(chunk) = self.chunks.get(id as usize) {
-            list.extend_from_slice(&chunk.entries[..len]);
+            list.extend_from_slice(&chunk.0[..len]);
             self.free.push(id);
-            (id, len) = (chunk.next, CHUNK);
+            (id, len) = (self.next[id as usize], CHUNK);
         }
         *bucket = Bucket::EMPTY;
     }
@@ -175,7 +179,7 @@ pub struct EventQueue<E> {
     day: u64,
     /// Events scheduled for that day so far.
     serial: u64,
-    buckets: Vec<Bucket>,
+    buckets: Box<[Bucket; BUCKETS]>,
     pool: ChunkPool<E>,
     /// One bit a bucket: not empty.
     occupied: [u64; WORDS],
@@ -200,8 +204,8 @@ impl<E: Copy> EventQueue<E> {
             today: Vec::new(),
             day: 0,
             serial: 0,
-            buckets: vec![Bucket::EMPTY; BUCKETS],
-            pool: ChunkPool { chunks: Vec::new(), free: Vec::new() },
+            buckets: Box::new([Bucket::EMPTY; BUCKETS]),
+            pool: ChunkPool { chunks: Vec::new(), next: Vec::new(), free: Vec::new() },
             occupied: [0; WORDS],
             far: BinaryHeap::new(),
             far_serial: 0,
@@ -226,37 +230,52 @@ impl<E: Copy> EventQueue<E> {
     ///
     /// # Panics
     /// If `time` lies before [`Self::now`]: the clock never runs back. If there is no such host.
+    #[inline]
     pub fn schedule(&mut self, time: SimTime, host: HostId, event: E) {
         assert!(time >= self.now, "an event was scheduled {} ns in the past", self.now.as_nanos() - time.as_nanos());
         assert!(host.index() < self.hosts, "an event was scheduled for a host that is not there");
         self.pending += 1;
         let day = time.as_nanos() >> BUCKET_BITS;
         let ahead = day.wrapping_sub(self.day);
-        if ahead == 0 {
-            if self.serial == SERIALS {
-                self.number_anew();
-            }
-            let entry = Entry::new(time, host, self.serial, event);
-            self.serial += 1;
-            let place = self.today.partition_point(|other| other.key > entry.key);
-            self.today.insert(place, entry);
-        } else if ahead < BUCKETS as u64 {
+        // Nearly always.
+        if ahead.wrapping_sub(1) < BUCKETS as u64 - 1 {
             self.put_in_bucket(time, host, event);
+        } else if ahead == 0 {
+            self.put_in_today(time, host, event);
         } else {
-            self.early += usize::from(day < self.day);
-            self.far.push(Reverse(Far { time, host, serial: self.far_serial, event }));
-            self.far_serial += 1;
+            self.put_far(day, Far { time, host, serial: self.far_serial, event });
         }
     }
 
+    #[inline(never)]
+    fn put_in_today(&mut self, time: SimTime, host: HostId, event: E) {
+        if self.serial == SERIALS {
+            self.number_anew();
+        }
+        let entry = Entry::new(time, host, self.serial, event);
+        self.serial += 1;
+        let place = self.today.partition_point(|other| other.key > entry.key);
+        self.today.insert(place, entry);
+    }
+
+    #[cold]
+    fn put_far(&mut self, day: u64, far: Far<E>) {
+        self.early += usize::from(day < self.day);
+        self.far.push(Reverse(far));
+        self.far_serial += 1;
+    }
+
     /// Of one host and instant, those that the heap hands over come first: they were scheduled when the day was still far away.
+    #[inline(always)]
     fn put_in_bucket(&mut self, time: SimTime, host: HostId, event: E) {
         let index = (time.as_nanos() >> BUCKET_BITS) as usize % BUCKETS;
         let bucket = &mut self.buckets[index];
         let serial = u64::from(bucket.len);
         assert!(serial < SERIALS, "a day of the calendar holds 2^25 events at most");
+        if serial == 0 {
+            self.occupied[index / 64] |= 1 << (index % 64);
+        }
         self.pool.push(bucket, Entry::new(time, host, serial, event));
-        self.occupied[index / 64] |= 1 << (index % 64);
     }
 
     /// Gives today's events new numbers in their order, because the last was given out.

@@ -9,6 +9,6 @@ mod queue;
 pub mod tcp;
 
 pub use link::Shaping;
-pub use network::{HostConfig, HostCounters, NetEvent, Network, SocketId, Upcall};
+pub use network::{HostConfig, HostCounters, NetEvent, Network, PacketId, SocketId, Upcall};
 pub use path::{Path, Topology};
 pub use queue::{CoDel, QueueConfig, QueueDiscipline, UplinkQueue};

@@ -23,7 +23,7 @@ pub(crate) struct Shaper {
     rate: Bandwidth,
     /// Nanoseconds a byte in 44.20 fixed point, so that a transmission time is a multiplication.
     nanos_per_byte: u64,
-    tokens: Option<Tokens>,
+    tokens: Option<Box<Tokens>>,
 }
 
 #[derive(Debug, Clone)]
@@ -42,7 +42,7 @@ impl Shaper {
             Shaping::Serialise => None,
             Shaping::TokenBatches { interval } => {
                 let batch = rate.bytes_in(interval).get().max(1);
-                Some(Tokens { interval, batch, level: batch + MTU, filled: SimTime::ZERO })
+                Some(Box::new(Tokens { interval, batch, level: batch + MTU, filled: SimTime::ZERO }))
             }
         };
         Self { rate, nanos_per_byte, tokens }

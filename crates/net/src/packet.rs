@@ -1,10 +1,16 @@
-//! Packets in flight, in one pool, chained into the queues where they wait: a queue costs two words, and memory follows what is in flight.
+//! Packets in flight, in one pool. On a wire a packet is nothing but the event of its arrival; in a queue it is chained to the next. A queue so costs two
+//! words, and memory follows what is in flight.
 
 use crate::network::SocketId;
 use crate::tcp::{Flags, SackBlock, Segment, TcpConfig};
-use onionlab_quantities::{SimDuration, SimTime};
+use onionlab_engine::prefetch;
+use onionlab_quantities::SimTime;
 
 pub(crate) const NONE: u32 = u32::MAX;
+
+/// A packet in the pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PacketId(u32);
 
 /// A segment on its way, in one cache line. Its SACK blocks, which few segments have, lie apart.
 #[derive(Debug, Clone, Copy)]
@@ -14,22 +20,17 @@ pub(crate) struct Packet {
     ack: u64,
     ts_val: SimTime,
     ts_echo: SimTime,
-    /// On the wire: when it arrives. In the downlink's queue: when it arrived.
-    pub time: SimTime,
+    /// When it joined the downlink's queue.
+    pub queued: SimTime,
     window: u32,
     /// The socket that it is for.
     pub to: SocketId,
     next: u32,
-    /// Nanoseconds from `time` to the `time` of the next packet on the wire, so that nobody has to look at that packet, which would not be in
-    /// the cache yet; [`FAR`] if they are more.
-    gap: u32,
     sack: u32,
-    len: u16,
+    pub len: u16,
     flags: Flags,
     sack_count: u8,
 }
-
-const FAR: u32 = u32::MAX;
 
 impl Packet {
     /// Bytes on the wire, headers included.
@@ -61,32 +62,30 @@ pub(crate) struct PacketPool {
 }
 
 impl PacketPool {
-    /// Adds a packet to a list, `gap` after the one that was added before it.
-    pub fn push(&mut self, list: &mut PacketList, segment: &Segment, to: SocketId, time: SimTime, gap: SimDuration) {
+    /// A packet that carries `segment` to a socket.
+    pub fn add(&mut self, segment: &Segment, to: SocketId) -> PacketId {
         let sack = if segment.sack_count == 0 { NONE } else { self.keep_sack(segment.sack) };
         let packet = Packet {
             seq: segment.seq,
             ack: segment.ack,
             ts_val: segment.ts_val,
             ts_echo: segment.ts_echo,
-            time,
+            queued: SimTime::ZERO,
             window: segment.window,
             to,
             next: NONE,
-            gap: FAR,
             sack,
             len: segment.len,
             flags: segment.flags,
             sack_count: segment.sack_count,
         };
-        let id = if let Some(id) = self.free.pop() {
+        if let Some(id) = self.free.pop() {
             self.packets[id as usize] = packet;
-            id
+            PacketId(id)
         } else {
             self.packets.push(packet);
-            self.packets.len() as u32 - 1
-        };
-        self.append(list, id, gap);
+            PacketId(self.packets.len() as u32 - 1)
+        }
     }
 
     #[cold]
@@ -99,36 +98,45 @@ impl PacketPool {
         self.sacks.len() as u32 - 1
     }
 
-    /// The last packet's line is written here, not read: it need not be waited for.
-    fn append(&mut self, list: &mut PacketList, id: u32, gap: SimDuration) {
+    pub fn get(&self, id: PacketId) -> &Packet {
+        &self.packets[id.0 as usize]
+    }
+
+    /// Adds a packet, which is in no list, to the end of one.
+    pub fn append(&mut self, list: &mut PacketList, id: PacketId, now: SimTime) {
+        let packet = &mut self.packets[id.0 as usize];
+        packet.next = NONE;
+        packet.queued = now;
         if list.tail == NONE {
-            list.head = id;
+            list.head = id.0;
         } else {
-            let tail = &mut self.packets[list.tail as usize];
-            tail.next = id;
-            tail.gap = u32::try_from(gap.as_nanos()).unwrap_or(FAR);
+            self.packets[list.tail as usize].next = id.0;
         }
-        list.tail = id;
+        list.tail = id.0;
     }
 
-    pub fn front(&self, list: PacketList) -> Option<&Packet> {
-        self.packets.get(list.head as usize)
-    }
-
-    /// When the packet behind this one in its list is due.
-    pub fn next_time(&self, packet: &Packet) -> Option<SimTime> {
-        let next = self.packets.get(packet.next as usize);
-        if packet.gap == FAR {
-            return next.map(|next| next.time);
+    /// Asks for the memory of the first packet of a list.
+    #[inline]
+    pub fn prefetch_first(&self, list: PacketList) {
+        if let Some(packet) = self.packets.get(list.head as usize) {
+            prefetch(packet, size_of::<Packet>());
         }
-        next.map(|_| packet.time + SimDuration::from_nanos(u64::from(packet.gap)))
     }
 
-    /// Takes the first packet out: its segment, and the socket that it is for.
-    pub fn pop(&mut self, list: &mut PacketList) -> Option<(Segment, SocketId)> {
-        let id = self.unlink(list)?;
-        self.free.push(id);
-        let packet = &self.packets[id as usize];
+    /// Takes the first packet out of a list; it stays in the pool.
+    pub fn unlink(&self, list: &mut PacketList) -> Option<PacketId> {
+        let id = list.head;
+        list.head = self.packets.get(id as usize)?.next;
+        if list.head == NONE {
+            list.tail = NONE;
+        }
+        Some(PacketId(id))
+    }
+
+    /// Takes a packet, which is in no list, out of the pool: its segment, and the socket that it is for.
+    pub fn take(&mut self, id: PacketId) -> (Segment, SocketId) {
+        let packet = &self.packets[id.0 as usize];
+        self.free.push(id.0);
         let sack = match packet.sack {
             NONE => Default::default(),
             sack => {
@@ -147,26 +155,7 @@ impl PacketPool {
             sack_count: packet.sack_count,
             sack,
         };
-        Some((segment, packet.to))
-    }
-
-    fn unlink(&mut self, list: &mut PacketList) -> Option<u32> {
-        let id = list.head;
-        list.head = self.packets.get(id as usize)?.next;
-        if list.head == NONE {
-            list.tail = NONE;
-        }
-        Some(id)
-    }
-
-    /// Moves the first packet of `from`, a wire, to the end of `to`, a queue, stamped with `time`. Nobody asks when the next of a queue is due.
-    pub fn transfer(&mut self, from: &mut PacketList, to: &mut PacketList, time: SimTime) {
-        if let Some(id) = self.unlink(from) {
-            let packet = &mut self.packets[id as usize];
-            packet.next = NONE;
-            packet.time = time;
-            self.append(to, id, SimDuration::from_nanos(u64::MAX));
-        }
+        (segment, packet.to)
     }
 }
 
@@ -185,38 +174,36 @@ mod tests {
         assert_eq!(size_of::<Packet>(), 64);
     }
 
-    /// Through two lists, with and without SACK blocks, near and far apart in time, the pool's places used several times over.
+    /// Through two lists, with and without SACK blocks, the pool's places used several times over.
     #[test]
     fn what_comes_out_is_what_went_in() {
         let mut pool = PacketPool::default();
         for _ in 0..3 {
-            let (mut wire, mut waiting) = (PacketList::EMPTY, PacketList::EMPTY);
-            let times = [5, 6, 10_000_000_000, 10_000_000_000 + u64::from(FAR), 40_000_000_000];
-            for (index, &nanos) in times.iter().enumerate() {
+            let mut lists = [PacketList::EMPTY; 2];
+            for index in 0..5_u32 {
                 let blocks = (index % 4) as u8;
-                let mut segment = segment(index as u64, blocks);
+                let mut segment = segment(u64::from(index), blocks);
                 if blocks == 0 {
                     segment.sack = Default::default();
                 }
-                let gap = nanos - times[index.saturating_sub(1)];
-                pool.push(&mut wire, &segment, SocketId(index as u32), SimTime::from_nanos(nanos), SimDuration::from_nanos(gap));
+                let id = pool.add(&segment, SocketId(index));
+                pool.append(&mut lists[0], id, SimTime::ZERO);
             }
-            for (index, &nanos) in times.iter().enumerate() {
-                let front = *pool.front(wire).unwrap();
-                assert_eq!(front.time.as_nanos(), nanos);
-                assert_eq!(pool.next_time(&front).map(SimTime::as_nanos), times.get(index + 1).copied());
-                pool.transfer(&mut wire, &mut waiting, SimTime::from_nanos(nanos + 1));
+            while let Some(id) = pool.unlink(&mut lists[0]) {
+                pool.append(&mut lists[1], id, SimTime::from_nanos(7));
             }
-            assert!(wire.is_empty());
-            for index in 0..times.len() {
-                let (got, to) = pool.pop(&mut waiting).unwrap();
-                let mut expected = segment(index as u64, (index % 4) as u8);
+            assert!(lists[0].is_empty());
+            for index in 0..5_u32 {
+                let front = pool.unlink(&mut lists[1]).unwrap();
+                assert_eq!(pool.get(front).queued.as_nanos(), 7);
+                let (got, to) = pool.take(front);
+                let mut expected = segment(u64::from(index), (index % 4) as u8);
                 if expected.sack_count == 0 {
                     expected.sack = Default::default();
                 }
-                assert_eq!((got, to), (expected, SocketId(index as u32)));
+                assert_eq!((got, to), (expected, SocketId(index)));
             }
-            assert!(pool.pop(&mut waiting).is_none());
+            assert_eq!(pool.unlink(&mut lists[1]), None);
         }
         assert_eq!(pool.packets.len(), 5);
         assert_eq!(pool.sacks.len(), 3);

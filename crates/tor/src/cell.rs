@@ -129,6 +129,7 @@ pub(crate) struct CellPool {
 }
 
 impl CellPool {
+    #[inline]
     pub fn push(&mut self, queue: &mut CellQueue, cell: Cell) {
         if queue.tail == NONE || queue.written as usize == BLOCK {
             let id = self.block(cell);
@@ -149,6 +150,7 @@ impl CellPool {
     }
 
     /// A block with `cell` in its first place.
+    #[inline(never)]
     fn block(&mut self, cell: Cell) -> u32 {
         if let Some(id) = self.free.pop() {
             let block = &mut self.blocks[id as usize];
@@ -165,6 +167,7 @@ impl CellPool {
         (queue.len > 0).then(|| &self.blocks[queue.head as usize].cells[queue.read as usize])
     }
 
+    #[inline]
     pub fn pop(&mut self, queue: &mut CellQueue) -> Option<Cell> {
         if queue.len == 0 {
             return None;

@@ -2,11 +2,12 @@
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::Opening;
-use crate::circuit::Place;
+use crate::circuit::{Hop, Place};
 use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
 use crate::queues::Direction;
 use crate::world::World;
+use onionlab_engine::prefetch;
 
 /// How far a read will come: bytes from the kernel, and of plaintext in whole records.
 pub(crate) struct Reach {
@@ -92,9 +93,19 @@ impl World {
         let plaintext = end.plaintext_read + plaintext as u32;
         end.record_read = partial;
         end.plaintext_read = plaintext % CELL_BYTES;
-        for _ in 0..plaintext / CELL_BYTES {
+        let cells = plaintext / CELL_BYTES;
+        self.prefetch_circuits(id, cells);
+        for _ in 0..cells {
             let Some(cell) = self.sent.pop_cell(&mut self.ends[peer].sent) else { return };
             self.process_cell(id, cell);
+        }
+    }
+
+    /// Asks for the memory of the hops at which the next cells arrive, of all of them at once.
+    #[inline]
+    fn prefetch_circuits(&self, id: EndId, cells: u32) {
+        for cell in self.sent.first_cells(self.ends[id.peer().index()].sent, cells as usize) {
+            prefetch(&self.circuits[cell.circuit.index()].hops[cell.arrives_at() as usize], size_of::<Hop>());
         }
     }
 

@@ -32,14 +32,20 @@ pub(crate) struct SentPool {
 }
 
 impl SentPool {
+    #[inline]
     fn rings(&mut self, id: &mut SentId) -> &mut Sent {
         if *id == SentId::NONE {
-            *id = SentId(self.free.pop().unwrap_or_else(|| {
-                self.rings.push(Sent::default());
-                self.rings.len() as u32 - 1
-            }));
+            *id = self.empty_rings();
         }
         &mut self.rings[id.0 as usize]
+    }
+
+    #[inline(never)]
+    fn empty_rings(&mut self) -> SentId {
+        SentId(self.free.pop().unwrap_or_else(|| {
+            self.rings.push(Sent::default());
+            self.rings.len() as u32 - 1
+        }))
     }
 
     fn give_back_if_empty(&mut self, id: &mut SentId) {
@@ -52,17 +58,25 @@ impl SentPool {
         }
     }
 
+    #[inline]
     pub fn push_cell(&mut self, id: &mut SentId, cell: Cell) {
         self.cells += 1;
         self.rings(id).cells.push_back(cell);
     }
 
+    #[inline]
     pub fn push_record(&mut self, id: &mut SentId, plaintext: u16) {
         self.rings(id).records.push_back(plaintext);
     }
 
     pub fn first_cell(&self, id: SentId) -> Option<&Cell> {
         self.rings.get(id.0 as usize)?.cells.front()
+    }
+
+    /// The first cells on their way, at most `count`.
+    #[inline]
+    pub fn first_cells(&self, id: SentId, count: usize) -> impl Iterator<Item = &Cell> {
+        self.rings.get(id.0 as usize).into_iter().flat_map(move |sent| sent.cells.iter().take(count))
     }
 
     /// Records on their way from one end of a channel, in order.
@@ -74,6 +88,7 @@ impl SentPool {
         self.rings.get(id.0 as usize)?.records.front()
     }
 
+    #[inline]
     pub fn pop_cell(&mut self, id: &mut SentId) -> Option<Cell> {
         let cell = self.rings.get_mut(id.0 as usize)?.cells.pop_front()?;
         self.cells -= 1;

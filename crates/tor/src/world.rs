@@ -234,14 +234,14 @@ impl World {
     /// Fetches what the next events will need while this one is handled: the further ahead, the nearer to what the event names.
     #[inline]
     fn look_ahead(&self) {
-        for (step, between) in [5, 4, 3, 2, 1].into_iter().enumerate() {
+        for (step, between) in [5, 4, 3, 2].into_iter().enumerate() {
             match self.queue.ahead(between) {
                 Some((host, Event::Net(event))) => {
                     if let Some(socket) = self.net.prefetch(host, event, step as u8)
                         && let Some(usage) = self.sockets.get(socket.index())
                     {
                         match (step, *usage) {
-                            (2, _) => prefetch(usage, size_of::<SocketUse>()),
+                            (1, _) => prefetch(usage, size_of::<SocketUse>()),
                             (_, SocketUse::Channel(end)) => self.prefetch_channel(end, step),
                             _ => {}
                         }
@@ -251,23 +251,24 @@ impl World {
                 _ => {}
             }
         }
-        if let Some((host, Event::Net(event))) = self.queue.ahead(0)
-            && let Some(socket) = self.net.receiver(host, event)
+        if let Some((host, Event::Net(event))) = self.queue.ahead(1)
+            && let Some(socket) = self.net.receiver(event)
             && let Some(&SocketUse::Channel(end)) = self.sockets.get(socket.index())
         {
             self.sent.prefetch(self.ends[end.peer().index()].sent, false);
+            prefetch(&self.nodes[host.index()], 64);
         }
     }
 
     /// What reading from a channel needs: the ends, then what was sent first.
     #[inline]
     fn prefetch_channel(&self, end: EndId, step: usize) {
-        let sent = &self.ends[end.peer().index()].sent;
-        if step == 3 {
+        let peer = &self.ends[end.peer().index()];
+        if step == 2 {
             prefetch(&self.ends[end.index()], size_of::<ChannelEnd>());
-            prefetch(sent, size_of::<SentId>());
+            prefetch(&peer.sent, size_of::<SentId>());
         } else {
-            self.sent.prefetch(*sent, true);
+            self.sent.prefetch(peer.sent, true);
         }
     }
 

@@ -1,13 +1,14 @@
 //! Hosts and connections: packets from a socket through uplink, path and downlink to its peer.
 //!
 //! A packet costs three events at most: its uplink is free again (only if somebody waits for that), it arrives, it is
-//! through the downlink. Of all packets on one direction of a connection only the first has an event pending, and a timer
+//! through the downlink. An event names its packet, so that between leaving and arriving nothing of the sender is looked at. A timer
 //! that was put off is looked at when its old time comes, not moved.
 
 mod downlink;
 mod uplink;
 
 use crate::link::{Shaper, Shaping};
+pub use crate::packet::PacketId;
 use crate::packet::{NONE, PacketList, PacketPool};
 use crate::path::{Path, Topology};
 use crate::queue::{CoDel, QueueConfig, UplinkQueue};
@@ -39,10 +40,10 @@ impl SocketId {
 /// What the network asks its event queue to hand back to it. The host of the event is the host concerned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NetEvent {
-    /// The first packet that this socket has on the wire reaches the peer's host.
-    Arrive(SocketId),
+    /// A packet reaches its receiver's host.
+    Arrive(PacketId),
     /// The packet in the downlink is through.
-    Deliver,
+    Deliver(PacketId),
     /// The uplink is free and sockets wait for it.
     UplinkFree,
     /// A timer of this socket may be due.
@@ -92,43 +93,48 @@ pub struct HostCounters {
     pub path_losses: u64,
 }
 
+/// A host's links. What each packet touches comes first.
 #[derive(Debug)]
+#[repr(C, align(64))]
 struct Host {
     up: Shaper,
-    down: Shaper,
     /// Until then the uplink is busy.
     up_free: SimTime,
-    up_event: bool,
     /// Sockets that have something to send, chained through `Socket::ready_next`.
     ready_head: u32,
     ready_tail: u32,
-    /// The same where the order of writes decides: number of the write, then order of becoming ready.
+    uplink_queue: UplinkQueue,
+    up_event: bool,
+    /// A packet is in the downlink.
+    down_busy: bool,
+    waiting_packets: u32,
+    /// Packets that wait for the downlink.
+    waiting: PacketList,
+    waiting_bytes: u64,
+    down: Shaper,
+    counters: HostCounters,
+    queue: QueueConfig,
+    codel: CoDel,
+    /// The same as `ready_head` and `ready_tail` where the order of writes decides: number of the write, then order of becoming ready.
     ready_by_write: BinaryHeap<Reverse<(u64, u64, u32)>>,
     /// How many became ready, and how many writes there were.
     made_ready: u64,
     writes: u64,
-    uplink_queue: UplinkQueue,
     /// Packets that wait for the uplink, where it has a queue of its own.
     leaving: PacketList,
     leaving_packets: u32,
-    /// Packets that wait for the downlink, and the one in it.
-    waiting: PacketList,
-    waiting_bytes: u64,
-    waiting_packets: u32,
-    serving: PacketList,
-    queue: QueueConfig,
-    codel: CoDel,
     stream: RandomStream,
     connections: u64,
-    counters: HostCounters,
 }
+
+/// The part of a host that each packet touches.
+const HOT_HOST: usize = std::mem::offset_of!(Host, codel);
 
 #[derive(Debug)]
 struct Socket {
     tcb: Tcb,
     host: HostId,
     ready_next: u32,
-    wire: PacketList,
     /// When the packet sent last arrives: the next may not overtake it.
     last_arrival: SimTime,
     /// The earliest timer event that is pending for this socket.
@@ -178,26 +184,26 @@ impl Network {
             .iter()
             .map(|host| Host {
                 up: Shaper::new(host.up, host.shaping),
-                down: Shaper::new(host.down, host.shaping),
                 up_free: SimTime::ZERO,
-                up_event: false,
                 ready_head: NONE,
                 ready_tail: NONE,
+                uplink_queue: host.uplink_queue,
+                up_event: false,
+                down_busy: false,
+                waiting_packets: 0,
+                waiting: PacketList::EMPTY,
+                waiting_bytes: 0,
+                down: Shaper::new(host.down, host.shaping),
+                counters: HostCounters::default(),
+                queue: host.queue,
+                codel: CoDel::default(),
                 ready_by_write: BinaryHeap::new(),
                 made_ready: 0,
                 writes: 0,
-                uplink_queue: host.uplink_queue,
                 leaving: PacketList::EMPTY,
                 leaving_packets: 0,
-                waiting: PacketList::EMPTY,
-                waiting_bytes: 0,
-                waiting_packets: 0,
-                serving: PacketList::EMPTY,
-                queue: host.queue,
-                codel: CoDel::default(),
                 stream: RandomStream::new(seed, &host.name, "path"),
                 connections: 0,
-                counters: HostCounters::default(),
             })
             .collect();
         Self {
@@ -247,7 +253,6 @@ impl Network {
             tcb: Tcb::new(tcp),
             host,
             ready_next: NONE,
-            wire: PacketList::EMPTY,
             last_arrival: SimTime::ZERO,
             timer_at: SimTime::MAX,
             packets: 0,
@@ -269,8 +274,8 @@ impl Network {
             self.sockets.push(acceptor);
             SocketId(self.sockets.len() as u32 - 2)
         };
-        let effects = self.sockets[id.index()].tcb.connect(&self.tcp, queue.now());
-        self.react(queue, id, effects);
+        self.sockets[id.index()].tcb.connect(&self.tcp, queue.now());
+        self.serve(queue, id);
         id
     }
 
@@ -319,8 +324,8 @@ impl Network {
 
     /// Takes `bytes` (at most [`Self::readable`]) out of the receive buffer.
     pub fn read<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) {
-        let effects = self.sockets[socket.index()].tcb.read(&self.tcp, queue.now(), bytes);
-        self.react(queue, socket, effects);
+        self.sockets[socket.index()].tcb.read(&self.tcp, queue.now(), bytes);
+        self.serve(queue, socket);
     }
 
     /// Closes in order, after all that was written.
@@ -355,56 +360,65 @@ impl Network {
     }
 
     /// Asks for the memory that an event will need, step by step, of which each needs the one before to have come: 0 is to be called well before
-    /// the event is handled, 4 shortly before. From step 2 on it returns the socket that will receive or send, as far as it is known.
+    /// the event is handled, 3 shortly before. It returns the socket that will receive data, once that is known.
     #[inline]
     pub fn prefetch(&self, host: HostId, event: NetEvent, step: u8) -> Option<SocketId> {
-        let here = &self.hosts[host.index()];
         match (event, step) {
-            (NetEvent::Arrive(sender), 0) => {
-                prefetch(&self.sockets[sender.index()].wire, 64);
-                prefetch(here, size_of::<Host>());
+            (NetEvent::Arrive(packet), 0) => {
+                prefetch(self.packets.get(packet), 64);
+                prefetch(&self.hosts[host.index()], HOT_HOST);
             }
-            (NetEvent::Arrive(sender), 1) => prefetch(self.packets.front(self.sockets[sender.index()].wire)?, 64),
-            (NetEvent::Deliver | NetEvent::UplinkFree, 0) => prefetch(here, size_of::<Host>()),
-            (NetEvent::Deliver, 1) => {
-                prefetch(self.packets.front(here.serving)?, 64);
-                prefetch(self.packets.front(here.waiting)?, 64);
+            (NetEvent::Deliver(packet), 0) => {
+                prefetch(self.packets.get(packet), 64);
+                prefetch(&self.hosts[host.index()], HOT_HOST);
             }
-            (NetEvent::Deliver, _) => {
-                let to = self.packets.front(here.serving)?.to;
-                self.prefetch_socket(to, step);
-                return Some(to);
+            (NetEvent::Deliver(packet), _) => {
+                if step == 1 {
+                    // The packet that comes into the downlink then.
+                    self.packets.prefetch_first(self.hosts[host.index()].waiting);
+                }
+                let packet = self.packets.get(packet);
+                self.prefetch_socket(packet.to, step);
+                return (packet.len > 0).then_some(packet.to);
             }
-            (NetEvent::UplinkFree, 2 | 3) if here.ready_head != NONE => self.prefetch_socket(SocketId(here.ready_head), step),
-            (NetEvent::Timer(socket), 2 | 3) => self.prefetch_socket(socket, step),
+            (NetEvent::UplinkFree, 0) => prefetch(&self.hosts[host.index()], HOT_HOST),
+            (NetEvent::UplinkFree, _) => {
+                let first = self.hosts[host.index()].ready_head;
+                if first != NONE {
+                    self.prefetch_socket(SocketId(first), step);
+                }
+            }
+            (NetEvent::Timer(socket), 1 | 2) => self.prefetch_socket(socket, step),
             _ => {}
         }
         None
     }
 
-    /// The socket that the packet of this event is for, as far as it is known.
+    /// The socket that will receive data with this event.
     #[inline]
-    pub fn receiver(&self, host: HostId, event: NetEvent) -> Option<SocketId> {
-        if event == NetEvent::Deliver { Some(self.packets.front(self.hosts[host.index()].serving)?.to) } else { None }
+    pub fn receiver(&self, event: NetEvent) -> Option<SocketId> {
+        let NetEvent::Deliver(packet) = event else { return None };
+        let packet = self.packets.get(packet);
+        (packet.len > 0).then_some(packet.to)
     }
 
-    /// The socket itself with step 2, what it keeps apart while segments are in flight with steps 3 and 4.
+    /// The socket itself with step 1, what it keeps apart while segments are in flight with steps 2 and 3.
     #[inline]
     pub fn prefetch_socket(&self, id: SocketId, step: u8) {
         let socket = &self.sockets[id.index()];
-        if step == 2 {
+        if step == 1 {
             prefetch(socket, size_of::<Socket>());
             prefetch(&self.connections[id.connection()], size_of::<Connection>());
         } else {
-            socket.tcb.prefetch_flight(step == 3);
+            socket.tcb.prefetch_flight(step == 2);
         }
     }
 
     /// Handles an event that the network scheduled.
     pub fn handle<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host: HostId, event: NetEvent) {
         match event {
-            NetEvent::Arrive(socket) => self.arrive(queue, host, socket),
-            NetEvent::Deliver => self.deliver(queue, host),
+            NetEvent::Arrive(packet) => self.arrive(queue, host, packet),
+            NetEvent::Deliver(packet) => self.deliver(queue, host, packet),
             NetEvent::UplinkFree => {
                 self.hosts[host.index()].up_event = false;
                 self.transmit(queue, host);

@@ -1,11 +1,11 @@
 //! From sockets onto wires: the uplink asks the sockets in turn for one segment each, or takes what they pushed into a queue.
 
 use super::{NetEvent, Network, SocketId};
-use crate::packet::NONE;
+use crate::packet::{NONE, PacketId};
 use crate::queue::UplinkQueue;
 use crate::tcp::Segment;
 use onionlab_engine::{EventQueue, HostId};
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Reverse;
 
 impl Network {
@@ -50,7 +50,10 @@ impl Network {
             }
             let Some((id, segment)) = self.next_ready(queue, host_id) else { continue };
             let bytes = segment.wire_bytes(&self.tcp);
-            self.put_on_wire(queue, id, segment, bytes);
+            if let Some(arrival) = self.put_on_wire(now, id, bytes) {
+                let packet = self.packets.add(&segment, id.peer());
+                self.schedule_arrival(queue, arrival, id, packet);
+            }
             self.arm_timer(queue, id);
         }
     }
@@ -105,8 +108,8 @@ impl Network {
             if host.leaving_packets >= limit + u32::from(host.up_free <= now) {
                 host.counters.uplink_drops += 1;
             } else {
-                // Nobody asks when the next of this list is due.
-                self.packets.push(&mut host.leaving, &segment, id.peer(), now, SimDuration::ZERO);
+                let packet = self.packets.add(&segment, id.peer());
+                self.packets.append(&mut host.leaving, packet, now);
                 host.leaving_packets += 1;
                 self.sockets[id.index()].add_packet();
             }
@@ -124,22 +127,27 @@ impl Network {
             if host.up_free > queue.now() {
                 return self.await_uplink(queue, host_id);
             }
-            let Some((segment, to)) = self.packets.pop(&mut host.leaving) else { return };
+            let Some(packet) = self.packets.unlink(&mut host.leaving) else { return };
             host.leaving_packets -= 1;
-            let (id, bytes) = (to.peer(), segment.wire_bytes(&self.tcp));
+            let (id, bytes) = (self.packets.get(packet).to.peer(), self.packets.get(packet).wire_bytes(&self.tcp));
             self.sockets[id.index()].take_packet();
-            self.put_on_wire(queue, id, segment, bytes);
+            if let Some(arrival) = self.put_on_wire(queue.now(), id, bytes) {
+                self.schedule_arrival(queue, arrival, id, packet);
+            } else {
+                self.packets.take(packet);
+            }
             if self.sockets[id.index()].released {
                 self.forget_if_silent(id);
             }
         }
     }
 
-    fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, segment: Segment, bytes: u32) {
+    /// Takes the uplink for a packet of `bytes` of this socket; when it arrives, unless the path loses it.
+    fn put_on_wire(&mut self, now: SimTime, id: SocketId, bytes: u32) -> Option<SimTime> {
         let connection = self.connections[id.connection()];
         let socket = &mut self.sockets[id.index()];
         let host = &mut self.hosts[socket.host.index()];
-        let departure = host.up.finish(queue.now(), bytes);
+        let departure = host.up.finish(now, bytes);
         host.up_free = departure;
         host.counters.bytes_sent += u64::from(bytes);
         host.counters.packets_sent += 1;
@@ -148,7 +156,7 @@ impl Network {
         socket.packets = socket.packets.wrapping_add(1);
         if connection.path.loss > 0.0 && connection.stream.at(ordinal).chance(f64::from(connection.path.loss)) {
             host.counters.path_losses += 1;
-            return;
+            return None;
         }
         let mut arrival = departure + connection.path.latency;
         if connection.path.jitter > SimDuration::ZERO {
@@ -156,13 +164,18 @@ impl Network {
             arrival += SimDuration::from_secs_f64_rounded(extra);
         }
         arrival = arrival.max(socket.last_arrival);
-        let gap = arrival.saturating_since(std::mem::replace(&mut socket.last_arrival, arrival));
+        socket.last_arrival = arrival;
         socket.add_packet();
-        let first = socket.wire.is_empty();
-        self.packets.push(&mut socket.wire, &segment, id.peer(), arrival, gap);
-        if first {
-            let to = self.sockets[id.peer().index()].host;
-            queue.schedule(arrival, to, NetEvent::Arrive(id).into());
-        }
+        Some(arrival)
+    }
+
+    fn schedule_arrival<E: Copy + From<NetEvent>>(
+        &self,
+        queue: &mut EventQueue<E>,
+        arrival: SimTime,
+        id: SocketId,
+        packet: PacketId,
+    ) {
+        queue.schedule(arrival, self.sockets[id.peer().index()].host, NetEvent::Arrive(packet).into());
     }
 }

@@ -3,7 +3,7 @@
 use onionlab_quantities::SimDuration;
 use std::ops::{BitOr, BitOrAssign};
 
-/// What happened, as a set: the owner looks at what it cares for.
+/// What happened, as a set: the owner looks at what it cares for. Whether there is something to send now, [`Tcb::wants_send`](super::Tcb::wants_send) says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Effects(u8);
 
@@ -20,8 +20,6 @@ impl Effects {
     pub const PEER_CLOSED: Self = Self(8);
     /// The connection is gone: a RST came, or retransmissions were given up.
     pub const RESET: Self = Self(16);
-    /// [`Tcb::next_segment`](super::Tcb::next_segment) would return a segment now.
-    pub const WANTS_SEND: Self = Self(32);
 
     /// Whether any of `other`'s effects is in the set.
     pub const fn has(self, other: Self) -> bool {

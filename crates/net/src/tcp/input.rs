@@ -9,7 +9,7 @@ use onionlab_quantities::SimTime;
 impl Tcb {
     /// Takes a segment that arrived.
     pub fn on_segment(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) -> Effects {
-        let mut effects = match self.state {
+        match self.state {
             State::Closed => {
                 // Who still sends data does not know that the connection is gone.
                 if !segment.flags.has(Flags::RST) && segment.end() > segment.seq {
@@ -22,11 +22,7 @@ impl Tcb {
             State::SynSent => self.on_segment_connecting(cfg, now, segment),
             State::SynReceived => self.on_segment_answered(cfg, now, segment),
             _ => self.on_segment_connected(cfg, now, segment),
-        };
-        if self.wants_send(cfg, now) {
-            effects |= Effects::WANTS_SEND;
         }
-        effects
     }
 
     fn on_segment_listening(&mut self, now: SimTime, segment: &Segment) -> Effects {

@@ -2,7 +2,7 @@
 
 use super::config::TcpConfig;
 use super::congestion::Congestion;
-use super::effects::{Effects, State, TcpInfo};
+use super::effects::{State, TcpInfo};
 use super::flight::{Flight, HOT_BYTES, Sent};
 use super::receive::Receive;
 use super::rtt::Rtt;
@@ -119,12 +119,11 @@ impl Tcb {
     }
 
     /// Opens actively: a SYN is due.
-    pub fn connect(&mut self, cfg: &TcpConfig, now: SimTime) -> Effects {
+    pub fn connect(&mut self, cfg: &TcpConfig, now: SimTime) {
         debug_assert_eq!(self.state, State::Closed, "connect() takes a new end");
         self.state = State::SynSent;
         self.due = Due::Syn;
         self.set_alarm(Alarm::Retransmit, now.saturating_add(self.rto(cfg)));
-        Effects::WANTS_SEND
     }
 
     /// Opens passively: the next SYN is answered.
@@ -185,9 +184,8 @@ impl Tcb {
     }
 
     /// Reads up to `bytes` bytes (at most [`Tcb::readable`]). A window update or an acknowledgement may become due.
-    pub fn read(&mut self, cfg: &TcpConfig, now: SimTime, bytes: u64) -> Effects {
+    pub fn read(&mut self, cfg: &TcpConfig, now: SimTime, bytes: u64) {
         self.receive.read(cfg, now, bytes);
-        Effects::NONE.and_if(self.wants_send(cfg, now), Effects::WANTS_SEND)
     }
 
     /// No more data will be written; a FIN follows what was.

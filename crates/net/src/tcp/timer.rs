@@ -32,7 +32,7 @@ impl Tcb {
                 }
             };
         }
-        effects.and_if(self.wants_send(cfg, now), Effects::WANTS_SEND)
+        effects
     }
 
     fn on_retransmission_timeout(&mut self, cfg: &TcpConfig, now: SimTime) -> Effects {

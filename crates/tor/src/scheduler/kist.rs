@@ -32,7 +32,8 @@ impl World {
         // Channels whose outbufs are to be written before the run ends (`outbuf_table`), in the order in which they came up.
         let mut touched = std::mem::take(&mut self.touched);
         let mut previous: Option<EndId> = None;
-        while let Some(id) = self.pop_pending(host) {
+        let mut next = self.pop_pending(host);
+        while let Some(id) = next.take() {
             if !std::mem::replace(&mut self.ends[id.index()].kist_touched, true) {
                 touched.push(id);
             }
@@ -49,17 +50,25 @@ impl World {
             if can_write(&self.ends[id.index()]) {
                 if !self.flush_one_cell(id) {
                     self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
+                    next = self.pop_pending(host);
                     continue;
                 }
                 self.ends[id.index()].kist_written += CELL_COST as u32;
             }
-            if self.ends[id.index()].queued_cells() == 0 {
-                self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
-            } else if can_write(&self.ends[id.index()]) {
+            let end = &mut self.ends[id.index()];
+            if end.queued_cells() == 0 {
+                end.scheduler = SchedulerState::WaitingForCells;
+            } else if can_write(end) {
+                if self.nodes[host.index()].pending.is_empty() {
+                    // Pushed, it would come out again.
+                    next = Some(id);
+                    continue;
+                }
                 super::heap::push(&mut self.nodes[host.index()].pending, id, |a, b| super::compare(&self.ends, a, b));
             } else {
                 aside.push(id);
             }
+            next = self.pop_pending(host);
         }
         for id in touched.drain(..) {
             if std::mem::take(&mut self.ends[id.index()].kist_touched) && self.is_open(id) {
@@ -83,10 +92,10 @@ impl World {
             if let Some(circuits) = self.ends[id.index()].circuits.as_deref() {
                 prefetch(circuits, size_of::<Circuits>());
             }
-            self.net.prefetch_socket(self.ends[id.index()].socket, 2);
+            self.net.prefetch_socket(self.ends[id.index()].socket, 1);
         }
         if let Some(&id) = pending.get(index + 2) {
-            self.net.prefetch_socket(self.ends[id.index()].socket, 3);
+            self.net.prefetch_socket(self.ends[id.index()].socket, 2);
         }
     }
 

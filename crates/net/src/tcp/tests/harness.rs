@@ -276,7 +276,6 @@ impl Pair {
             assert!(end.peer_closed_at.is_none(), "closed once");
             end.peer_closed_at = Some(now);
         }
-        assert_eq!(effects.has(Effects::WANTS_SEND), end.tcb.wants_send(&self.cfg, now));
     }
 
     /// The next instant at which something happens.
