@@ -100,7 +100,10 @@ impl<E: Copy> ChunkPool<E> {
         if place == 0 {
             bucket.head = self.chunk(bucket.head, entry);
         } else {
-            self.chunks[bucket.head as usize].0[place] = entry;
+            // Two words, each from where it is: the entry never lies in memory before, where it would have to be read back as one.
+            let slot = &mut self.chunks[bucket.head as usize].0[place];
+            slot.key = entry.key;
+            slot.event = entry.event;
         }
         bucket.len += 1;
     }
@@ -204,7 +207,7 @@ impl<E: Copy> EventQueue<E> {
             today: Vec::new(),
             day: 0,
             serial: 0,
-            buckets: Box::new([Bucket::EMPTY; BUCKETS]),
+            buckets: vec![Bucket::EMPTY; BUCKETS].try_into().expect("as many as there are"),
             pool: ChunkPool { chunks: Vec::new(), next: Vec::new(), free: Vec::new() },
             occupied: [0; WORDS],
             far: BinaryHeap::new(),

@@ -2,7 +2,7 @@
 //! words, and memory follows what is in flight.
 
 use crate::network::SocketId;
-use crate::tcp::{Flags, SackBlock, Segment, TcpConfig};
+use crate::tcp::{Segment, TcpConfig};
 use onionlab_engine::prefetch;
 use onionlab_quantities::SimTime;
 
@@ -12,30 +12,22 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketId(u32);
 
-/// A segment on its way, in one cache line. Its SACK blocks, which few segments have, lie apart.
-#[derive(Debug, Clone, Copy)]
+/// A segment on its way, in one cache line.
+#[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Packet {
-    seq: u64,
-    ack: u64,
-    ts_val: SimTime,
-    ts_echo: SimTime,
+    pub segment: Segment,
     /// When it joined the downlink's queue.
     pub queued: SimTime,
-    window: u32,
     /// The socket that it is for.
     pub to: SocketId,
     next: u32,
-    sack: u32,
-    pub len: u16,
-    flags: Flags,
-    sack_count: u8,
 }
 
 impl Packet {
     /// Bytes on the wire, headers included.
     pub fn wire_bytes(&self, cfg: &TcpConfig) -> u32 {
-        cfg.wire_bytes(self.len, self.flags, self.sack_count)
+        self.segment.wire_bytes(cfg)
     }
 }
 
@@ -57,49 +49,30 @@ impl PacketList {
 pub(crate) struct PacketPool {
     packets: Vec<Packet>,
     free: Vec<u32>,
-    sacks: Vec<[SackBlock; 3]>,
-    free_sacks: Vec<u32>,
 }
 
 impl PacketPool {
-    /// A packet that carries `segment` to a socket.
-    pub fn add(&mut self, segment: &Segment, to: SocketId) -> PacketId {
-        let sack = if segment.sack_count == 0 { NONE } else { self.keep_sack(segment.sack) };
-        let packet = Packet {
-            seq: segment.seq,
-            ack: segment.ack,
-            ts_val: segment.ts_val,
-            ts_echo: segment.ts_echo,
-            queued: SimTime::ZERO,
-            window: segment.window,
-            to,
-            next: NONE,
-            sack,
-            len: segment.len,
-            flags: segment.flags,
-            sack_count: segment.sack_count,
-        };
+    /// A packet whose segment is still to be written; it has no SACK blocks.
+    pub fn reserve(&mut self) -> PacketId {
         if let Some(id) = self.free.pop() {
-            self.packets[id as usize] = packet;
-            PacketId(id)
-        } else {
-            self.packets.push(packet);
-            PacketId(self.packets.len() as u32 - 1)
+            return PacketId(id);
         }
+        self.packets.push(Packet { segment: Segment::default(), queued: SimTime::ZERO, to: SocketId(NONE), next: NONE });
+        PacketId(self.packets.len() as u32 - 1)
     }
 
-    #[cold]
-    fn keep_sack(&mut self, blocks: [SackBlock; 3]) -> u32 {
-        if let Some(id) = self.free_sacks.pop() {
-            self.sacks[id as usize] = blocks;
-            return id;
-        }
-        self.sacks.push(blocks);
-        self.sacks.len() as u32 - 1
+    /// The packet, which is in no list, is no longer needed.
+    pub fn release(&mut self, id: PacketId) {
+        self.packets[id.0 as usize].segment.sack = None;
+        self.free.push(id.0);
     }
 
     pub fn get(&self, id: PacketId) -> &Packet {
         &self.packets[id.0 as usize]
+    }
+
+    pub fn get_mut(&mut self, id: PacketId) -> &mut Packet {
+        &mut self.packets[id.0 as usize]
     }
 
     /// Adds a packet, which is in no list, to the end of one.
@@ -132,39 +105,16 @@ impl PacketPool {
         }
         Some(PacketId(id))
     }
-
-    /// Takes a packet, which is in no list, out of the pool: its segment, and the socket that it is for.
-    pub fn take(&mut self, id: PacketId) -> (Segment, SocketId) {
-        let packet = &self.packets[id.0 as usize];
-        self.free.push(id.0);
-        let sack = match packet.sack {
-            NONE => Default::default(),
-            sack => {
-                self.free_sacks.push(sack);
-                self.sacks[sack as usize]
-            }
-        };
-        let segment = Segment {
-            seq: packet.seq,
-            ack: packet.ack,
-            ts_val: packet.ts_val,
-            ts_echo: packet.ts_echo,
-            window: packet.window,
-            len: packet.len,
-            flags: packet.flags,
-            sack_count: packet.sack_count,
-            sack,
-        };
-        (segment, packet.to)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tcp::{Flags, SackBlock};
 
     fn segment(seq: u64, sacks: u8) -> Segment {
-        let sack = std::array::from_fn(|block| SackBlock { start: block as u32 * u32::from(sacks), end: 9 * u32::from(sacks) });
+        let block = |block: u32| SackBlock { start: block * u32::from(sacks), end: 9 * u32::from(sacks) };
+        let sack = (sacks > 0).then(|| Box::new([block(0), block(1), block(2)]));
         let time = SimTime::from_nanos(seq + 1);
         Segment { seq, ack: 2, ts_val: time, ts_echo: time, window: 7, len: 8, flags: Flags::ACK, sack_count: sacks, sack }
     }
@@ -181,12 +131,10 @@ mod tests {
         for _ in 0..3 {
             let mut lists = [PacketList::EMPTY; 2];
             for index in 0..5_u32 {
-                let blocks = (index % 4) as u8;
-                let mut segment = segment(u64::from(index), blocks);
-                if blocks == 0 {
-                    segment.sack = Default::default();
-                }
-                let id = pool.add(&segment, SocketId(index));
+                let id = pool.reserve();
+                assert_eq!(pool.get(id).segment.sack, None);
+                pool.get_mut(id).segment = segment(u64::from(index), (index % 4) as u8);
+                pool.get_mut(id).to = SocketId(index);
                 pool.append(&mut lists[0], id, SimTime::ZERO);
             }
             while let Some(id) = pool.unlink(&mut lists[0]) {
@@ -194,18 +142,14 @@ mod tests {
             }
             assert!(lists[0].is_empty());
             for index in 0..5_u32 {
-                let front = pool.unlink(&mut lists[1]).unwrap();
-                assert_eq!(pool.get(front).queued.as_nanos(), 7);
-                let (got, to) = pool.take(front);
-                let mut expected = segment(u64::from(index), (index % 4) as u8);
-                if expected.sack_count == 0 {
-                    expected.sack = Default::default();
-                }
-                assert_eq!((got, to), (expected, SocketId(index)));
+                let id = pool.unlink(&mut lists[1]).unwrap();
+                let packet = pool.get(id);
+                let expected = (segment(u64::from(index), (index % 4) as u8), SocketId(index), 7);
+                assert_eq!((packet.segment.clone(), packet.to, packet.queued.as_nanos()), expected);
+                pool.release(id);
             }
             assert_eq!(pool.unlink(&mut lists[1]), None);
         }
         assert_eq!(pool.packets.len(), 5);
-        assert_eq!(pool.sacks.len(), 3);
     }
 }

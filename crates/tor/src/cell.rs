@@ -129,8 +129,9 @@ pub(crate) struct CellPool {
 }
 
 impl CellPool {
+    /// Adds a cell; what is returned is its place.
     #[inline]
-    pub fn push(&mut self, queue: &mut CellQueue, cell: Cell) {
+    pub fn push(&mut self, queue: &mut CellQueue, cell: Cell) -> &mut Cell {
         if queue.tail == NONE || queue.written as usize == BLOCK {
             let id = self.block(cell);
             if queue.tail == NONE {
@@ -147,6 +148,7 @@ impl CellPool {
         }
         queue.len += 1;
         self.cells += 1;
+        &mut self.blocks[queue.tail as usize].cells[queue.written as usize - 1]
     }
 
     /// A block with `cell` in its first place.

@@ -56,7 +56,7 @@ impl World {
     }
 
     /// `append_cell_to_circuit_queue`: the cell joins the circuit's queue at this node.
-    pub(crate) fn append_cell(&mut self, id: CircuitId, hop: u8, direction: Direction, mut cell: Cell) {
+    pub(crate) fn append_cell(&mut self, id: CircuitId, hop: u8, direction: Direction, cell: Cell) {
         let now = self.queue.now();
         let circuit = &mut self.circuits[id.index()];
         let here = &mut circuit.hops[hop as usize];
@@ -75,9 +75,9 @@ impl World {
             self.close_at(id, hop, None);
             return;
         }
-        cell.queued_at = now;
-        cell.set_arrives_at(next_hop);
-        self.cells.push(&mut side.queue, cell);
+        let queued = self.cells.push(&mut side.queue, cell);
+        queued.queued_at = now;
+        queued.set_arrives_at(next_hop);
         if u64::from(side.queue.len) >= self.settings.cell_queue_high.get() {
             side.blocked = true;
         }

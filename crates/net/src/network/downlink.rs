@@ -4,16 +4,21 @@ use super::{NetEvent, Network};
 use crate::packet::PacketId;
 use crate::queue::QueueDiscipline;
 use onionlab_engine::{EventQueue, HostId};
+use onionlab_quantities::SimTime;
 
 impl Network {
     /// A packet reaches the downlink of `to`.
     pub(super) fn arrive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, to: HostId, id: PacketId) {
         let now = queue.now();
-        let packet = self.packets.get(id);
-        let bytes = packet.wire_bytes(&self.tcp);
+        let bytes = self.packets.get(id).wire_bytes(&self.tcp);
         let host = &mut self.hosts[to.index()];
         if host.down.is_unlimited() {
             return self.receive(queue, to, id, bytes);
+        }
+        if !host.down_busy {
+            // Nothing waits.
+            self.enter_downlink(queue, to, id, bytes, now);
+            return;
         }
         let fits = host.waiting.is_empty()
             || host.waiting_bytes + u64::from(bytes) <= host.queue.limit.get()
@@ -23,39 +28,31 @@ impl Network {
             host.waiting_bytes += u64::from(bytes);
             host.waiting_packets += 1;
         } else {
-            host.counters.downlink_drops += 1;
-            let (_, socket) = self.packets.take(id);
-            self.sockets[socket.index()].take_packet();
-        }
-        if !host.down_busy {
-            self.start_downlink(queue, to);
+            self.drop_before_downlink(to, id);
         }
     }
 
-    /// Takes packets from the head of the queue into the downlink, those first that find it idle and pass in no time.
-    fn start_downlink<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+    /// Takes a packet that has waited since `queued` into the downlink, which is free, unless the queue drops it. Others may follow if it passes in no time.
+    fn enter_downlink<E: Copy + From<NetEvent>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        host_id: HostId,
+        id: PacketId,
+        bytes: u32,
+        queued: SimTime,
+    ) {
         let now = queue.now();
-        loop {
-            let host = &mut self.hosts[host_id.index()];
-            let Some(id) = self.packets.unlink(&mut host.waiting) else { return };
-            let packet = self.packets.get(id);
-            let bytes = packet.wire_bytes(&self.tcp);
-            host.waiting_bytes -= u64::from(bytes);
-            host.waiting_packets -= 1;
-            if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
-                && host.codel.drops(now, now - packet.queued, host.waiting_bytes, target, interval)
-            {
-                host.counters.downlink_drops += 1;
-                let (_, socket) = self.packets.take(id);
-                self.sockets[socket.index()].take_packet();
-                continue;
-            }
-            let done = host.down.finish(now, bytes);
-            if done > now {
-                host.down_busy = true;
-                queue.schedule(done, host_id, NetEvent::Deliver(id).into());
-                return;
-            }
+        let host = &mut self.hosts[host_id.index()];
+        if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
+            && host.codel.drops(now, now - queued, host.waiting_bytes, target, interval)
+        {
+            return self.drop_before_downlink(host_id, id);
+        }
+        let done = host.down.finish(now, bytes);
+        if done > now {
+            host.down_busy = true;
+            queue.schedule(done, host_id, NetEvent::Deliver(id).into());
+        } else {
             self.receive(queue, host_id, id, bytes);
         }
     }
@@ -64,15 +61,35 @@ impl Network {
         let bytes = self.packets.get(id).wire_bytes(&self.tcp);
         self.receive(queue, host_id, id, bytes);
         self.hosts[host_id.index()].down_busy = false;
-        self.start_downlink(queue, host_id);
+        loop {
+            let host = &mut self.hosts[host_id.index()];
+            if host.down_busy {
+                return;
+            }
+            let Some(id) = self.packets.unlink(&mut host.waiting) else { return };
+            let packet = self.packets.get(id);
+            let bytes = packet.wire_bytes(&self.tcp);
+            host.waiting_bytes -= u64::from(bytes);
+            host.waiting_packets -= 1;
+            let queued = packet.queued;
+            self.enter_downlink(queue, host_id, id, bytes, queued);
+        }
+    }
+
+    fn drop_before_downlink(&mut self, host: HostId, id: PacketId) {
+        self.hosts[host.index()].counters.downlink_drops += 1;
+        self.sockets[self.packets.get(id).to.index()].take_packet();
+        self.packets.release(id);
     }
 
     fn receive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, id: PacketId, bytes: u32) {
         self.hosts[host_id.index()].counters.bytes_received += u64::from(bytes);
-        let (segment, to) = self.packets.take(id);
+        let packet = self.packets.get(id);
+        let to = packet.to;
         let socket = &mut self.sockets[to.index()];
         socket.take_packet();
-        let effects = socket.tcb.on_segment(&self.tcp, queue.now(), &segment);
+        let effects = socket.tcb.on_segment(&self.tcp, queue.now(), &packet.segment);
+        self.packets.release(id);
         self.react(queue, to, effects);
         if self.sockets[to.index()].released {
             self.forget_if_silent(to);

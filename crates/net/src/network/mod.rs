@@ -364,11 +364,7 @@ impl Network {
     #[inline]
     pub fn prefetch(&self, host: HostId, event: NetEvent, step: u8) -> Option<SocketId> {
         match (event, step) {
-            (NetEvent::Arrive(packet), 0) => {
-                prefetch(self.packets.get(packet), 64);
-                prefetch(&self.hosts[host.index()], HOT_HOST);
-            }
-            (NetEvent::Deliver(packet), 0) => {
+            (NetEvent::Arrive(packet) | NetEvent::Deliver(packet), 0) => {
                 prefetch(self.packets.get(packet), 64);
                 prefetch(&self.hosts[host.index()], HOT_HOST);
             }
@@ -379,7 +375,7 @@ impl Network {
                 }
                 let packet = self.packets.get(packet);
                 self.prefetch_socket(packet.to, step);
-                return (packet.len > 0).then_some(packet.to);
+                return (packet.segment.len > 0).then_some(packet.to);
             }
             (NetEvent::UplinkFree, 0) => prefetch(&self.hosts[host.index()], HOT_HOST),
             (NetEvent::UplinkFree, _) => {
@@ -399,7 +395,7 @@ impl Network {
     pub fn receiver(&self, event: NetEvent) -> Option<SocketId> {
         let NetEvent::Deliver(packet) = event else { return None };
         let packet = self.packets.get(packet);
-        (packet.len > 0).then_some(packet.to)
+        (packet.segment.len > 0).then_some(packet.to)
     }
 
     /// The socket itself with step 1, what it keeps apart while segments are in flight with steps 2 and 3.

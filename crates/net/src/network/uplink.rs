@@ -3,9 +3,8 @@
 use super::{NetEvent, Network, SocketId};
 use crate::packet::{NONE, PacketId};
 use crate::queue::UplinkQueue;
-use crate::tcp::Segment;
 use onionlab_engine::{EventQueue, HostId};
-use onionlab_quantities::{SimDuration, SimTime};
+use onionlab_quantities::SimDuration;
 use std::cmp::Reverse;
 
 impl Network {
@@ -48,22 +47,18 @@ impl Network {
             if host.up_free > now {
                 return self.await_uplink(queue, host_id);
             }
-            let Some((id, segment)) = self.next_ready(queue, host_id) else { continue };
-            let bytes = segment.wire_bytes(&self.tcp);
-            if let Some(arrival) = self.put_on_wire(now, id, bytes) {
-                let packet = self.packets.add(&segment, id.peer());
-                self.schedule_arrival(queue, arrival, id, packet);
-            }
+            let Some((id, packet)) = self.next_ready(queue, host_id) else { continue };
+            self.put_on_wire(queue, id, packet);
             self.arm_timer(queue, id);
         }
     }
 
-    /// The segment of the socket whose turn it is; none if it has nothing to send any more.
+    /// A packet of the socket whose turn it is; none if it has nothing to send any more.
     fn next_ready<E: Copy + From<NetEvent>>(
         &mut self,
         queue: &mut EventQueue<E>,
         host_id: HostId,
-    ) -> Option<(SocketId, Segment)> {
+    ) -> Option<(SocketId, PacketId)> {
         let now = queue.now();
         let host = &mut self.hosts[host_id.index()];
         let id = if let Some(Reverse((_, _, first))) = host.ready_by_write.pop() {
@@ -78,16 +73,20 @@ impl Network {
         };
         let socket = &mut self.sockets[id.index()];
         socket.in_ready = false;
-        let Some(segment) = socket.tcb.next_segment(&self.tcp, now) else {
+        let packet_id = self.packets.reserve();
+        let packet = self.packets.get_mut(packet_id);
+        if !socket.tcb.write_segment(&self.tcp, now, &mut packet.segment) {
+            self.packets.release(packet_id);
             self.arm_timer(queue, id);
             return None;
-        };
+        }
+        packet.to = id.peer();
         let again = socket.tcb.wants_send(&self.tcp, now);
         if again {
             socket.in_ready = true;
             self.push_ready(host_id, id);
         }
-        Some((id, segment))
+        Some((id, packet_id))
     }
 
     fn await_uplink<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
@@ -103,12 +102,12 @@ impl Network {
     fn fill_uplink_queue<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, limit: u32) {
         let now = queue.now();
         while self.hosts[host_id.index()].ready_head != NONE {
-            let Some((id, segment)) = self.next_ready(queue, host_id) else { continue };
+            let Some((id, packet)) = self.next_ready(queue, host_id) else { continue };
             let host = &mut self.hosts[host_id.index()];
             if host.leaving_packets >= limit + u32::from(host.up_free <= now) {
                 host.counters.uplink_drops += 1;
+                self.packets.release(packet);
             } else {
-                let packet = self.packets.add(&segment, id.peer());
                 self.packets.append(&mut host.leaving, packet, now);
                 host.leaving_packets += 1;
                 self.sockets[id.index()].add_packet();
@@ -129,25 +128,22 @@ impl Network {
             }
             let Some(packet) = self.packets.unlink(&mut host.leaving) else { return };
             host.leaving_packets -= 1;
-            let (id, bytes) = (self.packets.get(packet).to.peer(), self.packets.get(packet).wire_bytes(&self.tcp));
+            let id = self.packets.get(packet).to.peer();
             self.sockets[id.index()].take_packet();
-            if let Some(arrival) = self.put_on_wire(queue.now(), id, bytes) {
-                self.schedule_arrival(queue, arrival, id, packet);
-            } else {
-                self.packets.take(packet);
-            }
+            self.put_on_wire(queue, id, packet);
             if self.sockets[id.index()].released {
                 self.forget_if_silent(id);
             }
         }
     }
 
-    /// Takes the uplink for a packet of `bytes` of this socket; when it arrives, unless the path loses it.
-    fn put_on_wire(&mut self, now: SimTime, id: SocketId, bytes: u32) -> Option<SimTime> {
-        let connection = self.connections[id.connection()];
+    /// The uplink takes a packet of this socket, which arrives unless the path loses it.
+    fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, packet: PacketId) {
+        let bytes = self.packets.get(packet).wire_bytes(&self.tcp);
+        let connection = &self.connections[id.connection()];
         let socket = &mut self.sockets[id.index()];
         let host = &mut self.hosts[socket.host.index()];
-        let departure = host.up.finish(now, bytes);
+        let departure = host.up.finish(queue.now(), bytes);
         host.up_free = departure;
         host.counters.bytes_sent += u64::from(bytes);
         host.counters.packets_sent += 1;
@@ -156,7 +152,8 @@ impl Network {
         socket.packets = socket.packets.wrapping_add(1);
         if connection.path.loss > 0.0 && connection.stream.at(ordinal).chance(f64::from(connection.path.loss)) {
             host.counters.path_losses += 1;
-            return None;
+            self.packets.release(packet);
+            return;
         }
         let mut arrival = departure + connection.path.latency;
         if connection.path.jitter > SimDuration::ZERO {
@@ -166,16 +163,6 @@ impl Network {
         arrival = arrival.max(socket.last_arrival);
         socket.last_arrival = arrival;
         socket.add_packet();
-        Some(arrival)
-    }
-
-    fn schedule_arrival<E: Copy + From<NetEvent>>(
-        &self,
-        queue: &mut EventQueue<E>,
-        arrival: SimTime,
-        id: SocketId,
-        packet: PacketId,
-    ) {
         queue.schedule(arrival, self.sockets[id.peer().index()].host, NetEvent::Arrive(packet).into());
     }
 }

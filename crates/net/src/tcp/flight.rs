@@ -242,8 +242,8 @@ impl Flight {
     /// Takes the SACK blocks of an acknowledgement.
     pub(super) fn selective(&mut self, now: SimTime, segment: &Segment, min_rtt: SimDuration, delivered: &mut Delivered) {
         let mut blocks = [Range::default(); 3];
-        let count = usize::from(segment.sack_count).min(3);
-        for (block, sack) in blocks.iter_mut().zip(&segment.sack[..count]) {
+        let sacks = segment.sack.as_deref().into_iter().flatten().take(usize::from(segment.sack_count));
+        for (block, sack) in blocks.iter_mut().zip(sacks) {
             *block = Range { start: segment.ack + u64::from(sack.start), end: segment.ack + u64::from(sack.end) };
             match self.known.iter().find(|known| known.start < block.end && block.start < known.end).copied() {
                 Some(known) => {

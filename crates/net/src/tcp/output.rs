@@ -4,7 +4,7 @@
 use super::config::{AckRule, TcpConfig};
 use super::effects::State;
 use super::flight::{Flight, Phase};
-use super::segment::{Flags, SackBlock, Segment};
+use super::segment::{Flags, Segment};
 use super::tcb::{Alarm, Due, Probe, Tcb};
 use super::ticks::Ticks;
 use onionlab_quantities::SimTime;
@@ -33,23 +33,27 @@ enum Next {
 impl Tcb {
     /// The segment to be sent now, marked as sent; none if nothing may be sent.
     pub fn next_segment(&mut self, cfg: &TcpConfig, now: SimTime) -> Option<Segment> {
-        let mut segment = Segment {
-            seq: self.next,
-            ack: 0,
-            ts_val: now,
-            ts_echo: SimTime::ZERO,
-            window: 0,
-            len: 0,
-            flags: Flags::default(),
-            sack_count: 0,
-            sack: [SackBlock::default(); 3],
-        };
-        match self.pick(cfg)? {
+        let mut segment = Segment::default();
+        self.write_segment(cfg, now, &mut segment).then_some(segment)
+    }
+
+    /// The same into a packet's place, so that it need not be copied there; false if nothing may be sent. `segment` has no SACK blocks.
+    pub(crate) fn write_segment(&mut self, cfg: &TcpConfig, now: SimTime, segment: &mut Segment) -> bool {
+        let Some(next) = self.pick(cfg) else { return false };
+        segment.seq = self.next;
+        segment.ack = 0;
+        segment.ts_val = now;
+        segment.ts_echo = SimTime::ZERO;
+        segment.window = 0;
+        segment.len = 0;
+        segment.flags = Flags::default();
+        segment.sack_count = 0;
+        match next {
             Next::Reset => {
                 self.due = Due::Nothing;
                 segment.flags = Flags::RST.with(Flags::ACK);
                 segment.ack = self.receive.next;
-                return Some(segment);
+                return true;
             }
             Next::Syn => {
                 self.due = Due::Nothing;
@@ -60,12 +64,12 @@ impl Tcb {
                 self.set_alarm(Alarm::Retransmit, now.saturating_add(self.rto(cfg)));
                 if self.state == State::SynSent {
                     segment.window = self.receive.syn_window(cfg);
-                    return Some(segment);
+                    return true;
                 }
             }
-            Next::Lost => self.send_lost(cfg, now, &mut segment),
-            Next::Repeat => self.send_repeat(cfg, now, &mut segment),
-            Next::New { len, fin, probe } => self.send_new(cfg, now, &mut segment, len, fin, probe),
+            Next::Lost => self.send_lost(cfg, now, segment),
+            Next::Repeat => self.send_repeat(cfg, now, segment),
+            Next::New { len, fin, probe } => self.send_new(cfg, now, segment, len, fin, probe),
             Next::WindowProbe => {
                 self.due = Due::Nothing;
                 segment.seq = self.una - 1;
@@ -76,8 +80,8 @@ impl Tcb {
                 self.receive.duplicates -= 1;
             }
         }
-        self.receive.acknowledge(cfg, &mut segment);
-        Some(segment)
+        self.receive.acknowledge(cfg, segment);
+        true
     }
 
     /// Whether [`Tcb::next_segment`] would return a segment.

@@ -61,14 +61,16 @@ impl Reassembly {
 
     /// Writes the blocks into a segment whose `ack` is set.
     pub(super) fn describe(&self, segment: &mut Segment) {
+        let mut blocks = Box::<[SackBlock; 3]>::default();
         for &byte in self.recent.iter().take(3) {
             let index = self.ranges.partition_point(|range| range.1 <= byte);
             if let Some(&(start, end)) = self.ranges.get(index) {
-                segment.sack[usize::from(segment.sack_count)] =
+                blocks[usize::from(segment.sack_count)] =
                     SackBlock { start: (start - segment.ack) as u32, end: (end - segment.ack) as u32 };
                 segment.sack_count += 1;
             }
         }
+        segment.sack = Some(blocks);
     }
 }
 

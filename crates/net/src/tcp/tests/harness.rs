@@ -226,7 +226,7 @@ impl Pair {
                 let Some(segment) = segment else { break };
                 self.judge_sent(side, &segment, &before);
                 if let Some(trace) = &mut self.trace {
-                    trace.push((self.now, side, segment));
+                    trace.push((self.now, side, segment.clone()));
                 }
                 self.wires[side].send(&self.cfg, self.now, segment);
                 self.application(side);

@@ -16,7 +16,7 @@ fn pair() -> Pair {
 
 fn sent(pair: &Pair, side: usize, what: impl Fn(&Segment) -> bool) -> Vec<(SimTime, Segment)> {
     let trace = pair.trace.as_ref().unwrap().iter();
-    trace.filter(|(_, from, segment)| *from == side && what(segment)).map(|(now, _, segment)| (*now, *segment)).collect()
+    trace.filter(|(_, from, segment)| *from == side && what(segment)).map(|(now, _, segment)| (*now, segment.clone())).collect()
 }
 
 /// Five segments, and after their acknowledgement all that the buffers hold.
