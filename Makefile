@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Where Python stands.
+SOURCES := python tests/python tools benches
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test test-rust test-python lint format bench check-slow lock clean
@@ -35,14 +37,15 @@ test-python: build
 lint: $(VENV)/locked ## Check form: rustfmt, clippy, ruff, mypy
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
-	$(BIN)/ruff check python tests/python benches
-	$(BIN)/ruff format --check python tests/python benches
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
+	$(BIN)/mypy tools/*.py tools/measure_tor benches/shared_links.py
 
 format: $(VENV)/locked ## Bring all sources into form
 	cargo fmt --all
-	$(BIN)/ruff check --fix --quiet python tests/python benches
-	$(BIN)/ruff format --quiet python tests/python benches
+	$(BIN)/ruff check --fix --quiet $(SOURCES)
+	$(BIN)/ruff format --quiet $(SOURCES)
 
 bench: build ## Measure events and cell-hops a second on fixed worlds
 	cargo run --release --locked --quiet -p onionlab-benches -- target/bench.json

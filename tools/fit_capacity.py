@@ -9,6 +9,8 @@ divided by their network's mean (weights of different networks have different un
 the logarithm of the other, by class, over all networks together. Standard library only.
 """
 
+from __future__ import annotations
+
 import json
 import lzma
 import math
@@ -17,7 +19,7 @@ import sys
 ROLES = ["guard", "middle", "exit", "exitguard"]
 
 
-def fit(points):
+def fit(points: list[tuple[float, float]]) -> tuple[float, float, float, float]:
     """Least squares y = a + b x: exp(a), b, standard deviation of the residuals, R squared."""
     n = len(points)
     mean_x, mean_y = (sum(point[i] for point in points) / n for i in (0, 1))
@@ -30,10 +32,12 @@ def fit(points):
     return math.exp(intercept), slope, residual, xy * xy / (xx * yy)
 
 
-def main():
-    points = {role: [] for role in ROLES}
+def main() -> None:
+    """Print the fit of each class."""
+    points: dict[str, list[tuple[float, float]]] = {role: [] for role in ROLES}
     for path in sys.argv[1:]:
-        relays = json.load(lzma.open(path))["relays"]
+        with lzma.open(path) as file:
+            relays = json.load(file)["relays"]
         mean_weight = sum(relay["weight"] for relay in relays) / len(relays)
         mean_rate = sum(relay["up_bytes_s"] for relay in relays) / len(relays)
         for relay in relays:

@@ -17,6 +17,8 @@ FOLDER holds consensus documents `md-YYYY-MM-DD.xz` (one per year is taken, 2021
 - exit policies: the commonest summaries of each class.
 """
 
+from __future__ import annotations
+
 import collections
 import json
 import lzma
@@ -24,21 +26,36 @@ import math
 import pathlib
 import re
 import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-LEVELS = [0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 1]
+#: One relay of a consensus: what its lines say, by name.
+Relay = dict[str, Any]
+
+# Denser towards the top, where most of the weight is.
+LEVELS = [
+    *(0, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8),
+    *(0.85, 0.9, 0.925, 0.95, 0.97, 0.98, 0.99, 0.995, 0.998, 1),
+]
 CLASSES = ["guard", "middle", "exit", "guard-exit"]
 FLAGS = ["Stable", "V2Dir", "HSDir", "StaleDesc", "BadExit", "MiddleOnly"]
 
 
-def relay_class(flags):
+def relay_class(flags: Iterable[str]) -> str:
+    """Return the class that the flags make of a relay."""
+    flags = set(flags)
     is_exit, is_guard = "Exit" in flags and "BadExit" not in flags, "Guard" in flags
     return CLASSES[3 if is_exit and is_guard else 2 if is_exit else 0 if is_guard else 1]
 
 
-def read(path):
-    relays, header = [], {}
-    for line in lzma.open(path, "rt"):
-        keyword, _, rest = line.rstrip("\n").partition(" ")
+def read(path: pathlib.Path) -> tuple[dict[str, str], list[Relay]]:
+    """Return header and relays of a consensus document."""
+    relays: list[Relay] = []
+    header: dict[str, str] = {}
+    with lzma.open(path, "rt") as file:
+        lines = file.read().splitlines()
+    for line in lines:
+        keyword, _, rest = line.partition(" ")
         words = rest.split()
         if keyword in ("valid-after", "consensus-method", "params"):
             header[keyword] = rest
@@ -59,7 +76,8 @@ def read(path):
     return header, relays
 
 
-def quantile(ordered, level):
+def quantile(ordered: Sequence[float], level: float) -> float:
+    """Return a quantile, log-linear between two values."""
     position = level * (len(ordered) - 1)
     low = int(position)
     high = min(low + 1, len(ordered) - 1)
@@ -67,21 +85,22 @@ def quantile(ordered, level):
     return math.exp(a + (b - a) * (position - low))
 
 
-def digits(relays):
-    """The fewest significant digits that 99 % of the weights above 10,000 need."""
+def digits(relays: list[Relay]) -> int:
+    """Return the fewest significant digits that 99 % of the weights above 10,000 need."""
     large = [relay["weight"] for relay in relays if relay["weight"] > 10_000]
     needed = sorted(len(str(weight).rstrip("0")) for weight in large)
     return needed[int(0.99 * (len(needed) - 1))]
 
 
-def shares(values, count):
+def shares(values: Iterable[Any], count: int) -> list[list[Any]]:
+    """Return the commonest values with their shares."""
     counts = collections.Counter(values)
     total = sum(counts.values())
     return [[value, round(n / total, 4)] for value, n in counts.most_common(count)]
 
 
-def expected_clusters(n, discount, concentration):
-    """Expected number of clusters among n draws of a Pitman-Yor process."""
+def expected_clusters(n: int, discount: float, concentration: float) -> float:
+    """Return the expected number of clusters among n draws of a Pitman-Yor process."""
     if n == 0:
         return 0.0
     d, t = discount, concentration
@@ -89,16 +108,18 @@ def expected_clusters(n, discount, concentration):
     return math.exp(log) / d - t / d
 
 
-def bisect(function, low, high):
-    """The root of an increasing function."""
+def bisect(function: Callable[[float], float], low: float, high: float) -> float:
+    """Return the root of an increasing function."""
     for _ in range(80):
         middle = (low + high) / 2
         low, high = (middle, high) if function(middle) < 0 else (low, middle)
     return low
 
 
-def addresses(relays):
-    def counts(parts):
+def addresses(relays: list[Relay]) -> dict[str, float]:
+    """Fit how relays share networks and addresses."""
+
+    def counts(parts: int) -> collections.Counter[str]:
         return collections.Counter(".".join(relay["address"].split(".")[:parts]) for relay in relays)
 
     by16, by24, by_address = counts(2), counts(3), counts(4)
@@ -116,19 +137,21 @@ def addresses(relays):
     }
 
 
-def year_model(path):
+def year_model(path: pathlib.Path) -> dict[str, Any]:
+    """Fit one document."""
     header, relays = read(path)
     classes = {}
     for name in CLASSES:
         members = [relay for relay in relays if relay["class"] == name]
         weights = sorted(relay["weight"] for relay in members)
+        held = {flag: sum(flag in relay["flags"] for relay in members) / len(members) for flag in FLAGS}
         classes[name] = {
             "relays": len(members),
             "mean_weight": round(sum(weights) / len(weights), 2),
             "quantiles": [float(f"{quantile(weights, level):.4g}") for level in LEVELS],
             "fast": round(sum("Fast" in relay["flags"] for relay in members) / len(members), 4),
             "unmeasured": round(sum(relay["unmeasured"] for relay in members) / len(members), 4),
-            "flags": {flag: round(share, 4) for flag in FLAGS if (share := sum(flag in r["flags"] for r in members) / len(members)) > 0},
+            "flags": {flag: round(share, 4) for flag, share in held.items() if share > 0},
         }
     return {
         "valid_after": header["valid-after"],
@@ -142,11 +165,12 @@ def year_model(path):
     }
 
 
-def main():
+def main() -> None:
+    """Print the model of all years."""
     folder = pathlib.Path(sys.argv[1])
     years = {}
     for path in sorted(folder.glob("md-20*.xz")):
-        year = int(re.match(r"md-(\d{4})", path.name)[1])
+        year = int(path.name.removeprefix("md-")[:4])
         if year >= 2021:
             years[year] = year_model(path)
     policies = {}
