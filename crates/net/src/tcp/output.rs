@@ -135,7 +135,8 @@ impl Tcb {
         self.receive.ack_now.then_some(Next::Ack)
     }
 
-    /// New bytes, and the FIN, that window, congestion window (unless this is a probe) and Nagle allow.
+    /// New bytes, and the FIN, that the peer's window allows, and, unless this is a tail loss probe, the congestion window and Nagle
+    /// (`tcp_send_loss_probe` sends with `TCP_NAGLE_OFF` and one segment beyond the window).
     fn sendable(&self, cfg: &TcpConfig, probe: bool) -> Option<(u32, bool)> {
         let waiting = self.written.saturating_sub(self.next);
         let fin_waits = self.closing && !self.fin_sent;
@@ -165,8 +166,8 @@ impl Tcb {
             return Some((cfg.mss, fin_waits && waiting == u64::from(cfg.mss)));
         }
         let fin = fin_waits && len == waiting;
-        // Nagle, Minshall's variant: one short segment in flight at a time; a FIN is not held.
-        if cfg.nagle && !fin && flight.is_some_and(|flight| flight.small_end > self.una) {
+        // Nagle, Minshall's variant: one short segment in flight at a time; a FIN is not held, nor a probe.
+        if cfg.nagle && !fin && !probe && flight.is_some_and(|flight| flight.small_end > self.una) {
             return None;
         }
         Some((len as u32, fin))

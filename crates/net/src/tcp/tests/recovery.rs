@@ -51,6 +51,22 @@ fn the_very_last_segment_waits_200_ms_longer() {
     assert_eq!(pair.ends[0].tcb.info(&pair.cfg).ssthresh_segments, 7);
 }
 
+/// A short segment is lost while another waits behind it for Nagle: the probe is the one that waits (`TCP_NAGLE_OFF`), and its SACK proves the first
+/// lost. Without that the probe would repeat the first.
+#[test]
+fn a_probe_takes_new_bytes_that_nagle_holds_back() {
+    let mut pair = warm(TcpConfig::linux());
+    assert!(pair.cfg.nagle);
+    pair.wires[0].lose = vec![100];
+    pair.ends[0].to_write = 100;
+    pair.run_until(at(2010));
+    pair.ends[0].to_write = 200;
+    pair.run_until_read(100 * 1448 + 300, at(5000));
+    let trace = pair.trace.as_ref().unwrap().iter();
+    let sent: Vec<_> = trace.filter(|(_, end, segment)| *end == 0 && segment.len > 0).map(|(.., segment)| segment.len).collect();
+    assert_eq!(sent, [100, 200, 100]);
+}
+
 #[test]
 fn without_probes_the_tail_waits_for_the_timeout() {
     let mut pair = warm(TcpConfig { rack_tlp: false, ..TcpConfig::linux() });
