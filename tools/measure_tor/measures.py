@@ -91,7 +91,7 @@ def _over(network: Network, name: str, work: Callable[[], object]) -> list[Row]:
     return rows
 
 
-def _first_download(network: Network, server: load.Server) -> None:
+def first_download(network: Network, server: load.Server) -> None:
     """Builds the circuit that all streams use and warms it up. While a young network still votes, a circuit may be refused: three attempts."""
     client = network.controls["client"]
     path = [network.nodes[role].fingerprint for role in RELAYS]
@@ -113,7 +113,7 @@ def cpu(tor: str, repeats: int, say: Callable[[str], None]) -> tuple[list[Row], 
         server = load.Server()
         client = network.controls["client"]
         path = [network.nodes[role].fingerprint for role in RELAYS]
-        _first_download(network, server)
+        first_download(network, server)
         for repeat in range(repeats):
             say(f"downloads, {repeat + 1} of {repeats}")
             for size in SIZES:
@@ -149,7 +149,7 @@ def wire(tor: str, say: Callable[[str], None]) -> Wire:
     with running(tor, tapped=True) as network:
         say("flights and records")
         server = load.Server()
-        _first_download(network, server)
+        first_download(network, server)
         flights: dict[str, list[int]] = {}
         for role in RELAYS:
             tap = network.nodes[role].tap

@@ -132,7 +132,7 @@ def _chart(path: Path, downloads: Sequence[Row], loads: Sequence[str]) -> None:
             xOffset=alt.XOffset("process:N", sort=list(ROLES)),
             y=alt.Y("cost:Q", scale=alt.Scale(type="log", domain=[4, 200], nice=False), title="main thread, µs for each cell"),
             color=alt.Color("process:N", sort=list(ROLES), title=None),
-            shape=alt.Shape("process:N", sort=list(ROLES), legend=None),
+            shape=alt.Shape("process:N", sort=list(ROLES), title=None),
         )
     )
     path.write_text(to_svg({**chart.to_dict(), "config": config()}))

@@ -47,6 +47,14 @@ pub const OR_CONN_LOW: Param = param("orconn_low", 16_384, 509, i32::MAX);
 pub const CC_ALG: Param = param("cc_alg", 2, 0, 3);
 /// Circuit window at start, in cells, without congestion control.
 pub const CIRCUIT_WINDOW: Param = param("circwindow", 1000, 100, 1000);
+/// Whether hops are made with ntor, not TAP; read by 0.2.4 only.
+pub const USE_NTOR_HANDSHAKE: Param = param("UseNTorHandshake", 0, 0, 1);
+/// Whether clients make a first hop with CREATE_FAST; not read by 0.2.4.19 and 0.4.9.
+pub const USE_CREATE_FAST: Param = param("usecreatefast", 0, 0, 1);
+/// Handshakes with ntor that begin before one with TAP does, where both wait; not read by 0.4.9.
+pub const NTORS_PER_TAP: Param = param("NumNTorsPerTAP", 10, 1, 100_000);
+/// Seconds for which channels between relays stay open without circuits, on average; not read by 0.2.4.
+pub const RELAY_CHANNEL_IDLE: Param = param("nf_conntimeout_relays", 3600, 60, 604_800);
 /// Whether a client's data may leave before the stream is connected; not read by 0.4.9.
 pub const USE_OPTIMISTIC_DATA: Param = param("UseOptimisticData", 1, 0, 1);
 /// How many primary guards a client uses at a time.

@@ -10,7 +10,7 @@ use crate::scenario::treatment::FlowControl;
 use crate::world::{self, Built, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
-use onionlab_tor::{CloseReason, RelayClass, VegasSample, VegasState, World};
+use onionlab_tor::{ChannelClose, CloseReason, RelayClass, VegasSample, VegasState, World};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -145,7 +145,7 @@ pub fn run(
         .ok_or(RunError::NoSuchRun { treatment, network, seed })?;
     let Built { mut world, names, treatment, divergence } = world::build(scenario, treatment, network, seed)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
-    let traced = treatment.flow_control == FlowControl::Vegas && scenario.clients.iter().any(|group| group.trace);
+    let traced = treatment.flow_control == Some(FlowControl::Vegas) && scenario.clients.iter().any(|group| group.trace);
     let mut tables = Tables::create(directory.path(), &names, traced)?;
 
     let end = SimTime::ZERO + scenario.duration;
@@ -286,6 +286,7 @@ impl<'a> Tables<'a> {
                     .nanos(channel.opened.as_nanos())
                     .nanos_if(nanos(channel.open))
                     .nanos_if(nanos(channel.closed))
+                    .text(channel.reason.map_or("none", ChannelClose::name))
                     .number(channel.cells[0])
                     .number(channel.cells[1])
                     .number(channel.bytes[0])

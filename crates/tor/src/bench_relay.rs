@@ -47,6 +47,10 @@ impl Bench {
     pub const RELAY: HostId = HostId(0);
 
     pub fn new(settings: Settings, others: u32) -> Self {
+        Self::with_tcp(settings, others, TcpConfig::linux())
+    }
+
+    pub fn with_tcp(settings: Settings, others: u32, tcp: TcpConfig) -> Self {
         let fast = Bandwidth::UNLIMITED;
         let host = |index: u32| {
             let link = HostConfig {
@@ -63,7 +67,7 @@ impl Bench {
             seed: Seed(1),
             hosts: (0..=others).map(host).collect(),
             topology: Box::new(Near),
-            tcp: TcpConfig::linux(),
+            tcp,
             settings,
             clients: Vec::new(),
             paths: Box::new(Nowhere),
@@ -76,10 +80,18 @@ impl Bench {
 
     /// A circuit that leaves the relay through its channel number `channel`; whatever arrives there is forgotten.
     pub fn circuit(&mut self, channel: usize) -> CircuitId {
+        self.circuit_from(self.ends[channel])
+    }
+
+    /// A circuit that comes to the relay through its channel number `channel`, and ends there: what arrives is paid for and forgotten.
+    pub fn incoming_circuit(&mut self, channel: usize) -> CircuitId {
+        self.circuit_from(self.ends[channel].peer())
+    }
+
+    fn circuit_from(&mut self, end: EndId) -> CircuitId {
         let now = self.world.now();
-        let end = self.ends[channel];
-        let next = self.world.ends[end.peer().index()].host;
-        let mut circuit = Circuit::new(ClientId::NONE, [next, Self::RELAY, next, next], &self.world.circuit_edge(), now);
+        let [here, next] = [end, end.peer()].map(|end| self.world.ends[end.index()].host);
+        let mut circuit = Circuit::new(ClientId::NONE, [next, here, next, next], &self.world.circuit_edge(), now);
         for (place, hop) in circuit.hops.iter_mut().enumerate() {
             hop.closed = place != HERE as usize;
         }

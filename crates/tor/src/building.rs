@@ -77,6 +77,7 @@ impl World {
                 self.channel_logs[id.channel()].open = Some(self.queue.now());
             }
             self.wants_writes(id);
+            self.has_no_circuits(id);
             for circuit in self.waiting.remove(&id).unwrap_or_default() {
                 self.attach_and_create(circuit, id);
             }

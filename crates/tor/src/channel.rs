@@ -95,11 +95,21 @@ pub(crate) struct ChannelLog {
     pub circuits: u32,
     pub circuits_now: u32,
     pub most_circuits: u32,
+    /// Of its two ends, the opener's first.
+    pub idle: [Idle; 2],
+}
+
+/// Since when an end has no circuits, in whole seconds (module `idle`).
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Idle {
+    pub since: u32,
+    /// An event will look whether it still has none.
+    pub watched: bool,
 }
 
 impl ChannelLog {
     pub const fn new(opened: SimTime) -> Self {
-        Self { opened, open: None, circuits: 0, circuits_now: 0, most_circuits: 0 }
+        Self { opened, open: None, circuits: 0, circuits_now: 0, most_circuits: 0, idle: [Idle { since: 0, watched: false }; 2] }
     }
 
     pub fn attached(&mut self) {
@@ -139,11 +149,16 @@ impl ChannelEnd {
         self.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells() + u64::from(circuits.destroys.len))
     }
 
+    /// Whether a circuit is attached to it, in either direction.
+    pub fn has_circuits(&self) -> bool {
+        self.circuits.as_ref().is_some_and(|circuits| circuits.attached_now > 0)
+    }
+
     /// Its circuits, which begin here if there were none.
     pub fn circuits_mut(&mut self, kind: &PolicyKind) -> &mut Circuits {
         self.circuits.get_or_insert_with(|| {
             let mux = Circuitmux::new(kind);
-            Box::new(Circuits { mux, attached: Vec::new(), destroys: CellQueue::EMPTY, destroy_was_last: false })
+            Box::new(Circuits { mux, attached: Vec::new(), attached_now: 0, destroys: CellQueue::EMPTY, destroy_was_last: false })
         })
     }
 }
@@ -153,6 +168,8 @@ impl ChannelEnd {
 pub(crate) struct Circuits {
     pub mux: Circuitmux,
     pub attached: Vec<Option<Attached>>,
+    /// How many of them are there.
+    pub attached_now: u32,
     /// DESTROY cells have a queue of their own, which takes turns with the circuits.
     pub destroys: CellQueue,
     pub destroy_was_last: bool,
@@ -164,6 +181,8 @@ impl Circuits {
         if self.attached.len() <= index {
             self.attached.resize(index + 1, None);
         }
+        self.attached_now -= u32::from(self.attached[index].is_some());
+        self.attached_now += u32::from(attached.is_some());
         self.attached[index] = attached;
     }
 }
@@ -171,6 +190,11 @@ impl Circuits {
 /// The channel between two hosts, whoever opened it (`channel_get_for_extend`).
 pub(crate) const fn pair(a: HostId, b: HostId) -> u64 {
     if a.0 < b.0 { (a.0 as u64) << 32 | b.0 as u64 } else { (b.0 as u64) << 32 | a.0 as u64 }
+}
+
+/// One end of the channel between two hosts, the one at `from`, whoever opened it.
+pub(crate) const fn directed_pair(from: HostId, to: HostId) -> u64 {
+    (from.0 as u64) << 32 | to.0 as u64
 }
 
 /// The end of the channel `first` (its even end) that lies at `host`.

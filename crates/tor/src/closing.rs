@@ -5,7 +5,7 @@ use crate::channel::{self, Opening};
 use crate::circuit::{CircuitState, HOPS, Intent, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
-use crate::records::{ChannelRecord, CircuitOutcome, CircuitRecord, CloseReason};
+use crate::records::{ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CloseReason};
 use crate::sampling::vegas_state;
 use crate::settings::DestroyCells;
 use crate::stream::ExitState;
@@ -51,6 +51,9 @@ impl World {
             }
             if direction == Direction::ToExit {
                 self.channel_logs[side.end.channel()].detached();
+            }
+            if !self.ends[side.end.index()].has_circuits() {
+                self.has_no_circuits(side.end);
             }
             self.circuits[id.index()].hops[hop as usize].sides[direction as usize].end = EndId::NONE;
             let next_hop = if direction == Direction::ToClient { hop.wrapping_sub(1) } else { hop + 1 };
@@ -177,9 +180,9 @@ impl World {
         }
     }
 
-    /// TCP gave a channel up: every circuit over it is closed at both its ends.
-    pub(crate) fn channel_lost(&mut self, id: EndId) {
-        self.record_channel(id, true);
+    /// A channel ends: every circuit over it is closed at both its ends.
+    pub(crate) fn close_channel(&mut self, id: EndId, reason: ChannelClose) {
+        self.record_channel(id, Some(reason));
         for end in [id, id.peer()] {
             if self.ends[end.index()].opening == Opening::Closed {
                 continue;
@@ -218,7 +221,7 @@ impl World {
     }
 
     /// A channel that is not closed yet, as it stands.
-    pub(crate) fn record_channel(&mut self, id: EndId, closed: bool) {
+    pub(crate) fn record_channel(&mut self, id: EndId, reason: Option<ChannelClose>) {
         let ends = [EndId(id.0 & !1), EndId(id.0 | 1)];
         if ends.iter().any(|end| self.ends[end.index()].opening == Opening::Closed) {
             return;
@@ -230,7 +233,8 @@ impl World {
             peer: self.ends[ends[1].index()].host,
             opened: log.opened,
             open: log.open,
-            closed: closed.then(|| self.queue.now()),
+            closed: reason.map(|_| self.queue.now()),
+            reason,
             cells: ends.map(|end| u64::from(self.ends[end.index()].cells_sent)),
             bytes: ends.map(|end| self.net.bytes_written(self.ends[end.index()].socket)),
             circuits: log.circuits,

@@ -22,10 +22,14 @@ use onionlab_quantities::{SimDuration, SimTime};
 pub struct Cpu {
     /// Main thread, for each cell that it takes in.
     pub per_cell: SimDuration,
-    /// A worker thread, for each onion handshake (CREATE2).
+    /// A worker thread, for each onion handshake with ntor (CREATE2).
     pub per_handshake: SimDuration,
+    /// The same with TAP (CREATE).
+    pub per_tap: SimDuration,
     /// Worker threads, at least 1.
     pub handshake_threads: u32,
+    /// By which the expected delay of those that wait is divided: the cores, or in 0.4.9 the threads (`have_room_for_onionskin`).
+    pub cores: u32,
     /// Handshakes that they take in hand; more wait in tor's own queue (`max_pending_tasks`).
     pub handshakes_in_hand: u32,
 }
@@ -159,6 +163,76 @@ impl World {
                 node.main_thread = Some(Box::default());
                 node.workers = Some(Box::new(crate::handshakes::Workers::new(cpu)));
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench_relay::Bench;
+    use crate::settings::{ChannelScheduler, Settings};
+    use onionlab_net::tcp::TcpConfig;
+    use onionlab_quantities::{RandomStream, Seed};
+
+    const COST: SimDuration = SimDuration::from_millis(1);
+    const OTHERS: u32 = 300;
+    const BATCH: usize = 3000;
+    const BATCHES: usize = 25;
+
+    /// Cells that are at the relay, served or waiting, when another comes: mean and its standard error, by batches. Cells come one at a time, each over one of
+    /// many channels, at exponential distances; each costs a millisecond.
+    fn found_by_arrivals(load: f64) -> (f64, f64) {
+        let cpu = Cpu {
+            per_cell: COST,
+            per_handshake: SimDuration::ZERO,
+            per_tap: SimDuration::ZERO,
+            handshake_threads: 1,
+            cores: 1,
+            handshakes_in_hand: 1,
+        };
+        let settings = Settings { cpu: Some(cpu), channel_scheduler: ChannelScheduler::Vanilla, ..Settings::default() };
+        let mut bench = Bench::with_tcp(settings, OTHERS, TcpConfig { nagle: false, ..TcpConfig::linux() });
+        let circuits: Vec<_> = (0..OTHERS as usize).map(|channel| bench.incoming_circuit(channel)).collect();
+        let draws = RandomStream::new(Seed(1), "test", "arrivals");
+        let count = (BATCHES + 1) * BATCH;
+        let mut at = SimTime::from_nanos(2_000_000_000);
+        let mut sent: Vec<SimTime> = Vec::with_capacity(count);
+        for index in 0..count {
+            at += SimDuration::from_secs_f64_rounded(draws.at(2 * index as u64).exponential(COST.as_secs_f64() / load));
+            sent.push(at);
+        }
+        // A cell arrives a millisecond after it was sent; the wire's own time is below a microsecond.
+        let arrivals: Vec<SimTime> = sent.iter().map(|&time| time + SimDuration::from_millis(1)).collect();
+        let (mut next, mut found) = (0, Vec::with_capacity(count));
+        for (earlier, &arrival) in arrivals.iter().enumerate() {
+            while next < count && sent[next] < arrival {
+                bench.advance_to(sent[next]);
+                let channel = draws.at(2 * next as u64 + 1).below(u64::from(OTHERS)) as usize;
+                bench.queue(circuits[channel], 1);
+                bench.world.settle();
+                next += 1;
+            }
+            bench.advance_to(arrival);
+            let left: u32 = circuits.iter().map(|circuit| bench.world.circuits[circuit.index()].live_cells - 1).sum();
+            let on_the_way = next - earlier;
+            found.push(f64::from(left) - on_the_way as f64);
+        }
+        let means: Vec<f64> = found[BATCH..].chunks(BATCH).map(|batch| batch.iter().sum::<f64>() / BATCH as f64).collect();
+        let mean = means.iter().sum::<f64>() / BATCHES as f64;
+        let variance = means.iter().map(|batch| (batch - mean).powi(2)).sum::<f64>() / (BATCHES - 1) as f64;
+        (mean, (variance / BATCHES as f64).sqrt())
+    }
+
+    /// Pollaczek and Khinchine for constant service (M/D/1): at a load of r the cells there are r + r^2 / (2 (1 - r)) on average, and so many does a
+    /// Poisson stream's next find. By Little's law that is the cells' time at the relay too, in costs, times r.
+    #[test]
+    fn poisson_arrivals_wait_as_pollaczek_and_khinchine_say() {
+        for load in [0.3, 0.6, 0.8] {
+            let expected = load + load * load / (2.0 * (1.0 - load));
+            let (mean, error) = found_by_arrivals(load);
+            assert!(error < 0.05 * expected, "the test says something at a load of {load}: {mean} +- {error}");
+            assert!((mean - expected).abs() < 3.5 * error, "at a load of {load}: {mean} +- {error}, formula {expected}");
         }
     }
 }

@@ -14,6 +14,7 @@
 use crate::CELL_BYTES;
 use crate::bucket;
 use crate::ids::{EndId, StreamId};
+use crate::records::ChannelClose;
 use crate::world::{SocketUse, World};
 use onionlab_engine::HostId;
 use onionlab_net::{SocketId, tcp::Effects};
@@ -214,7 +215,7 @@ impl World {
 
     fn serve_channel(&mut self, end: EndId, effects: Effects, bytes: u64) {
         if effects.has(Effects::RESET | Effects::PEER_CLOSED) {
-            self.channel_lost(end);
+            self.close_channel(end, ChannelClose::Lost);
             return;
         }
         if effects.has(Effects::CONNECTED) {

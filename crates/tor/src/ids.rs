@@ -57,6 +57,10 @@ impl EndId {
     pub const fn peer(self) -> Self {
         Self(self.0 ^ 1)
     }
+    /// 0: it connected; 1: it accepted.
+    pub const fn side(self) -> usize {
+        self.0 as usize % 2
+    }
     /// The channel's index for arrays.
     pub const fn channel(self) -> usize {
         self.0 as usize / 2

@@ -14,6 +14,7 @@ mod delivering;
 mod edge;
 mod event_loop;
 mod handshakes;
+mod idle;
 mod ids;
 mod links;
 mod memory;
@@ -40,13 +41,15 @@ pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
 pub use circuit::Place;
 pub use client::{BuildTimeModel, BuildTimeoutParameters, ClientConfig, PathRequest, PathSource, Purpose};
 pub use cpu::Cpu;
+pub use handshakes::{Handshake, Handshakes};
+pub use idle::{IdleChannels, IdleTimeout};
 pub use ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, StreamId, TransferId};
 pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
 pub use records::{
-    ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, NetworkSample, Outcome, Records,
-    RelaySample, TransferRecord, VegasSample, VegasState,
+    ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, NetworkSample, Outcome,
+    Records, RelaySample, TransferRecord, VegasSample, VegasState,
 };
 pub use settings::{ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Settings};
 pub use tls::Tls;

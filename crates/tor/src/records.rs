@@ -225,6 +225,25 @@ pub struct VegasSample {
     pub inflight: u32,
 }
 
+/// Why a channel was closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelClose {
+    /// It had had no circuits for long enough.
+    Idle,
+    /// TCP gave it up.
+    Lost,
+}
+
+impl ChannelClose {
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Lost => "lost",
+        }
+    }
+}
+
 /// One channel, as it stood when it was closed or the run ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ChannelRecord {
@@ -238,8 +257,10 @@ pub struct ChannelRecord {
     pub opened: SimTime,
     /// The opener had finished the handshakes and could send cells.
     pub open: Option<SimTime>,
-    /// TCP gave it up.
+    /// It was closed.
     pub closed: Option<SimTime>,
+    /// Why; none while it is not.
+    pub reason: Option<ChannelClose>,
     /// Cells that the opener and the peer moved to their outbufs.
     pub cells: [u64; 2],
     /// Bytes that the opener and the peer wrote to TCP: records, and the flights of the opening.

@@ -3,6 +3,8 @@
 use crate::bucket::TokenRefill;
 use crate::client::BuildTimeoutParameters;
 use crate::cpu::Cpu;
+use crate::handshakes::{Handshake, Handshakes};
+use crate::idle::{IdleChannels, IdleTimeout};
 use crate::memory::MemoryLimit;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
@@ -161,8 +163,15 @@ pub struct Settings {
     pub circuit_dirtiness: SimDuration,
     /// What clients do about circuits.
     pub client: ClientSettings,
+    /// Which handshakes circuits are built with; all the same where computing takes no time.
+    pub handshakes: Handshakes,
+    /// When channels without circuits are closed; none: never.
+    pub idle_channels: Option<IdleChannels>,
     /// What computing costs relays; none: nothing.
     pub cpu: Option<Cpu>,
+    /// The time between two ticks of the kernels' coarse clock, by which KIST's timer goes off; none: that clock is as fine as the other, and no time passes between a
+    /// run and the setting of the timer, as in Shadow.
+    pub kernel_tick: Option<SimDuration>,
 }
 
 impl Default for Settings {
@@ -196,7 +205,13 @@ impl Default for Settings {
             random_cells: true,
             circuit_dirtiness: SimDuration::from_secs(600),
             client: ClientSettings::default(),
+            handshakes: Handshakes { fast_first_hop: false, kind: Handshake::Ntor, tap_clients: 0.0, ntors_per_tap: 10 },
+            idle_channels: Some(IdleChannels {
+                clients: IdleTimeout { least: 180, spread: 90 },
+                relays: IdleTimeout { least: 2700, spread: 1800 },
+            }),
             cpu: None,
+            kernel_tick: None,
         }
     }
 }

@@ -21,7 +21,7 @@ use onionlab_engine::{EventQueue, prefetch};
 use onionlab_flowcontrol::CongestionControl;
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
 use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, tcp::Effects, tcp::TcpConfig};
-use onionlab_quantities::{RandomStream, Seed, SimTime};
+use onionlab_quantities::{RandomStream, Seed, SimDuration, SimTime};
 use slab::Slab;
 use std::collections::HashMap;
 
@@ -30,6 +30,8 @@ use std::collections::HashMap;
 pub enum Event {
     /// Below tor.
     Net(NetEvent),
+    /// A channel may have been without circuits for too long at this end.
+    IdleCheck(EndId),
     /// KIST's interval is over at this node.
     RunScheduler,
     /// A relay's main thread is through with what it did.
@@ -125,6 +127,10 @@ pub struct World {
     pub(crate) first_streams: RandomStream,
     /// After how many DATA cells an end of a circuit leaves one short.
     pub(crate) random_cells: RandomStream,
+    /// Which clients build their circuits with TAP.
+    pub(crate) old_clients: RandomStream,
+    /// How long an end leaves its channel open without circuits.
+    pub(crate) idle_times: RandomStream,
     pub(crate) resumptions: u64,
     /// A buffer for the streams of the circuit that resumes.
     pub(crate) resuming: Vec<StreamId>,
@@ -154,6 +160,12 @@ impl World {
             _ => None,
         };
         let mut nodes: Vec<Node> = links.iter().zip(roles).map(|(link, role)| Node::new(role, buckets(link, role))).collect();
+        if let Some(tick) = config.settings.kernel_tick {
+            for (node, link) in nodes.iter_mut().zip(&links) {
+                let phase = RandomStream::new(config.seed, &link.name, "kernel tick").at(0).below(tick.as_nanos());
+                node.tick_phase = SimDuration::from_nanos(phase);
+            }
+        }
         for (index, client) in config.clients.iter().enumerate() {
             let node = &mut nodes[client.host.index()];
             assert_eq!(node.role, Role::Client, "client {index} needs a host with the role of a client");
@@ -192,6 +204,8 @@ impl World {
             event_loop: EventLoop::default(),
             first_streams: RandomStream::new(config.seed, "circuits", "first stream to resume"),
             random_cells: RandomStream::new(config.seed, "circuits", "cells with random bytes"),
+            idle_times: RandomStream::new(config.seed, "channels", "idle time-out"),
+            old_clients: RandomStream::new(config.seed, "clients", "builds with TAP"),
             resumptions: 0,
             resuming: Vec::new(),
             aside: Vec::new(),
@@ -210,6 +224,7 @@ impl World {
             self.look_ahead();
             match popped.event {
                 Event::Net(event) => self.net.handle(&mut self.queue, popped.host, event),
+                Event::IdleCheck(end) => self.check_idle(end),
                 Event::RunScheduler => self.scheduler_timer(popped.host),
                 Event::WorkDone => self.work_done(popped.host),
                 Event::HandshakeDone => self.handshake_done(popped.host),

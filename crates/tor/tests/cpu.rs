@@ -5,13 +5,17 @@ mod common;
 use common::{Plan, in_a_row, mbit, ms};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
-use onionlab_tor::{ChannelScheduler, CircuitOutcome, CircuitRecord, Cpu, Outcome, Records, RelayClass, Role};
+use onionlab_tor::{
+    ChannelScheduler, CircuitOutcome, CircuitRecord, Cpu, Handshake, Handshakes, Outcome, Records, RelayClass, Role,
+};
 
 fn cpu(per_cell_us: u64, per_handshake_us: u64) -> Cpu {
     Cpu {
         per_cell: SimDuration::from_micros(per_cell_us),
         per_handshake: SimDuration::from_micros(per_handshake_us),
+        per_tap: SimDuration::from_micros(per_handshake_us),
         handshake_threads: 2,
+        cores: 2,
         handshakes_in_hand: 64,
     }
 }
@@ -158,5 +162,33 @@ fn who_waits_for_a_handshake_for_five_seconds_is_dropped_when_another_comes() {
     for circuit in dropped {
         let age = (circuit.closed.unwrap() - circuit.launched).as_secs_f64();
         assert!((5.0..12.0).contains(&age), "dropped after {age} s");
+    }
+}
+
+/// How long the second circuit of one client takes to be built, when all channels are open, with handshakes of 3 ms (ntor) and 7 ms (TAP).
+fn building(handshakes: Handshakes) -> u64 {
+    let mut plan = in_a_row(mbit(100_000.0), "kind = \"sequence\"\ntransfers = [{ size = \"400 B\" }]");
+    at_once(&mut plan);
+    plan.settings.handshakes = handshakes;
+    plan.settings.cpu = Some(Cpu { per_tap: SimDuration::from_millis(7), ..cpu(0, 3000) });
+    let circuits = plan.run(40).1.circuits;
+    circuits.iter().map(|circuit| nanos(circuit.launched, circuit.built)).min().unwrap()
+}
+
+/// CREATE_FAST costs no handshake, ntor 3 ms and TAP 7 ms a hop; a client of an older tor uses TAP where others use ntor.
+#[test]
+fn each_kind_of_handshake_has_its_cost() {
+    let of = |fast_first_hop, kind, tap_clients| building(Handshakes { fast_first_hop, kind, tap_clients, ntors_per_tap: 10 });
+    let three_ntors = of(false, Handshake::Ntor, 0.0);
+    for (fast, kind, old, millis) in [
+        (true, Handshake::Ntor, 0.0, 6),
+        (false, Handshake::Tap, 0.0, 21),
+        (true, Handshake::Tap, 0.0, 14),
+        (false, Handshake::Ntor, 1.0, 21),
+        (true, Handshake::Ntor, 1.0, 14),
+    ] {
+        let took = of(fast, kind, old) as i64 - three_ntors as i64;
+        let expected = (millis - 9) * 1_000_000;
+        assert!((took - expected).abs() < 1000, "{fast} {kind:?} {old}: {took} ns more than three of ntor, expected {expected}");
     }
 }

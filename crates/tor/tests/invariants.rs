@@ -11,8 +11,8 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelScheduler, CircuitOutcome, CloseReason, CongestionSettings, Cpu, DestroyCells, FlowControl, Outcome, RateLimit,
-    RelayClass, Role, Tls, TokenRefill,
+    ChannelScheduler, CircuitOutcome, CloseReason, CongestionSettings, Cpu, DestroyCells, FlowControl, Handshake, Handshakes,
+    Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -89,10 +89,19 @@ prop_compose! {
         plan.settings.optimistic_data = optimistic;
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
         plan.settings.flow_control = if vegas { FlowControl::Vegas(CongestionSettings::default()) } else { FlowControl::Windows };
+        plan.settings.handshakes = Handshakes {
+            fast_first_hop: timer,
+            kind: if overtake { Handshake::Tap } else { Handshake::Ntor },
+            tap_clients: if optimistic { 0.5 } else { 0.0 },
+            ntors_per_tap: 2,
+        };
+        plan.settings.kernel_tick = timer.then(|| SimDuration::from_millis(4));
         plan.settings.cpu = cpu.map(|(per_cell, per_handshake, threads)| Cpu {
             per_cell: SimDuration::from_micros(per_cell),
             per_handshake: SimDuration::from_micros(per_handshake),
+            per_tap: SimDuration::from_micros(2 * per_handshake),
             handshake_threads: threads,
+            cores: threads,
             handshakes_in_hand: 4 * threads,
         });
         plan.circuit_per_transfer = per_transfer;

@@ -18,9 +18,13 @@ pub(crate) struct Known {
 }
 
 /// Parameters with a key of their own in the experiment file.
-const OWN_KEYS: [(&str, &str); 14] = [
+const OWN_KEYS: [(&str, &str); 18] = [
     ("CircuitPriorityHalflifeMsec", "ewma-half-life"),
     ("CircuitPriorityTickSecs", "ewma-tick"),
+    ("nf_conntimeout_relays", "relay-channel-idle"),
+    ("NumNTorsPerTAP", "ntors-per-tap"),
+    ("usecreatefast", "create-fast"),
+    ("UseNTorHandshake", "handshake"),
     ("KISTSchedRunInterval", "kist-interval"),
     ("KISTSchedRunIntervalClient", "kist-client-interval"),
     ("cc_alg", "flow-control"),
@@ -50,7 +54,7 @@ impl Known {
 
 /// Whether these parameters have an effect under the treatment.
 pub(crate) fn serve(treatment: &Treatment) -> bool {
-    treatment.flow_control == FlowControl::Vegas
+    treatment.flow_control_by_file() == FlowControl::Vegas
 }
 
 const NEEDS: &str = "flow-control = \"vegas\"";

@@ -93,7 +93,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     };
     let treatments = resolve_treatments::treatments(file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     if let Some(index) = clients.iter().position(|group| group.trace)
-        && treatments.iter().all(|treatment| treatment.flow_control != FlowControl::Vegas)
+        && treatments.iter().all(|treatment| treatment.flow_control_by_file() != FlowControl::Vegas)
     {
         let reason = "has no effect in any treatment: it needs flow-control = \"vegas\"";
         return Err(Fault::conflict(format!("clients[{index}].trace"), reason));

@@ -5,8 +5,8 @@ use super::error::{Fault, clipped};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::treatment::{
-    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Tcp, TreatmentFile,
-    UplinkQueue,
+    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Tcp,
+    TreatmentFile, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
@@ -87,6 +87,8 @@ const MAIN_THREAD: &str = "cpu = \"main-thread\"";
 /// Measured with tor 0.4.9.11 (docs/results/tor-cpu.md).
 const CPU_PER_CELL: SimDuration = SimDuration::from_nanos(6000);
 const CPU_PER_HANDSHAKE: SimDuration = SimDuration::from_nanos(160_000);
+/// An estimate (docs/models/cpu.md).
+const CPU_PER_TAP: SimDuration = SimDuration::from_nanos(300_000);
 
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
 
@@ -97,8 +99,11 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     let kist = scheduler == ChannelScheduler::Kist;
     let intervals = kist || scheduler == ChannelScheduler::KistLite;
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
-    let windows = treatment.flow_control == FlowControl::Windows;
+    let windows = treatment.flow_control_by_file() == FlowControl::Windows;
     let computes = treatment.cpu == CpuModel::MainThread;
+    let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
+    let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
+    let tap = computes && (old_clients || by_default || treatment.handshake == Some(Handshake::Tap));
     let for_windows = "flow-control = \"windows\"";
     let queue = treatment.uplink_queue == UplinkQueue::DropTail;
     [
@@ -109,6 +114,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("kist-interval", given.kist_interval.is_some(), intervals, KIST_OR_LITE),
         ("kist-client-interval", given.kist_client_interval.is_some(), intervals, KIST_OR_LITE),
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
+        ("kernel-tick", given.kernel_tick.is_some(), intervals, KIST_OR_LITE),
         (
             "outbuf-high",
             given.outbuf_high.is_some(),
@@ -125,6 +131,11 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("stream-window-increment", given.stream_window_increment.is_some(), windows, for_windows),
         ("cpu-per-cell", given.cpu_per_cell.is_some(), computes, MAIN_THREAD),
         ("cpu-per-handshake", given.cpu_per_handshake.is_some(), computes, MAIN_THREAD),
+        ("cpu-per-tap", given.cpu_per_tap.is_some(), tap, "cpu = \"main-thread\" and handshake = \"tap\" or `tap-clients`"),
+        ("create-fast", given.create_fast.is_some(), computes, MAIN_THREAD),
+        ("handshake", given.handshake.is_some(), computes, MAIN_THREAD),
+        ("tap-clients", given.tap_clients.is_some(), computes, MAIN_THREAD),
+        ("ntors-per-tap", given.ntors_per_tap.is_some(), old_clients, "`tap-clients` above 0"),
         ("cpu-cores", given.cpu_cores.is_some(), computes, MAIN_THREAD),
         ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
         ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
@@ -153,6 +164,7 @@ fn profile(net: LinkProfile) -> BaseFile {
             CongestionControl::Cubic => Tcp::Cubic,
             CongestionControl::Unlimited => Tcp::Unlimited,
         }),
+        kernel_tick: Some(if net == LinkProfile::Linux { SimDuration::from_millis(4) } else { SimDuration::ZERO }),
         nagle: Some(tcp.nagle),
         hystart: Some(tcp.hystart),
         slow_start_after_idle: Some(tcp.slow_start_after_idle),
@@ -199,7 +211,16 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     let downlink_queue = all.downlink_queue.expect(filled);
     let codel = downlink_queue == DownlinkQueue::Codel;
     let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
-    let circuit_window = within(key("circuit-window"), all.circuit_window.unwrap_or(1000), 1, 65_535)?;
+    let circuit_window = all.circuit_window.map(|window| within(key("circuit-window"), window, 1, 65_535)).transpose()?;
+    for (name, tap) in
+        [("handshake", all.handshake == Some(Handshake::Tap)), ("tap-clients", all.tap_clients.is_some_and(|share| share > 0.0))]
+    {
+        if tap && tor == TorVersion::V0_4_9 {
+            return Err(Fault::conflict(key(name), "asks for TAP, which tor 0.4.9 does not answer; older ones do"));
+        }
+    }
+    let computing = cpu == CpuModel::MainThread;
+    let tap_clients = within(key("tap-clients"), all.tap_clients.unwrap_or(0.0), 0.0, 1.0)?;
     let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;
     let circuit_increment = all.circuit_window_increment.unwrap_or(100);
     let stream_increment = all.stream_window_increment.unwrap_or(50);
@@ -237,14 +258,27 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         kist_interval: interval("kist-interval", all.kist_interval)?,
         kist_client_interval: interval("kist-client-interval", all.kist_client_interval)?,
         kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
-        flow_control,
+        flow_control: all.flow_control,
         cpu,
         cpu_per_cell: computes("cpu-per-cell", all.cpu_per_cell, CPU_PER_CELL, ms(10))?,
         cpu_per_handshake: computes("cpu-per-handshake", all.cpu_per_handshake, CPU_PER_HANDSHAKE, SimDuration::from_secs(10))?,
+        cpu_per_tap: computes("cpu-per-tap", all.cpu_per_tap, CPU_PER_TAP, SimDuration::from_secs(10))?,
+        create_fast: all.create_fast.filter(|_| computing),
+        handshake: all.handshake.filter(|_| computing),
+        tap_clients: computing.then_some(tap_clients),
+        ntors_per_tap: all
+            .ntors_per_tap
+            .filter(|_| computing && tap_clients > 0.0)
+            .map(|count| within(key("ntors-per-tap"), count, 1, 100_000))
+            .transpose()?,
         cpu_cores: (cpu == CpuModel::MainThread)
             .then(|| within(key("cpu-cores"), all.cpu_cores.unwrap_or(2), 1, 128))
             .transpose()?,
-        cell_payload: within(key("cell-payload"), all.cell_payload.unwrap_or(tor.cell_payload(flow_control)), 1, 498)?,
+        cell_payload: all.cell_payload.map(|bytes| within(key("cell-payload"), bytes, 1, 498)).transpose()?,
+        relay_channel_idle: all
+            .relay_channel_idle
+            .map(|idle| within(key("relay-channel-idle"), idle, SimDuration::from_secs(60), SimDuration::from_secs(7 * 86_400)))
+            .transpose()?,
         circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
         cell_queue_high,
         cell_queue_low: all
@@ -274,9 +308,9 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         token_refill: all.token_refill.unwrap_or(code.token_refill),
         optimistic_data: all.optimistic_data,
         guards: all.guards.map(|guards| within(key("guards"), guards, 1, 20)).transpose()?,
-        circuit_window: windows.then_some(circuit_window),
+        circuit_window: circuit_window.filter(|_| windows),
         circuit_window_increment: windows
-            .then(|| increment(key("circuit-window-increment"), circuit_increment, circuit_window))
+            .then(|| increment(key("circuit-window-increment"), circuit_increment, circuit_window.unwrap_or(1000)))
             .transpose()?,
         stream_window: windows.then_some(stream_window),
         stream_window_increment: windows
@@ -285,6 +319,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         consensus_params: BTreeMap::new(),
         net,
         tcp,
+        kernel_tick: intervals.then(|| tick(key("kernel-tick"), all.kernel_tick.expect(filled))).transpose()?,
         nagle: all.nagle.expect(filled),
         hystart: (tcp == Tcp::Cubic).then_some(all.hystart.expect(filled)),
         slow_start_after_idle: all.slow_start_after_idle.expect(filled),
@@ -312,6 +347,14 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
             .then(|| within(key("codel-interval"), all.codel_interval.expect(filled), ms(1), SimDuration::from_secs(100)))
             .transpose()?,
     })
+}
+
+/// Kernels tick 100 to 1000 times a second; zero stands for timers that are exact.
+fn tick(key: String, tick: SimDuration) -> Checked<SimDuration> {
+    if tick == SimDuration::ZERO {
+        return Ok(tick);
+    }
+    within(key, tick, SimDuration::from_millis(1), SimDuration::from_millis(10))
 }
 
 /// Ten minutes, or a thousand half-lives: counts must not overflow within a tick.

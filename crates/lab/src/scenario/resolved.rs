@@ -4,8 +4,8 @@ use super::clients::{Position, StartRange};
 use super::document::NetworkDocument;
 use super::network::{PowerFile, Role};
 use super::treatment::{
-    ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping,
-    MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
+    ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
+    LinkShaping, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_load::LoadModel;
@@ -385,17 +385,31 @@ pub struct Treatment {
     /// KIST's socket buffer factor, with KIST.
     pub kist_socket_buffer_factor: Option<f64>,
     /// What limits the DATA cells of circuits and streams.
-    pub flow_control: FlowControl,
+    ///
+    /// `None`: as the consensus says.
+    pub flow_control: Option<FlowControl>,
     /// What relays' computing costs.
     pub cpu: CpuModel,
     /// Of the main thread for each cell, where computing takes time.
     pub cpu_per_cell: Option<SimDuration>,
     /// Of a worker thread for each onion handshake.
     pub cpu_per_handshake: Option<SimDuration>,
+    /// Of a worker thread for each handshake with TAP.
+    pub cpu_per_tap: Option<SimDuration>,
+    /// Whether a first hop is made with CREATE_FAST, where computing takes time; `None`: as the consensus says.
+    pub create_fast: Option<bool>,
+    /// The handshakes of the other hops, where computing takes time; `None`: as the consensus says.
+    pub handshake: Option<Handshake>,
+    /// Share of clients that use TAP there whatever the others do, where computing takes time.
+    pub tap_clients: Option<f64>,
+    /// How many of ntor go before one of TAP, where some clients use TAP; `None`: as the consensus says.
+    pub ntors_per_tap: Option<u32>,
     /// Cores of each relay.
     pub cpu_cores: Option<u32>,
-    /// Bytes of data in a DATA cell.
-    pub cell_payload: u32,
+    /// Bytes of data in a DATA cell; `None`: as the flow control has it.
+    pub cell_payload: Option<u32>,
+    /// How long a channel between relays stays open without circuits, on average; `None`: as the consensus says, and in a run of 0.2.4 three minutes.
+    pub relay_channel_idle: Option<SimDuration>,
     /// Age from which a circuit gets no new stream.
     pub circuit_lifetime: SimDuration,
     /// A queue of so many cells stops the streams attached to the circuit there; `None`: as the consensus says.
@@ -426,7 +440,7 @@ pub struct Treatment {
     pub optimistic_data: Option<bool>,
     /// How many guards a client uses; `None`: as the consensus says.
     pub guards: Option<u32>,
-    /// Circuit window in cells, with windows.
+    /// Circuit window in cells, with windows; `None`: as the consensus says.
     pub circuit_window: Option<u32>,
     /// Cells per circuit SENDME, with windows.
     pub circuit_window_increment: Option<u32>,
@@ -440,6 +454,8 @@ pub struct Treatment {
     pub net: LinkProfile,
     /// Congestion control.
     pub tcp: Tcp,
+    /// Between two ticks of the hosts' kernels, with KIST and KIST-lite; zero: timers are exact.
+    pub kernel_tick: Option<SimDuration>,
     /// Nagle's algorithm.
     pub nagle: bool,
     /// HyStart, with CUBIC.
@@ -474,4 +490,11 @@ pub struct Treatment {
     pub codel_target: Option<SimDuration>,
     /// CoDel's interval, with CoDel.
     pub codel_interval: Option<SimDuration>,
+}
+
+impl Treatment {
+    /// What limits DATA cells as far as is known without a consensus: what the file says, else the version's code.
+    pub(crate) fn flow_control_by_file(&self) -> FlowControl {
+        self.flow_control.unwrap_or(self.tor.code().flow_control)
+    }
 }

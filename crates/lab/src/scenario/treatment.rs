@@ -89,7 +89,7 @@ axes! {
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
     #[schemars(range(min = 0.0, max = 10.0))]
     kist_socket_buffer_factor: f64,
-    /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: "vegas"; with an older tor than "0.4.9" "windows".
+    /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: as the consensus says (0.4.9: `cc_alg`), else "vegas"; with an older tor than "0.4.9" "windows".
     flow_control: FlowControl,
     /// Whether a relay's computing takes time: "none", or on one main thread with worker threads for onion handshakes. Default: "none", since a relay's
     /// capacity, as the consensus and measurements know it, has its computing in it.
@@ -100,13 +100,26 @@ axes! {
     /// With cpu "main-thread": time of a worker thread for each onion handshake, "0 s" to "10 s". Default: "0.16 ms", as measured with tor.
     #[schemars(with = "Option<DurationText>")]
     cpu_per_handshake: SimDuration,
+    /// With cpu "main-thread" and TAP: the same for TAP, "0 s" to "10 s". Default: "0.3 ms", an estimate.
+    #[schemars(with = "Option<DurationText>")]
+    cpu_per_tap: SimDuration,
+    /// With cpu "main-thread": whether clients make their first hop with CREATE_FAST, which costs no handshake. Default: false; with tor "0.2.4" true, with "0.3.5" as the consensus says (`usecreatefast`).
+    create_fast: bool,
+    /// With cpu "main-thread": the handshakes of the other hops. Default: "ntor"; with tor "0.2.4" as the consensus says (`UseNTorHandshake`), else "tap".
+    handshake: Handshake,
+    /// With cpu "main-thread" and an older tor than "0.4.9": share of clients that use TAP there whatever the others do, 0 to 1: those of an older tor. Default: 0.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    tap_clients: f64,
+    /// With `tap-clients`: handshakes with ntor that begin before one with TAP does, where both wait, 1 to 100000. Default: as the consensus says (`NumNTorsPerTAP`), else 10.
+    #[schemars(range(min = 1, max = 100_000))]
+    ntors_per_tap: u32,
     /// With cpu "main-thread": a relay's cores, which set the number of its worker threads (`NumCPUs`). Default: 2.
     #[schemars(range(min = 1, max = 128))]
     cpu_cores: u32,
     /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto. Default: 488 with tor "0.4.9" and flow-control "vegas", else 498.
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
-    /// With flow-control "windows": circuit window in DATA cells. Default: 1000.
+    /// With flow-control "windows": circuit window in DATA cells. Default: as the consensus says (`circwindow`), else 1000.
     #[schemars(range(min = 100, max = 65_535))]
     circuit_window: u32,
     /// With flow-control "windows": DATA cells that one circuit SENDME acknowledges. Default: 100.
@@ -121,6 +134,9 @@ axes! {
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
     #[schemars(with = "Option<DurationText>")]
     circuit_lifetime: SimDuration,
+    /// How long a channel between relays stays open without circuits, on average; each end draws from three quarters to five quarters of it (`nf_conntimeout_relays`), "1 min" to "7 d". Default: as the consensus says, else "1 h"; with tor "0.2.4" exactly "3 min".
+    #[schemars(with = "Option<DurationText>")]
+    relay_channel_idle: SimDuration,
     /// A circuit's queue of so many cells stops the streams attached to it there (tor's `cellq_high`). Default: as the consensus says (0.4.9), else 256.
     #[schemars(range(min = 1, max = 1000))]
     cell_queue_high: u32,
@@ -162,6 +178,9 @@ axes! {
     net: LinkProfile,
     /// TCP congestion control. Default: "cubic"; with net "shadow" "reno", with "nstor" "unlimited".
     tcp: Tcp,
+    /// With channel-scheduler "kist" or "kist-lite": time between two ticks of the hosts' kernels, for which their timers wait, "1 ms" to "10 ms"; "0 s": timers are exact and no time passes within an event, as in Shadow. Default: "4 ms", a kernel of 250 Hz; with net "shadow" and "nstor" "0 s".
+    #[schemars(with = "Option<DurationText>")]
+    kernel_tick: SimDuration,
     /// Whether TCP holds back a short segment while others are unacknowledged. Default: true; with net "shadow" and "nstor" false.
     nagle: bool,
     /// With tcp "cubic": leave slow start when the round-trip time grows. Default: true; with net "shadow" and "nstor" false.
@@ -318,6 +337,16 @@ pub enum FlowControl {
     Windows,
     /// tor's congestion control `TOR_VEGAS` for circuits, XON and XOFF for streams.
     Vegas,
+}
+
+/// A kind of onion handshake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Handshake {
+    /// RSA and Diffie-Hellman, as up to tor 0.2.3 and by default in 0.2.4.
+    Tap,
+    /// Curve25519; ntor-v3 costs the same.
+    Ntor,
 }
 
 /// What a relay's computing costs.

@@ -3,7 +3,9 @@
 //! A treatment's value comes from the treatment itself, then `[base]`, then the consensus's `params` where that version reads them
 //! (`world/effective.rs`), then from here. `docs/models/versions.md` says where each value stands in tor's source.
 
-use super::treatment::{ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, MemoryCounts, Tls, TokenRefill};
+use super::treatment::{
+    ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, Handshake, MemoryCounts, Tls, TokenRefill,
+};
 use onionlab_quantities::{Bytes, SimDuration};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -47,12 +49,23 @@ pub(crate) struct CodeDefaults {
 }
 
 impl TorVersion {
-    /// Worker threads for onion handshakes on a machine of so many cores, and how many handshakes they take in hand (`cpuworker.c:cpu_init`).
-    pub(crate) const fn handshake_workers(self, cores: u32) -> (u32, u32) {
+    /// Worker threads for onion handshakes on a machine of so many cores, how many handshakes they take in hand (`cpuworker.c:cpu_init`), and by how many threads
+    /// the expected delay of those that wait is divided (`onion_queue.c:have_room_for_onionskin`).
+    pub(crate) const fn handshake_workers(self, cores: u32) -> (u32, u32, u32) {
+        let threads = if cores < 2 { 2 } else { cores };
         match self {
-            Self::V0_2_4 => (cores, cores),
-            Self::V0_3_5 => (cores + 1, 64 * cores),
-            Self::V0_4_9 => (if cores < 2 { 2 } else { cores }, 64 * cores),
+            Self::V0_2_4 => (cores, cores, cores),
+            Self::V0_3_5 => (cores + 1, 64 * cores, cores),
+            Self::V0_4_9 => (threads, 64 * cores, threads),
+        }
+    }
+
+    /// Whether clients make a first hop with CREATE_FAST, and the handshakes of the other hops, where no consensus says otherwise
+    /// (`should_use_create_fast_for_circuit`, `circuits_can_use_ntor`).
+    pub(crate) const fn handshakes(self) -> (bool, Handshake) {
+        match self {
+            Self::V0_2_4 => (true, Handshake::Tap),
+            Self::V0_3_5 | Self::V0_4_9 => (false, Handshake::Ntor),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::scenario::consensus_params;
 use crate::scenario::resolved::Treatment;
-use crate::scenario::treatment::{ChannelScheduler, Circuitmux};
+use crate::scenario::treatment::{ChannelScheduler, Circuitmux, CpuModel, FlowControl, Handshake};
 use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
 use onionlab_quantities::{Bytes, SimDuration};
@@ -62,6 +62,23 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let high = treatment.cell_queue_high.or_else(|| read(latest, &params::CELL_QUEUE_HIGH)).unwrap_or(256);
     let low = treatment.cell_queue_low.or_else(|| read(latest, &params::CELL_QUEUE_LOW)).unwrap_or(code.cell_queue_low);
 
+    // An algorithm that is neither of the two stands for the default.
+    let windows_by_consensus = read(latest, &params::CC_ALG) == Some(0);
+    let by_version = if windows_by_consensus { FlowControl::Windows } else { code.flow_control };
+    let flow_control = treatment.flow_control.unwrap_or(by_version);
+    let windows = flow_control == FlowControl::Windows;
+    let circuit_window = treatment.circuit_window.or(read(first, &params::CIRCUIT_WINDOW)).unwrap_or(1000);
+
+    let (fast, kind) = version.handshakes();
+    let computes = treatment.cpu == CpuModel::MainThread;
+    let fast = read(middle, &params::USE_CREATE_FAST).filter(|_| version == middle).map_or(fast, |value| value == 1);
+    let ntor = read(first, &params::USE_NTOR_HANDSHAKE).filter(|_| version == first);
+    let kind = ntor.map_or(kind, |value| if value == 1 { Handshake::Ntor } else { Handshake::Tap });
+    let ntors_per_tap = read(first, &params::NTORS_PER_TAP).unwrap_or(10);
+    let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
+    let idle = read(middle, &params::RELAY_CHANNEL_IDLE).map(|seconds| SimDuration::from_secs(u64::from(seconds)));
+    let idle = idle.or_else(|| (version >= middle).then(|| SimDuration::from_secs(3600)));
+
     let bytes = |param: &Param| read(latest, param).map(|bytes| Bytes::new(u64::from(bytes)));
     let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
     let outbuf_low = treatment.outbuf_low.or_else(|| bytes(&params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
@@ -75,6 +92,17 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         kist_interval: kist.then_some(interval),
         kist_client_interval: kist.then_some(client_interval),
         kist_socket_buffer_factor: treatment.kist_socket_buffer_factor.filter(|_| channel_scheduler == ChannelScheduler::Kist),
+        flow_control: Some(flow_control),
+        cell_payload: treatment.cell_payload.or_else(|| Some(version.cell_payload(flow_control))),
+        circuit_window: windows.then_some(circuit_window),
+        circuit_window_increment: windows.then(|| treatment.circuit_window_increment.unwrap_or(100).min(circuit_window)),
+        stream_window: windows.then(|| treatment.stream_window.unwrap_or(500)),
+        stream_window_increment: windows.then(|| treatment.stream_window_increment.unwrap_or(50)),
+        create_fast: computes.then(|| treatment.create_fast.unwrap_or(fast)),
+        handshake: computes.then(|| treatment.handshake.unwrap_or(kind)),
+        ntors_per_tap: old_clients.then(|| treatment.ntors_per_tap.unwrap_or(ntors_per_tap)),
+        relay_channel_idle: treatment.relay_channel_idle.or(idle),
+        kernel_tick: treatment.kernel_tick.filter(|_| kist),
         cell_queue_high: Some(high),
         cell_queue_low: Some(low.min(high)),
         max_cell_queue_in: inbound,
@@ -89,7 +117,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         guards: Some(guards(treatment, params).1),
         consensus_params: consensus_params::known()
             .into_iter()
-            .filter(|_| consensus_params::serve(treatment))
+            .filter(|_| !windows)
             .map(|known| {
                 let value = treatment.consensus_params.get(&known.name).copied().or_else(|| params.get(&known.name));
                 let value = known.clamp(value.unwrap_or(known.default));
@@ -109,8 +137,14 @@ mod tests {
 
     /// What a version makes of these parameters, where the experiment says nothing else.
     fn of(version: &str, params: &[(&str, i32)]) -> Treatment {
+        with(version, "", params)
+    }
+
+    /// The same with more of `[base]`; TAP is for all but 0.4.9.
+    fn with(version: &str, base: &str, params: &[(&str, i32)]) -> Treatment {
+        let base = base.replace("TAP", if version == "0.4.9" { "0.0" } else { "0.5" });
         let file = format!(
-            "title = \"A test\"\nduration = \"1 s\"\n[network]\nkind = \"synthetic\"\n[base]\ntor = \"{version}\"\n\
+            "title = \"A test\"\nduration = \"1 s\"\n[network]\nkind = \"synthetic\"\n[base]\ntor = \"{version}\"\n{base}\
              [[clients]]\ngroup = \"a\"\ncount = 1\nload = {{ kind = \"bulk\", size = \"1 MB\" }}\n"
         );
         let scenario = Scenario::parse(Path::new("test.toml"), file).and_then(|scenario| scenario.resolve()).unwrap();
@@ -141,7 +175,7 @@ mod tests {
         assert_eq!((code.channel_scheduler, code.kist_interval), (ChannelScheduler::Refill, None));
         assert_eq!((code.cell_queue_high, code.cell_queue_low), (Some(256), Some(64)));
         assert_eq!((code.max_cell_queue_in, code.max_cell_queue_out), (None, None));
-        assert_eq!((code.optimistic_data, code.guards, code.cell_payload), (Some(false), Some(3), 498));
+        assert_eq!((code.optimistic_data, code.guards, code.cell_payload), (Some(false), Some(3), Some(498)));
         let live = of("0.2.4", &YEAR_2015);
         assert_eq!((live.circuitmux, live.ewma_half_life), (Some(Circuitmux::Ewma), Some(ms(30_000))));
         assert_eq!(live.ewma_clock, Some(EwmaClock::Wall));
@@ -170,12 +204,51 @@ mod tests {
         let code = of("0.4.9", &[]);
         assert_eq!((code.kist_interval, code.kist_client_interval), (Some(ms(2)), Some(ms(2))));
         assert_eq!((code.max_cell_queue_in, code.max_cell_queue_out, code.cell_queue_low), (Some(2500), Some(2500), Some(10)));
-        assert_eq!((code.cell_payload, code.guards, code.optimistic_data), (488, Some(1), Some(true)));
+        assert_eq!((code.cell_payload, code.guards, code.optimistic_data), (Some(488), Some(1), Some(true)));
         let live = of("0.4.9", &YEAR_2026);
         assert_eq!((live.kist_interval, live.kist_client_interval, live.guards), (Some(ms(3)), Some(ms(2)), Some(2)));
         assert_eq!((live.max_cell_queue_in, live.max_cell_queue_out), (Some(1750), Some(1500)));
         let off = of("0.4.9", &[("KISTSchedRunInterval", 0), ("cellq_low", 20), ("orconn_high", 1)]);
         assert_eq!((off.channel_scheduler, off.kist_interval), (ChannelScheduler::Kist, Some(ms(2))), "2 ms is the least");
         assert_eq!((off.cell_queue_low, off.outbuf_high), (Some(20), None), "KIST fills no outbuf");
+    }
+
+    /// `cc_alg` is read by 0.4.9 only: 0 means windows, and with them the payload and the window of the consensus; what stands for no algorithm, the default.
+    #[test]
+    fn the_consensus_chooses_the_flow_control_and_the_circuit_window() {
+        let of = |version: &str, params: &[(&str, i32)]| {
+            let got = of(version, params);
+            (got.flow_control.unwrap(), got.cell_payload.unwrap(), got.circuit_window, !got.consensus_params.is_empty())
+        };
+        let (windows, vegas) = (FlowControl::Windows, FlowControl::Vegas);
+        assert_eq!(of("0.4.9", &[]), (vegas, 488, None, true));
+        assert_eq!(of("0.4.9", &[("cc_alg", 0)]), (windows, 498, Some(1000), false));
+        assert_eq!(of("0.4.9", &[("cc_alg", 0), ("circwindow", 300)]), (windows, 498, Some(300), false));
+        assert_eq!(of("0.4.9", &[("cc_alg", 1), ("circwindow", 300)]), (vegas, 488, None, true));
+        assert_eq!(of("0.3.5", &[("cc_alg", 2)]), (windows, 498, Some(1000), false));
+        assert_eq!(of("0.2.4", &[("circwindow", 20)]), (windows, 498, Some(100), false), "100 is the least");
+    }
+
+    #[test]
+    fn the_consensus_chooses_handshakes_where_computing_takes_time() {
+        let of = |version: &str, params: &[(&str, i32)]| {
+            let got = with(version, "cpu = \"main-thread\"\ntap-clients = TAP\n", params);
+            (got.create_fast.unwrap(), got.handshake.unwrap(), got.ntors_per_tap)
+        };
+        let (tap, ntor) = (Handshake::Tap, Handshake::Ntor);
+        assert_eq!(of("0.2.4", &[]), (true, tap, Some(10)));
+        assert_eq!(of("0.2.4", &YEAR_2015), (true, ntor, Some(10)), "usecreatefast is not read");
+        assert_eq!(of("0.2.4", &[("NumNTorsPerTAP", 100), ("usecreatefast", 0)]), (true, tap, Some(100)));
+        assert_eq!(of("0.3.5", &[("UseNTorHandshake", 0)]), (false, ntor, Some(10)));
+        assert_eq!(of("0.3.5", &[("usecreatefast", 1)]), (true, ntor, Some(10)));
+        assert_eq!(of("0.4.9", &[("usecreatefast", 1)]), (false, ntor, None));
+    }
+
+    #[test]
+    fn the_consensus_says_when_channels_between_relays_close() {
+        let idle = |version: &str, params: &[(&str, i32)]| of(version, params).relay_channel_idle;
+        let param = [("nf_conntimeout_relays", 1800)];
+        assert_eq!((idle("0.4.9", &[]), idle("0.4.9", &param)), (Some(ms(3_600_000)), Some(ms(1_800_000))));
+        assert_eq!((idle("0.2.4", &[]), idle("0.2.4", &param)), (None, None));
     }
 }

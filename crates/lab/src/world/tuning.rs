@@ -2,8 +2,8 @@
 
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, LinkProfile, LinkShaping, MemoryCounts,
-    Tcp, Tls, TokenRefill, UplinkQueue,
+    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
+    MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
@@ -12,7 +12,10 @@ use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
-use onionlab_tor::{BuildTimeModel, BuildTimeoutParameters, ClientSettings, CongestionSettings, Cpu, MemoryLimit, Settings};
+use onionlab_tor::{
+    BuildTimeModel, BuildTimeoutParameters, ClientSettings, CongestionSettings, Cpu, Handshakes, IdleChannels, IdleTimeout,
+    MemoryLimit, Settings,
+};
 use std::sync::Arc;
 
 /// The settings of every tor under a treatment in which nothing is left open.
@@ -50,7 +53,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
     };
     let cells = |count: u32| Cells::new(u64::from(count));
     let param = |name: &str| treatment.consensus_params.get(name).copied();
-    let flow_control = match treatment.flow_control {
+    let flow_control = match treatment.flow_control_by_file() {
         FlowControl::Windows => onionlab_tor::FlowControl::Windows,
         FlowControl::Vegas => onionlab_tor::FlowControl::Vegas(CongestionSettings {
             exit_circuits: Arc::new(VegasParameters::from_consensus(PathType::Exit, param)),
@@ -61,7 +64,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
     Settings {
         circuitmux,
         channel_scheduler,
-        cell_payload: treatment.cell_payload as u16,
+        cell_payload: treatment.cell_payload.map_or(defaults.cell_payload, |bytes| bytes as u16),
         flow_control,
         circuit_window: treatment.circuit_window.map_or(defaults.circuit_window, cells),
         circuit_window_increment: treatment.circuit_window_increment.map_or(defaults.circuit_window_increment, cells),
@@ -99,7 +102,10 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         circuit_dirtiness: treatment.circuit_lifetime,
         client: client(treatment.tor),
+        handshakes: handshakes(treatment),
+        idle_channels: Some(idle_channels(treatment)),
         cpu: cpu(treatment),
+        kernel_tick: treatment.kernel_tick.filter(|&tick| tick > SimDuration::ZERO),
     }
 }
 
@@ -137,8 +143,34 @@ fn client(version: TorVersion) -> ClientSettings {
 /// What computing costs relays under a treatment; nothing, if it takes no time.
 fn cpu(treatment: &Treatment) -> Option<Cpu> {
     let (per_cell, per_handshake, cores) = (treatment.cpu_per_cell?, treatment.cpu_per_handshake?, treatment.cpu_cores?);
-    let (handshake_threads, handshakes_in_hand) = treatment.tor.handshake_workers(cores);
-    Some(Cpu { per_cell, per_handshake, handshake_threads, handshakes_in_hand })
+    let per_tap = treatment.cpu_per_tap?;
+    let (handshake_threads, handshakes_in_hand, cores) = treatment.tor.handshake_workers(cores);
+    Some(Cpu { per_cell, per_handshake, per_tap, handshake_threads, cores, handshakes_in_hand })
+}
+
+fn handshakes(treatment: &Treatment) -> Handshakes {
+    let (fast, kind) = treatment.tor.handshakes();
+    Handshakes {
+        fast_first_hop: treatment.create_fast.unwrap_or(fast),
+        kind: match treatment.handshake.unwrap_or(kind) {
+            Handshake::Tap => onionlab_tor::Handshake::Tap,
+            Handshake::Ntor => onionlab_tor::Handshake::Ntor,
+        },
+        tap_clients: treatment.tap_clients.unwrap_or(0.0),
+        ntors_per_tap: treatment.ntors_per_tap.unwrap_or(10),
+    }
+}
+
+/// Three to four and a half minutes where one end is a client, three quarters to five quarters of the set time between relays
+/// (`channelpadding_get_channel_idle_timeout`); in 0.2.4 three minutes (`IDLE_OR_CONN_TIMEOUT`).
+fn idle_channels(treatment: &Treatment) -> IdleChannels {
+    let old = treatment.tor == TorVersion::V0_2_4;
+    let three_minutes = IdleTimeout { least: 180, spread: 0 };
+    let relays = treatment.relay_channel_idle.map_or(three_minutes, |idle| {
+        let seconds = (idle.as_nanos() / 1_000_000_000) as u32;
+        IdleTimeout { least: 3 * seconds / 4, spread: seconds / 2 }
+    });
+    IdleChannels { clients: if old { three_minutes } else { IdleTimeout { least: 180, spread: 90 } }, relays }
 }
 
 /// How every TCP behaves under a treatment.

@@ -158,7 +158,7 @@ impl World {
             }
         }
         for first in (0..self.ends.len()).step_by(2) {
-            self.record_channel(EndId(first as u32), false);
+            self.record_channel(EndId(first as u32), None);
         }
     }
 }

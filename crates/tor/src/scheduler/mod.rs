@@ -6,6 +6,7 @@ mod kist;
 mod refill;
 #[cfg(test)]
 mod tests;
+mod timer;
 mod vanilla;
 
 use crate::CELL_BYTES;
@@ -17,6 +18,7 @@ use crate::world::{Event, World};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Ordering;
+use timer::CoarseClock;
 
 /// `scheduler_compare_channels`
 fn compare(ends: &[ChannelEnd], a: EndId, b: EndId) -> Ordering {
@@ -77,6 +79,7 @@ impl World {
     ///
     /// It is asked each time a channel becomes pending, and sets its timer anew each time (`kist_scheduler_schedule`: adding an event that is pending
     /// moves it). What has passed since the last run is rounded up to milliseconds, so that an interval of 2 ms is over as soon as the second one has begun.
+    /// With a kernel's ticks ([`crate::Settings::kernel_tick`]) some nanoseconds have always passed, and the timer waits for a tick.
     fn schedule(&mut self, host: HostId) {
         let now = self.queue.now();
         let node = &mut self.nodes[host.index()];
@@ -92,7 +95,15 @@ impl World {
                 let interval = if node.role == Role::Client { client_interval } else { interval };
                 // Milliseconds that have begun since, the code rounds up (`monotime_diff_msec`, whose header says otherwise); the timer is set to the rest.
                 let passed = SimDuration::from_millis(now.saturating_since(last).as_nanos().div_ceil(1_000_000));
-                if passed >= interval { now } else { now + (interval - passed) }
+                match self.settings.kernel_tick {
+                    _ if passed >= interval => now,
+                    None => now + (interval - passed),
+                    Some(tick) => {
+                        let millisecond = SimDuration::from_millis(1);
+                        let rest = interval.saturating_sub(passed.max(millisecond)).max(millisecond);
+                        CoarseClock { tick, phase: node.tick_phase }.goes_off(now, rest)
+                    }
+                }
             }
             _ => now,
         };

@@ -65,6 +65,30 @@ fn kist_runs_at_once_after_a_pause_and_then_when_its_interval_is_over() {
     }
 }
 
+/// With a kernel that ticks each 4 ms, at 0, 4, 8 ms: what a run leaves waits for the next tick, not for 2 ms, and the timer is looked at each millisecond from when it
+/// was set; a cell that comes when the second millisecond has begun still starts a run at once.
+#[test]
+fn with_a_kernels_ticks_the_timer_waits_for_the_next() {
+    for (first, second, run) in [(0.0, 0.0, 4.0), (2.3, 2.3, 4.3), (0.0, 0.7, 4.7), (3.5, 3.5, 4.5), (0.0, 1.001, 1.001)] {
+        let mut bench = bench(kist(), 1);
+        bench.world.settings.kernel_tick = Some(SimDuration::from_millis(4));
+        let circuit = bench.circuit(0);
+        bench.advance_to(at(first));
+        bench.queue(circuit, 1);
+        bench.world.settle();
+        assert_eq!(bench.world.cell_hops(), 1, "the first cell does not wait");
+        bench.advance_to(at(second));
+        bench.queue(circuit, 1);
+        bench.world.settle();
+        if second < run {
+            bench.advance_to(at(run - 0.001));
+            assert_eq!(bench.world.cell_hops(), 1, "a cell at {second} ms after a run at {first} ms, before {run} ms");
+            bench.advance_to(at(run));
+        }
+        assert_eq!(bench.world.cell_hops(), 2, "a cell at {second} ms after a run at {first} ms, at {run} ms");
+    }
+}
+
 /// The timer that the second cell sets goes off at 1.7 ms. A third, of another channel, moves it: to 1.9 ms if it comes at 0.9 ms. One that comes at 1.1 ms, when the
 /// second millisecond has begun, starts a run at once, which takes both.
 #[test]
