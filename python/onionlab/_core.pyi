@@ -14,6 +14,7 @@ __all__ = [
     "QuestionError",
     "RunError",
     "ScenarioError",
+    "build",
     "consensus_summary",
     "network_schema",
     "plan",
@@ -59,6 +60,9 @@ class Cancelled(OnionlabError):
 
 def version() -> str:
     """Version of the simulator, as written into the ``run`` table."""
+
+def build() -> str:
+    """Identity of the simulator's code, as written into the ``run`` table: a hash of its sources, 16 hexadecimal digits."""
 
 def schema() -> str:
     """JSON Schema of the experiment file."""

@@ -46,6 +46,8 @@ class Plan:
 
     scenario: dict[str, Any]
     version: str
+    #: Identity of the code, `onionlab._core.build`; empty in results that an older version left.
+    build: str
     runs: tuple[PlannedRun, ...]
 
     @property
@@ -66,7 +68,12 @@ class Plan:
     def to_json(self) -> str:
         """Text that `from_json` reads back."""
         return json.dumps(
-            {"version": self.version, "scenario": self.scenario, "runs": [vars(run) for run in self.runs]},
+            {
+                "version": self.version,
+                "build": self.build,
+                "scenario": self.scenario,
+                "runs": [vars(run) for run in self.runs],
+            },
             indent=2,
             sort_keys=True,
         )
@@ -77,7 +84,7 @@ class Plan:
         try:
             fields = json.loads(text)
             runs = tuple(PlannedRun(**run) for run in fields["runs"])
-            return cls(scenario=fields["scenario"], version=fields["version"], runs=runs)
+            return cls(scenario=fields["scenario"], version=fields["version"], build=fields.get("build", ""), runs=runs)
         except (ValueError, TypeError, KeyError) as error:
             raise ResultsError(f"not a plan that onionlab wrote: {error}") from error
 
@@ -95,7 +102,7 @@ class Plan:
             )
             for run in json.loads(_core.plan(str(experiment), text))
         )
-        return cls(scenario=scenario, version=_core.version(), runs=runs)
+        return cls(scenario=scenario, version=_core.version(), build=_core.build(), runs=runs)
 
 
 def read_experiment(experiment: Path) -> str:
@@ -104,15 +111,15 @@ def read_experiment(experiment: Path) -> str:
     return experiment.read_bytes().decode("utf-8")
 
 
-def fingerprint(scenario: dict[str, Any], version: str, treatment: str, network: int, seed: int) -> str:
-    """Hash of everything that determines the records of one run.
+def fingerprint(scenario: dict[str, Any], code: tuple[str, str], treatment: str, network: int, seed: int) -> str:
+    """Hash of everything that determines the records of one run; ``code`` is the simulator's version and build.
 
     Two runs with the same fingerprint have the same records, even if one belongs to an experiment with more networks, seeds or
     treatments: so an experiment can be extended without repeating what is there.
     """
     common = {key: value for key, value in scenario.items() if key not in _NOT_OF_A_RUN}
     own = [entry for entry in scenario.get("treatments", []) if entry.get("name") == treatment]
-    text = json.dumps([common, own, version, treatment, network, seed], sort_keys=True, ensure_ascii=False)
+    text = json.dumps([common, own, code, treatment, network, seed], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
@@ -128,16 +135,27 @@ def read_run_table(directory: Path) -> dict[str, Any] | None:
 
 
 def is_finished(root: Path, plan: Plan, run: PlannedRun) -> bool:
-    """Whether the results directory ``root`` already holds this very run: all tables, the same scenario, the same version."""
+    """Whether the results directory ``root`` already holds this very run: all tables, the same scenario, the same code."""
     row = read_run_table(root / run.directory)
     return row is not None and is_of(plan, run, row)
 
 
 def is_of(plan: Plan, run: PlannedRun, row: dict[str, Any]) -> bool:
     """Whether ``row`` of a ``run`` table belongs to this very run."""
+    return _has_fingerprint(plan, run, row, (str(row.get("version")), str(row.get("build") or "")))
+
+
+def is_outdated(root: Path, plan: Plan, run: PlannedRun) -> bool:
+    """Whether ``root`` holds this run as another version or build of the simulator made it."""
+    row = read_run_table(root / run.directory)
+    return row is not None and not is_of(plan, run, row) and _has_fingerprint(plan, run, row, (plan.version, plan.build))
+
+
+def _has_fingerprint(plan: Plan, run: PlannedRun, row: dict[str, Any], code: tuple[str, str]) -> bool:
+    """Whether ``row`` would belong to this run if ``code`` had made it."""
     try:
         scenario = json.loads(row["scenario"])
-        found = fingerprint(scenario, row["version"], row["treatment"], row["network"], row["seed"])
+        found = fingerprint(scenario, code, row["treatment"], row["network"], row["seed"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
-    return found == fingerprint(plan.scenario, plan.version, run.treatment, run.network, run.seed)
+    return found == fingerprint(plan.scenario, (plan.version, plan.build), run.treatment, run.network, run.seed)

@@ -109,13 +109,17 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
-    def planned(self, plan: Plan, kept: int) -> None:
+    def planned(self, plan: Plan, kept: int, outdated: int) -> None:
         """Show what is ahead."""
         self._runs, self._done = len(plan.runs), kept
         duration = seconds(plan.scenario["duration"])
         self._pace = Pace(duration, self._runs - kept)
         if kept:
             self._console.print(f"{kept} of {self._runs} runs are there already and are kept", highlight=False)
+        if outdated:
+            made = "1 run there was made" if outdated == 1 else f"{outdated} runs there were made"
+            again = "is made again" if outdated == 1 else "are made again"
+            self._console.print(f"{made} by another build of onionlab and {again}", soft_wrap=True, highlight=False)
         if kept == self._runs:
             return
         self._bar = Progress(

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from onionlab import _core
 from onionlab.errors import Cancelled, DocumentError, OnionlabError, ResultsError, RunError
 from onionlab.files import write_bytes
-from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, is_finished, is_of, read_experiment
+from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, is_finished, is_of, is_outdated, read_experiment
 from onionlab.results import Experiment, Failure, opened
 
 if TYPE_CHECKING:
@@ -30,8 +30,12 @@ if TYPE_CHECKING:
 class Observer(Protocol):
     """What wants to know how an experiment gets on. Methods are called from several threads."""
 
-    def planned(self, plan: Plan, kept: int) -> None:
-        """The experiment was accepted; ``kept`` of its runs are on disk already."""
+    def planned(self, plan: Plan, kept: int, outdated: int) -> None:
+        """The experiment was accepted.
+
+        ``kept`` of its runs are on disk already; ``outdated`` others are there too, but made by another version or build of the
+        simulator, and are made again.
+        """
 
     def advanced(self, run: PlannedRun, progress: Progress) -> None:
         """A running simulation has moved on."""
@@ -46,7 +50,7 @@ class Observer(Protocol):
 class Silent:
     """An observer that says nothing."""
 
-    def planned(self, plan: Plan, kept: int) -> None:
+    def planned(self, plan: Plan, kept: int, outdated: int) -> None:
         """Ignore."""
 
     def advanced(self, run: PlannedRun, progress: Progress) -> None:
@@ -126,7 +130,8 @@ def run(
         waiting = [planned for planned in plan.runs if fresh or not is_finished(root, plan, planned)]
         for planned in waiting:
             _check_replaceable(root / planned.directory)
-        watcher.planned(plan, len(plan.runs) - len(waiting))
+        outdated = 0 if fresh else sum(is_outdated(root, plan, planned) for planned in waiting)
+        watcher.planned(plan, len(plan.runs) - len(waiting), outdated)
         failures = _Workers(path, text, plan, root, jobs or cores(), watcher).work_off(waiting)
         results = opened(root, plan, failures)
         if not results.finished:

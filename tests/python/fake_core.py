@@ -35,6 +35,7 @@ class FakeCore:
     """The functions of ``onionlab._core``, with switches for what a test wants to go wrong."""
 
     version_text: str = VERSION
+    build_text: str = "0123456789abcdef"
     #: Directories whose run raises a `RunError`.
     failing: set[str] = field(default_factory=set)
     #: Raise a `DocumentError` in every run.
@@ -52,6 +53,9 @@ class FakeCore:
 
     def version(self) -> str:
         return self.version_text
+
+    def build(self) -> str:
+        return self.build_text
 
     def schema(self) -> str:
         return json.dumps({"type": "object"})
@@ -211,6 +215,7 @@ class FakeCore:
                     "network_seed": [int(world.integers(2**63))],
                     "seed": [seed],
                     "version": [self.version_text],
+                    "build": [self.build_text],
                     "sim_seconds": [duration],
                     "events": [1000 * self.steps],
                     "cell_hops": [frame.height * 700],
@@ -286,6 +291,7 @@ RUN = {
     "network_seed": pl.UInt64,
     "seed": pl.UInt64,
     "version": pl.String,
+    "build": pl.String,
     "sim_seconds": pl.Float64,
     "events": pl.UInt64,
     "cell_hops": pl.UInt64,

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import _thread
 import fcntl
+import io
+import json
 import threading
 from pathlib import Path
 
 import polars as pl
 import pytest
+from rich.console import Console
 
 import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import DocumentError, ResultsError, RunError, ScenarioError
 from onionlab.plan import TABLES
+from onionlab.progress import ProgressDisplay
 
 ALL_RUNS = 3 * 2 * 2
 
@@ -98,6 +102,35 @@ def test_another_version_is_run_anew(core: FakeCore, experiment_file: Path) -> N
     run(experiment_file)
     core.made.clear()
     core.version_text = "0.0.1-fake"
+    run(experiment_file)
+    assert len(core.made) == ALL_RUNS
+
+
+def test_another_build_is_run_anew_with_a_word(core: FakeCore, experiment_file: Path) -> None:
+    stream = io.StringIO()
+    first = run(experiment_file)
+    assert first.runs["build"].unique().to_list() == [core.build()]
+    core.made.clear()
+    core.build_text = "fedcba9876543210"
+    with ProgressDisplay(Console(file=stream, width=200)) as display:
+        results = run(experiment_file, observer=display)
+    assert len(core.made) == ALL_RUNS
+    assert f"{ALL_RUNS} runs there were made by another build of onionlab and are made again" in stream.getvalue()
+    assert results.runs["build"].unique().to_list() == [core.build()]
+    core.made.clear()
+    assert len(run(experiment_file).finished) == ALL_RUNS
+    assert core.made == []
+
+
+def test_results_without_a_build_can_be_opened_but_are_run_anew(core: FakeCore, experiment_file: Path) -> None:
+    root = run(experiment_file).directory
+    plan = json.loads((root / "plan.json").read_text())
+    del plan["build"]
+    (root / "plan.json").write_text(json.dumps(plan))
+    for table in root.glob("runs/*/run.parquet"):
+        pl.read_parquet(table, hive_partitioning=False).drop("build").write_parquet(table)
+    assert len(onionlab.load(root).finished) == ALL_RUNS
+    core.made.clear()
     run(experiment_file)
     assert len(core.made) == ALL_RUNS
 

@@ -52,6 +52,7 @@ pub struct Summary {
     pub network_seed: u64,
     pub seed: u64,
     pub version: String,
+    pub build: String,
     pub sim_seconds: f64,
     pub events: u64,
     pub cell_hops: u64,
@@ -73,6 +74,7 @@ impl Summary {
                 .number(self.network_seed)
                 .number(self.seed)
                 .text(&self.version)
+                .text(&self.build)
                 .fraction(self.sim_seconds)
                 .number(self.events)
                 .number(self.cell_hops)
@@ -182,6 +184,7 @@ pub fn run(
         network_seed: scenario.network_seed(network).0,
         seed,
         version: crate::VERSION.to_owned(),
+        build: crate::BUILD.to_owned(),
         sim_seconds: scenario.duration.as_secs_f64(),
         events: world.events(),
         cell_hops: world.cell_hops(),

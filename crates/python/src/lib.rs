@@ -10,7 +10,7 @@ use errors::{Cancelled, DocumentError, OnionlabError, QuestionError, RunError, S
 use onionlab_directory::synth as model;
 use onionlab_directory::{Consensus, Size};
 use onionlab_lab::scenario::ResolvedScenario;
-use onionlab_lab::{Scenario, VERSION};
+use onionlab_lab::{BUILD, Scenario, VERSION};
 use onionlab_quantities::Seed;
 use pyo3::prelude::*;
 use std::path::Path;
@@ -19,6 +19,12 @@ use std::path::Path;
 #[pyfunction]
 fn version() -> &'static str {
     VERSION
+}
+
+/// Identity of the simulator's code, as written into the `run` table.
+#[pyfunction]
+fn build() -> &'static str {
+    BUILD
 }
 
 /// JSON Schema of the experiment file.
@@ -107,6 +113,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
         module.add(name, class)?;
     }
     module.add_function(wrap_pyfunction!(version, module)?)?;
+    module.add_function(wrap_pyfunction!(build, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(network_schema, module)?)?;
     module.add_function(wrap_pyfunction!(resolve, module)?)?;

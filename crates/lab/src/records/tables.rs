@@ -194,6 +194,7 @@ pub const RUN: Table = Table {
         Column::new("network_seed", Kind::U64, "1", "Seed of the sampled network."),
         Column::new("seed", Kind::U64, "1", "Seed of the run within its network, as in the experiment file."),
         Column::new("version", Kind::Text, "", "Version of onionlab.").provenance(),
+        Column::new("build", Kind::Text, "", "Identity of its code: a hash of the sources.").provenance(),
         Column::new("sim_seconds", Kind::F64, "s", "Simulated time."),
         Column::new("events", Kind::U64, "1", "Events handled."),
         Column::new("cell_hops", Kind::U64, "cell", "Cells moved by relays from circuit queues to outbufs."),
