@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
 THEIRS, SHADOW, LINUX = "real tor in Shadow", "onionlab, shadow", "onionlab, linux"
 
 #: Colours told apart by colour-blind readers; the dashes tell them apart without colour.
-COLOURS = alt.Scale(domain=[THEIRS, SHADOW, LINUX], range=[theme.PALETTE[1], theme.PALETTE[0], theme.PALETTE[2]])
-DASHES = alt.Scale(domain=[THEIRS, SHADOW, LINUX], range=[[1, 0], [6, 3], [2, 2]])
+COLOURS = {THEIRS: theme.PALETTE[1], SHADOW: theme.PALETTE[0], LINUX: theme.PALETTE[2]}
+DASHES = {THEIRS: [1, 0], SHADOW: [6, 3], LINUX: [2, 2]}
 
 #: What the trace of congestion control shows.
 TRACED = {
@@ -75,6 +76,18 @@ def _times(one: Comparison) -> tuple[alt.ConcatChart, str, str]:
     return alt.concat(*panels, columns=2, spacing=22), "real tor and onionlab", reading
 
 
+def _lines(sources: Iterable[str]) -> dict[str, alt.Color | alt.StrokeDash]:
+    """Colour and dashes of these lines, with a legend that names them and no others."""
+    domain = [source for source in COLOURS if source in set(sources)]
+    legend = alt.Legend(symbolType="stroke", title=None, orient="top")
+    colours = alt.Scale(domain=domain, range=[COLOURS[source] for source in domain])
+    dashes = alt.Scale(domain=domain, range=[DASHES[source] for source in domain])
+    return {
+        "color": alt.Color("source:N", scale=colours, legend=legend),
+        "strokeDash": alt.StrokeDash("source:N", scale=dashes, legend=legend),
+    }
+
+
 def _panel(samples: dict[str, np.ndarray[Any, np.dtype[np.float64]]], title: str, share: str) -> alt.Chart:
     """Distribution functions on one axis, which leaves out the outermost half percent of ours."""
     rows: list[dict[str, str | float]] = []
@@ -95,16 +108,14 @@ def _panel(samples: dict[str, np.ndarray[Any, np.dtype[np.float64]]], title: str
         axis=alt.Axis(tickCount=5, labelOverlap=True),
     )
     y = alt.Y("share:Q", title=share, scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
-    legend = alt.Legend(symbolType="stroke", title=None, orient="top")
     drawn: alt.Chart = (
         alt.Chart(alt.InlineData(rows), width=theme.WIDTH // 2 - 20, height=150)
         .mark_line(interpolate="step-after", clip=True)
         .encode(
             x=x,
             y=y,
-            color=alt.Color("source:N", scale=COLOURS, legend=legend),
-            strokeDash=alt.StrokeDash("source:N", scale=DASHES, legend=legend),
             order="share:Q",
+            **_lines(samples),
         )
     )
     return drawn
@@ -122,15 +133,13 @@ def _trace(theirs: pl.DataFrame, ours: pl.DataFrame) -> tuple[alt.ConcatChart, s
         binned = frame.with_columns(bin=(pl.col("t") / end * BINS).floor()).filter(pl.col("bin") <= BINS)
         medians = binned.group_by("bin").agg(pl.col("cwnd").median()).sort("bin")
         rows += [{"source": source, "t": (row[0] + 0.5) * end / BINS, "value": row[1]} for row in medians.iter_rows()]
-    legend = alt.Legend(symbolType="stroke", title=None, orient="top")
     panels.append(
         alt.Chart(alt.InlineData(rows), width=theme.WIDTH // 2 - 20, height=150)
         .mark_line()
         .encode(
             x=alt.X("t:Q", title="time since the first transfer (s)"),
             y=alt.Y("value:Q", title="median window (cells)"),
-            color=alt.Color("source:N", scale=COLOURS, legend=legend),
-            strokeDash=alt.StrokeDash("source:N", scale=DASHES, legend=legend),
+            **_lines([THEIRS, SHADOW]),
         )
     )
     reading = "line: share of the SENDMEs after which a quantity was at most so much; last panel: the window over time"
