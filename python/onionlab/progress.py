@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 
+from onionlab.estimate import Forecast, resident
 from onionlab.quantity import format_duration, format_number, seconds
 
 if TYPE_CHECKING:
@@ -52,6 +53,11 @@ class Pace:
     def events(self) -> int:
         """Events so far."""
         return self._events_of_finished + sum(events for _, events in self._running.values())
+
+    @property
+    def running(self) -> list[float]:
+        """Simulated seconds of each run that is under way."""
+        return [there for there, _ in self._running.values()]
 
     def moved(self, run: PlannedRun, simulated: float, events: int, now: float) -> None:
         """Note where a running simulation is."""
@@ -97,10 +103,12 @@ class ProgressDisplay:
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         self._pace = Pace(0.0, 0)
+        self._forecast = Forecast(0.0, 0)
         self._told = time.monotonic()
         self._kept_seconds = 0.0
         self._runs = 0
         self._done = 0
+        self._kept = 0
 
     def __enter__(self) -> Self:
         return self
@@ -111,9 +119,10 @@ class ProgressDisplay:
 
     def planned(self, plan: Plan, kept: int, outdated: int) -> None:
         """Show what is ahead."""
-        self._runs, self._done = len(plan.runs), kept
+        self._runs, self._done, self._kept = len(plan.runs), kept, kept
         duration = seconds(plan.scenario["duration"])
         self._pace = Pace(duration, self._runs - kept)
+        self._forecast = Forecast(duration, self._runs - kept)
         if kept:
             self._console.print(f"{kept} of {self._runs} runs are there already and are kept", highlight=False)
         if outdated:
@@ -143,6 +152,9 @@ class ProgressDisplay:
         with self._lock:
             self._pace.moved(run, progress["sim_seconds"], progress["events"], now)
             self._show()
+            expected = self._forecast.moved(self._pace.simulated, self._pace.running, now, resident())
+            if expected is not None:
+                self._console.print(expected.sentence(self._runs - self._kept), soft_wrap=True, highlight=False)
             if not self._console.is_terminal and now - self._told >= EVERY:
                 self._told = now
                 self._console.print(f"{self._done} of {self._runs} runs: {self._state(now)}", soft_wrap=True, highlight=False)
