@@ -12,6 +12,7 @@ use crate::relay::{Fingerprint, Flag, Flags, Relay, TorVersion};
 use crate::time::Timestamp;
 use crate::weights::{BandwidthWeights, ClassTotals, Position};
 use std::collections::{HashMap, HashSet};
+use std::net::IpAddr;
 use std::path::Path;
 use tor_netdoc::doc::netstatus::{NetParams, RelayWeight, md, plain};
 use tor_netdoc::parse2::{NetdocParseableUnverified, ParseInput, parse_netdoc};
@@ -131,7 +132,7 @@ fn parse(bytes: &[u8], document: &str, missing: MissingWeights) -> Result<Consen
     let mut summaries = Summaries::default();
     // The two flavours are two families of types with the same fields.
     macro_rules! convert {
-        ($flavour:ident, $policy:expr) => {{
+        ($flavour:ident, $policy:expr, $microdesc:expr) => {{
             let (body, _unchecked) =
                 parse_netdoc::<$flavour::NetworkStatusUnverified>(&input).map_err(malformed)?.unwrap_unverified();
             let relays = body.routers.iter().map(|router| Relay {
@@ -148,6 +149,11 @@ fn parse(bytes: &[u8], document: &str, missing: MissingWeights) -> Result<Consen
                 measured: router.weight.effective().is_measured(),
                 version: router.version.as_ref().and_then(|line| version(&line.to_string())),
                 exit_policy: $policy(&router.port_policy).map(|policy| summaries.of(policy)),
+                ipv6: router.a.iter().find_map(|address| match address.ip() {
+                    IpAddr::V6(address) => Some(address),
+                    IpAddr::V4(_) => None,
+                }),
+                microdesc: $microdesc(router),
             });
             let relays: Vec<Relay> = relays.collect();
             let valid_after = *body.preamble.lifetime.valid_after;
@@ -155,8 +161,8 @@ fn parse(bytes: &[u8], document: &str, missing: MissingWeights) -> Result<Consen
         }};
     }
     let (relays, valid_after, method, params, weights) = match flavour {
-        Flavour::Microdesc => convert!(md, |_| None::<String>),
-        Flavour::Unflavoured => convert!(plain, |policy: &Option<_>| policy.as_ref().map(ToString::to_string)),
+        Flavour::Microdesc => convert!(md, |_| None::<String>, |router: &md::RouterStatus| Some(*router.md_digest())),
+        Flavour::Unflavoured => convert!(plain, |policy: &Option<_>| policy.as_ref().map(ToString::to_string), |_| None),
     };
     let params: Params = params.iter().map(|(name, &value)| (name.as_str(), value)).collect();
     let since_1970 = valid_after.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();

@@ -60,9 +60,7 @@ impl Consensus {
 
     fn write_relay(&self, out: &mut String, relay: &Relay) -> std::fmt::Result {
         let identity = base64(&relay.fingerprint.0, false);
-        // A digest of nothing, of the right length and different for each relay.
-        let mut digest = [0_u8; 32];
-        digest[..20].copy_from_slice(&relay.fingerprint.0);
+        let digest = relay.microdesc.unwrap_or_else(|| relay.fingerprint.digest_of_nothing());
         let in_r_line = match self.flavour {
             Flavour::Microdesc => String::new(),
             Flavour::Unflavoured => format!(" {}", base64(&digest[..20], false)),
@@ -71,6 +69,9 @@ impl Consensus {
         writeln!(out, "r {nickname} {identity}{in_r_line} {} {address} {or_port} 0", self.valid_after)?;
         if self.flavour == Flavour::Microdesc {
             writeln!(out, "m {}", base64(&digest, false))?;
+        }
+        if let Some(ipv6) = relay.ipv6 {
+            writeln!(out, "a [{ipv6}]:{or_port}")?;
         }
         writeln!(out, "s {flags}")?;
         if let Some(version) = &relay.version {

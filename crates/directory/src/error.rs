@@ -55,6 +55,15 @@ pub enum DirectoryError {
         /// The keyword that is not there.
         missing: &'static str,
     },
+    /// A text about families that speaks of other relays.
+    #[error(
+        "{document}: nothing in it speaks of a relay of this network; allowed are microdescriptors or server descriptors of its relays, or a list \
+         with the fingerprints or names of one family on each line"
+    )]
+    NoFamilies {
+        /// The document's name.
+        document: String,
+    },
     /// The document breaks the format.
     #[error("{document}, line {line} ({found:?}): {problem}; the format is that of Tor's directory specification, version 3")]
     Malformed {

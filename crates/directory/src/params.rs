@@ -61,6 +61,32 @@ pub const USE_OPTIMISTIC_DATA: Param = param("UseOptimisticData", 1, 0, 1);
 pub const PRIMARY_GUARDS_TO_USE: Param = param("guard-n-primary-guards-to-use", 1, 1, i32::MAX);
 /// How many primary guards a client keeps.
 pub const PRIMARY_GUARDS: Param = param("guard-n-primary-guards", 3, 1, i32::MAX);
+/// Share of all guards that a client's sample has at most, in percent; not read before 0.3.
+pub const GUARD_MAX_SAMPLE_PERCENT: Param = param("guard-max-sample-threshold-percent", 20, 1, 100);
+/// Guards that a client's sample has at most.
+pub const GUARD_MAX_SAMPLE: Param = param("guard-max-sample-size", 60, 1, i32::MAX);
+/// Usable guards that a client's sample shall have.
+pub const GUARD_MIN_FILTERED_SAMPLE: Param = param("guard-min-filtered-sample-size", 20, 1, i32::MAX);
+/// Days after which a guard that is not listed any more is forgotten.
+pub const GUARD_REMOVE_UNLISTED_DAYS: Param = param("guard-remove-unlisted-guards-after-days", 20, 1, 3650);
+/// Days for which a guard stays in the sample.
+pub const GUARD_LIFETIME_DAYS: Param = param("guard-lifetime-days", 120, 1, 3650);
+/// Days for which a confirmed guard stays.
+pub const GUARD_CONFIRMED_MIN_LIFETIME_DAYS: Param = param("guard-confirmed-min-lifetime-days", 60, 1, 3650);
+/// Seconds without a successful circuit after which a client thinks that it was off line.
+pub const GUARD_INTERNET_LIKELY_DOWN: Param = param("guard-internet-likely-down-interval", 600, 1, i32::MAX);
+/// Seconds for which a circuit over a guard that is not primary waits for a better one that is being tried.
+pub const GUARD_NONPRIMARY_CONNECT_TIMEOUT: Param = param("guard-nonprimary-guard-connect-timeout", 15, 1, i32::MAX);
+/// Seconds after which a circuit that waits for a better guard is given up.
+pub const GUARD_NONPRIMARY_IDLE_TIMEOUT: Param = param("guard-nonprimary-guard-idle-timeout", 600, 1, i32::MAX);
+/// Seconds for which 0.2.4 keeps a guard, and 30 days on top.
+pub const GUARD_LIFETIME_SECS: Param = param("GuardLifetime", 5_184_000, 2_592_000, 157_766_400);
+/// Layer-2 guards of an onion service or of its client.
+pub const HS_LAYER2_GUARDS: Param = param("guard-hs-l2-number", 4, 1, 19);
+/// Least lifetime of a layer-2 guard in seconds.
+pub const HS_LAYER2_LIFETIME_MIN: Param = param("guard-hs-l2-lifetime-min", 86_400, 1, i32::MAX);
+/// Greatest lifetime of a layer-2 guard in seconds.
+pub const HS_LAYER2_LIFETIME_MAX: Param = param("guard-hs-l2-lifetime-max", 1_036_800, 1, i32::MAX);
 
 /// The `params` line of a consensus.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]

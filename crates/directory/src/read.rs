@@ -21,21 +21,30 @@ pub(crate) fn file(path: &Path) -> Result<Vec<u8>, DirectoryError> {
     Ok(bytes)
 }
 
-/// The text in `bytes`, decompressed if it is compressed.
-pub(crate) fn text(bytes: &[u8], document: &str) -> Result<String, DirectoryError> {
-    let raw = match bytes {
+/// What is in `bytes`, decompressed if it is compressed.
+fn decompressed(bytes: &[u8], document: &str) -> Result<Vec<u8>, DirectoryError> {
+    match bytes {
         [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => {
             let stream = liblzma::stream::Stream::new_stream_decoder(XZ_MEMORY, liblzma::stream::CONCATENATED)
                 .map_err(|error| compression(document, "xz", &error))?;
-            bounded(liblzma::bufread::XzDecoder::new_stream(bytes, stream), document, "xz")?
+            bounded(liblzma::bufread::XzDecoder::new_stream(bytes, stream), document, "xz")
         }
-        [0x1f, 0x8b, ..] => bounded(flate2::bufread::MultiGzDecoder::new(bytes), document, "gzip")?,
+        [0x1f, 0x8b, ..] => bounded(flate2::bufread::MultiGzDecoder::new(bytes), document, "gzip"),
         _ if bytes.len() as u64 > LIMIT_MIB << 20 => {
-            return Err(DirectoryError::TooLarge { document: document.to_owned(), limit_mib: LIMIT_MIB });
+            Err(DirectoryError::TooLarge { document: document.to_owned(), limit_mib: LIMIT_MIB })
         }
-        _ => bytes.to_vec(),
-    };
-    let raw = without_annotation(raw);
+        _ => Ok(bytes.to_vec()),
+    }
+}
+
+/// The text in `bytes`, decompressed if it is compressed; what is not UTF-8 is replaced.
+pub(crate) fn any_text(bytes: &[u8], document: &str) -> Result<String, DirectoryError> {
+    Ok(String::from_utf8_lossy(&decompressed(bytes, document)?).into_owned())
+}
+
+/// The text of a consensus in `bytes`, decompressed if it is compressed.
+pub(crate) fn text(bytes: &[u8], document: &str) -> Result<String, DirectoryError> {
+    let raw = without_annotation(decompressed(bytes, document)?);
     String::from_utf8(raw).map_err(|error| {
         let valid = String::from_utf8_lossy(&error.as_bytes()[..error.utf8_error().valid_up_to()]);
         if valid.starts_with("network-status-version") {

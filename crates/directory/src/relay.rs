@@ -2,7 +2,7 @@
 
 use crate::policy::PortSummary;
 use std::fmt;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 /// One relay of a network.
@@ -19,6 +19,8 @@ pub struct Relay {
     pub address: Ipv4Addr,
     /// OR port.
     pub or_port: u16,
+    /// IPv6 address at which the relay can be reached too, if it has one.
+    pub ipv6: Option<Ipv6Addr>,
     /// What the authorities say of it.
     pub flags: Flags,
     /// Consensus weight (`Bandwidth` of the `w` line), roughly in kB/s but in truth only a relative number.
@@ -29,6 +31,9 @@ pub struct Relay {
     pub version: Option<TorVersion>,
     /// Which ports it lets traffic out to; only an unflavoured consensus says.
     pub exit_policy: Option<PortSummary>,
+    /// Digest of its microdescriptor; only a microdescriptor consensus says.
+    #[serde(skip)]
+    pub microdesc: Option<[u8; 32]>,
 }
 
 impl Relay {
@@ -56,11 +61,13 @@ impl Relay {
             fingerprint: Fingerprint(fingerprint),
             address,
             or_port: 9001,
+            ipv6: None,
             flags,
             weight,
             measured: true,
             version: None,
             exit_policy: None,
+            microdesc: None,
         }
     }
 
@@ -73,6 +80,27 @@ impl Relay {
 /// A relay's RSA identity: the SHA-1 hash of its key. Prints as 40 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fingerprint(pub [u8; 20]);
+
+impl Fingerprint {
+    /// The identity that these 40 hexadecimal digits write; `None` if they are not that.
+    pub fn from_hex(digits: &str) -> Option<Self> {
+        let mut identity = [0; 20];
+        if digits.len() != 40 || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return None;
+        }
+        for (at, byte) in identity.iter_mut().enumerate() {
+            *byte = u8::from_str_radix(&digits[2 * at..2 * at + 2], 16).ok()?;
+        }
+        Some(Self(identity))
+    }
+
+    /// What stands for the digest of a descriptor where there is none: of the right length and different for each relay.
+    pub(crate) fn digest_of_nothing(self) -> [u8; 32] {
+        let mut digest = [0_u8; 32];
+        digest[..20].copy_from_slice(&self.0);
+        digest
+    }
+}
 
 impl fmt::Display for Fingerprint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

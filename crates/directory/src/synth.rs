@@ -142,11 +142,13 @@ fn make_class(
             let bytes = identities.member(i as u64).at(ordinal).bits().to_be_bytes();
             chunk.copy_from_slice(&bytes[..chunk.len()]);
         }
+        let fingerprint = Fingerprint(fingerprint);
         relays.push(Relay {
             nickname: name.clone(),
             name,
-            fingerprint: Fingerprint(fingerprint),
+            fingerprint,
             address: addresses.next(),
+            ipv6: None,
             or_port: *pick(&snapshot.or_ports, choice.at(100).uniform()),
             flags,
             weight,
@@ -156,12 +158,26 @@ fn make_class(
                 Flavour::Microdesc => None,
                 Flavour::Unflavoured => Some(policy(of_class, choice.at(103).uniform())),
             },
+            microdesc: (options.flavour == Flavour::Microdesc).then(|| fingerprint.digest_of_nothing()),
         });
     }
 }
 
 fn policy(class: &ClassModel, uniform: f64) -> PortSummary {
     pick(&class.policies, uniform).clone()
+}
+
+/// Gives every relay an exit-policy summary, where a network has none: drawn by class from those of November 2022, when a consensus with
+/// summaries was at hand. Relays with the Exit flag serve ports 80 and 443 as the flag demands; of the others one in a hundred serves some port.
+/// The same seed gives a relay the same policy, whatever the other relays.
+///
+/// Deviation: a policy does not depend on the relay's weight.
+pub fn draw_policies(relays: &mut [Relay], seed: Seed) {
+    let snapshot = Model::built_in().first();
+    for relay in relays {
+        let stream = RandomStream::new(seed, &relay.fingerprint.to_string(), "exit policy");
+        relay.exit_policy = Some(policy(&snapshot.classes[relay.class().index()], stream.at(0).uniform()));
+    }
 }
 
 /// The value into whose share `uniform` falls; shares need not add up to one.
@@ -261,6 +277,29 @@ mod tests {
         assert!(error(&Options { size: Size::Scale(0.0), ..Options::default() }).contains("scale"));
         let double = make(&Options { size: Size::Scale(2.0), ..Options::default() });
         assert_eq!(double.relays.len(), 2 * 8582);
+    }
+
+    #[test]
+    fn drawn_policies_keep_what_the_exit_flag_promises() {
+        let mut network = embedded();
+        draw_policies(&mut network.relays, Seed(1));
+        let serve = |relay: &Relay, port| relay.exit_policy.as_ref().is_some_and(|policy| policy.allows(port));
+        let exits: Vec<&Relay> = network
+            .relays
+            .iter()
+            .filter(|relay| relay.flags.contains(Flag::Exit) && !relay.flags.contains(Flag::BadExit))
+            .collect();
+        assert!(exits.iter().all(|relay| serve(relay, 80) && serve(relay, 443)));
+        let share = |port| exits.iter().filter(|relay| serve(relay, port)).count() as f64 / exits.len() as f64;
+        assert!(share(25) < 0.1 && (0.1..0.9).contains(&share(6667)), "{} {}", share(25), share(6667));
+        let others = network.relays.len() - exits.len();
+        let odd = network.relays.iter().filter(|relay| relay.class() == Class::Middle || relay.class() == Class::Guard);
+        let odd = odd.filter(|relay| relay.exit_policy.as_ref().is_some_and(PortSummary::allows_any)).count();
+        assert!((0.002..0.03).contains(&(odd as f64 / others as f64)), "{odd} of {others}");
+        let mut again = embedded().relays;
+        again.truncate(100);
+        draw_policies(&mut again, Seed(1));
+        assert_eq!(again, network.relays[..100]);
     }
 
     #[test]

@@ -42,8 +42,12 @@ fn both_flavours_of_one_hour_list_the_same_relays_and_one_has_policies() {
     let (Some(md), Some(ns)) = (read("md-2022-11-19.xz"), read("ns-2022-11-19.xz")) else { return };
     assert_eq!((md.valid_after, md.weights, &md.params), (ns.valid_after, ns.weights, &ns.params));
     assert!(ns.has_policies() && !md.has_policies());
-    let bare = |relay: &onionlab_directory::Relay| onionlab_directory::Relay { exit_policy: None, ..relay.clone() };
-    assert!(ns.relays.iter().map(bare).eq(md.relays.iter().cloned()));
+    let bare =
+        |relay: &onionlab_directory::Relay| onionlab_directory::Relay { exit_policy: None, microdesc: None, ..relay.clone() };
+    assert!(ns.relays.iter().map(bare).eq(md.relays.iter().map(bare)));
+    assert!(md.relays.iter().all(|relay| relay.microdesc.is_some()) && ns.relays.iter().all(|relay| relay.microdesc.is_none()));
+    // As `grep -c '^a '` counts.
+    assert_eq!(md.relays.iter().filter(|relay| relay.ipv6.is_some()).count(), 2686);
     assert!(ns.relays.iter().all(|relay| relay.exit_policy.is_some()));
     let titamon = ns.relays.iter().find(|relay| relay.nickname == "titamon3").unwrap();
     let policy = titamon.exit_policy.as_ref().unwrap();

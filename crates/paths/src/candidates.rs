@@ -2,24 +2,80 @@
 
 use crate::RelayIndex;
 use crate::distribution::Distribution;
-use onionlab_directory::{BandwidthWeights, Class, Flag, Position, Relay};
+use onionlab_directory::{BandwidthWeights, Families, Flag, Flags, PortSummary, Position, Relay};
 
-/// What a client demands of its paths.
+/// What a client demands of its paths, whatever the circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathOptions {
-    /// No two relays of one IPv4 /16 (tor's `EnforceDistinctSubnets`, on by default). Off, only the same relay is excluded.
+    /// No two relays of one IPv4 /16 or one IPv6 /32 (tor's `EnforceDistinctSubnets`, on by default). Off, only families and the same relay are
+    /// excluded.
     pub distinct_subnets: bool,
-    /// Only relays with the Fast flag, as tor demands for practically every client circuit; a position in which
-    /// no relay has it goes without, as in tor.
-    pub fast_only: bool,
-    /// Ports that the exit must serve, all of them. Empty: any relay with the Exit flag will do. With ports, as in tor,
-    /// the exit-policy summary decides and the flag is not asked for.
-    pub exit_ports: Vec<u16>,
+    /// Only relays with the Fast flag (tor's `need_capacity`, demanded of practically every client circuit).
+    pub fast: bool,
+    /// Who is of one family with whom; such relays exclude each other.
+    pub families: Families,
 }
 
 impl Default for PathOptions {
     fn default() -> Self {
-        Self { distinct_subnets: true, fast_only: true, exit_ports: Vec::new() }
+        Self { distinct_subnets: true, fast: true, families: Families::none() }
+    }
+}
+
+/// What is asked of a circuit's exit.
+///
+/// Source: C tor `circuitbuild.c:choose_good_exit_server_general`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ExitDemand {
+    /// Distinct ports, ascending, zeros behind them.
+    ports: [u16; Self::MAX_PORTS],
+    /// Streams wait for these ports; else they are only foreseen.
+    pending: bool,
+    /// Only relays with the flag Stable.
+    stable: bool,
+}
+
+impl ExitDemand {
+    /// More ports than these are not looked at.
+    pub const MAX_PORTS: usize = 4;
+    /// Any relay that lets anything out.
+    pub const ANY: Self = Self { ports: [0; Self::MAX_PORTS], pending: false, stable: false };
+
+    /// Streams wait for these ports: the exits that serve the most of them are considered.
+    pub fn pending(ports: &[u16]) -> Self {
+        Self { pending: true, ..Self::of(ports) }
+    }
+
+    /// A circuit built ahead: exits that serve at least one of these ports, or if there is none, any exit.
+    pub fn predicted(ports: &[u16]) -> Self {
+        Self::of(ports)
+    }
+
+    fn of(given: &[u16]) -> Self {
+        let mut sorted = given.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        let mut ports = [0; Self::MAX_PORTS];
+        for (slot, port) in ports.iter_mut().zip(&sorted) {
+            *slot = *port;
+        }
+        Self { ports, ..Self::ANY }
+    }
+
+    /// The same, with Stable demanded too, as for ports whose streams live long and for the legs of conflux.
+    #[must_use]
+    pub const fn stable(self) -> Self {
+        Self { stable: true, ..self }
+    }
+
+    /// The ports.
+    pub fn ports(&self) -> impl Iterator<Item = u16> + '_ {
+        self.ports.iter().copied().filter(|&port| port > 0)
+    }
+
+    /// Whether the other relays of the circuit must be Stable too.
+    pub const fn needs_stable(&self) -> bool {
+        self.stable
     }
 }
 
@@ -36,7 +92,7 @@ pub enum PathError {
         needed: &'static str,
     },
     /// No exit for the ports.
-    #[error("no exit of the network serves {} {}", if ports.len() == 1 { "port" } else { "all of the ports" }, list(ports))]
+    #[error("no exit of the network serves {}", if ports.len() == 1 { format!("port {}", ports[0]) } else { format!("any of the ports {}", list(ports)) })]
     NoExitForPorts {
         /// The ports.
         ports: Vec<u16>,
@@ -58,73 +114,126 @@ pub enum PathError {
         /// What stands in the way.
         reason: &'static str,
     },
-    /// A guard that leaves no path.
-    #[error("no path over guard {guard}: every exit or every middle relay is the same relay or in the same /16")]
-    NoPathOverGuard {
-        /// Place of the guard among the relays.
-        guard: u32,
-    },
-    /// A port that does not exist.
-    #[error("port 0 does not exist: write ports from 1 to 65535")]
-    PortZero,
+    /// Every guard leaves no path.
+    #[error(
+        "no guard of the network leaves a path: every exit or every middle relay is the same relay, in the same subnet or of the same family"
+    )]
+    NoGuardWithPath,
 }
 
 fn list(ports: &[u16]) -> String {
     ports.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-/// The distribution of one position, all relays considered.
-pub(crate) fn distribution(
-    relays: &[Relay],
-    weights: &BandwidthWeights,
-    position: Position,
-    options: &PathOptions,
-) -> Result<Distribution, PathError> {
-    let eligible = eligibility(relays, position, options)?;
-    let candidates = |fast_only: bool| {
-        let eligible = &eligible;
-        let chosen =
-            relays.iter().zip(0..).filter(move |(relay, _)| eligible(relay) && (!fast_only || relay.flags.contains(Flag::Fast)));
-        chosen.map(|(relay, index)| (RelayIndex(index), relay))
-    };
-    let fast_only = options.fast_only && candidates(true).next().is_some();
-    let weighted =
-        candidates(fast_only).map(|(index, relay)| (index, relay.weight as f64 * weights.factor(position, relay.class())));
-    // Tor draws uniformly where all weights are zero.
-    let uniform = || Distribution::new(candidates(fast_only).map(|(index, _)| (index, 1.0)));
-    Distribution::new(weighted).or_else(uniform).ok_or_else(|| match position {
-        Position::Exit if !options.exit_ports.is_empty() => PathError::NoExitForPorts { ports: options.exit_ports.clone() },
-        Position::Exit => PathError::NoCandidate { position, needed: "the Exit flag without BadExit" },
-        Position::Guard => PathError::NoCandidate { position, needed: "the Guard flag" },
-        Position::Middle => PathError::NoCandidate { position, needed: "any relay" },
-    })
+/// A relay as far as drawing it is concerned.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate {
+    pub flags: Flags,
+    /// Consensus weight times bandwidth weight, by [`Position`].
+    weights: [f64; 3],
+    policy: Option<PortSummary>,
 }
 
-type Eligible<'a> = Box<dyn Fn(&Relay) -> bool + 'a>;
+/// The flags that a draw asks for; an empty set of candidates is retried without Fast and Stable, as in tor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Needs {
+    pub fast: bool,
+    pub stable: bool,
+}
 
-fn eligibility<'a>(relays: &[Relay], position: Position, options: &'a PathOptions) -> Result<Eligible<'a>, PathError> {
-    Ok(match position {
-        Position::Guard => Box::new(|relay| relay.flags.contains(Flag::Guard)),
-        Position::Middle => Box::new(|_| true),
-        Position::Exit => {
-            let ports = &options.exit_ports;
-            if ports.contains(&0) {
-                return Err(PathError::PortZero);
-            }
-            let is_exit = |relay: &Relay| matches!(relay.class(), Class::Exit | Class::GuardExit);
-            if ports.is_empty() {
-                Box::new(is_exit)
-            } else if relays.iter().any(|relay| relay.exit_policy.is_some()) {
-                Box::new(move |relay| {
-                    let policy = relay.exit_policy.as_ref();
-                    !relay.flags.contains(Flag::BadExit)
-                        && policy.is_some_and(|policy| ports.iter().all(|&port| policy.allows(port)))
-                })
-            } else if ports.iter().all(|port| matches!(port, 80 | 443)) {
-                Box::new(is_exit)
-            } else {
-                return Err(PathError::NoPolicies { ports: ports.clone() });
-            }
+impl Needs {
+    pub const NOTHING: Self = Self { fast: false, stable: false };
+
+    pub fn met_by(self, flags: Flags) -> bool {
+        (!self.fast || flags.contains(Flag::Fast)) && (!self.stable || flags.contains(Flag::Stable))
+    }
+}
+
+/// A network's relays with their weights in each position.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    relays: Vec<Candidate>,
+    /// Whether exit policies are known; else the Exit flag stands for ports 80 and 443.
+    policies: bool,
+}
+
+impl Candidates {
+    pub fn new(relays: &[Relay], weights: &BandwidthWeights) -> Self {
+        let candidate = |relay: &Relay| Candidate {
+            flags: relay.flags,
+            weights: Position::ALL.map(|position| relay.weight as f64 * weights.factor(position, relay.class())),
+            policy: relay.exit_policy.clone(),
+        };
+        Self { relays: relays.iter().map(candidate).collect(), policies: relays.iter().any(|relay| relay.exit_policy.is_some()) }
+    }
+
+    pub fn len(&self) -> usize {
+        self.relays.len()
+    }
+
+    pub fn flags(&self, relay: RelayIndex) -> Flags {
+        self.relays[relay.get()].flags
+    }
+
+    /// The relays that `admits` lets through, by their weight in `position`; all alike where each of them weighs nothing, as in tor.
+    pub fn weighted(&self, position: Position, admits: impl Fn(&Candidate) -> bool) -> Option<Distribution> {
+        let index = match position {
+            Position::Guard => 0,
+            Position::Middle => 1,
+            Position::Exit => 2,
+        };
+        let admitted = || self.relays.iter().zip(0..).filter(|(relay, _)| admits(relay));
+        let by_weight = admitted().map(|(relay, at)| (RelayIndex(at), relay.weights[index]));
+        Distribution::new(by_weight).or_else(|| Distribution::new(admitted().map(|(_, at)| (RelayIndex(at), 1.0))))
+    }
+
+    /// Whether a relay lets streams to a port out.
+    pub fn serves(&self, relay: RelayIndex, port: u16) -> bool {
+        let relay = &self.relays[relay.get()];
+        match &relay.policy {
+            _ if relay.flags.contains(Flag::BadExit) => false,
+            Some(policy) => policy.allows(port),
+            None => !self.policies && relay.flags.contains(Flag::Exit) && matches!(port, 80 | 443),
         }
-    })
+    }
+
+    /// The exits for a demand, exclusions left aside.
+    pub fn exits(&self, demand: ExitDemand, fast: bool) -> Result<Distribution, PathError> {
+        let ports: Vec<u16> = demand.ports().collect();
+        if !self.policies && !ports.iter().all(|port| matches!(port, 80 | 443)) {
+            return Err(PathError::NoPolicies { ports });
+        }
+        let needs = Needs { fast, stable: demand.stable };
+        let found = self.exits_with(demand, needs).or_else(|| self.exits_with(demand, Needs::NOTHING));
+        found.ok_or(match (ports.is_empty(), self.policies) {
+            (false, true) if demand.pending => PathError::NoExitForPorts { ports },
+            (_, true) => PathError::NoCandidate {
+                position: Position::Exit,
+                needed: "an exit policy that lets something out, without BadExit,",
+            },
+            (_, false) => PathError::NoCandidate { position: Position::Exit, needed: "the Exit flag without BadExit" },
+        })
+    }
+
+    fn exits_with(&self, demand: ExitDemand, needs: Needs) -> Option<Distribution> {
+        let usable = |relay: &Candidate| {
+            let lets_out = match &relay.policy {
+                Some(policy) => policy.allows_any(),
+                None => !self.policies && relay.flags.contains(Flag::Exit),
+            };
+            lets_out && !relay.flags.contains(Flag::BadExit) && needs.met_by(relay.flags)
+        };
+        // Without policies every usable relay has the Exit flag, and only ports that it promises are asked for.
+        let served = |relay: &Candidate| {
+            let allows = |port: &u16| relay.policy.as_ref().is_none_or(|policy| policy.allows(*port));
+            demand.ports().filter(allows).count()
+        };
+        let most = self.relays.iter().filter(|relay| usable(relay)).map(served).max()?;
+        match (most, demand.pending) {
+            (0, true) if demand.ports().next().is_some() => None,
+            (0, _) => self.weighted(Position::Exit, usable),
+            (_, true) => self.weighted(Position::Exit, |relay| usable(relay) && served(relay) == most),
+            (_, false) => self.weighted(Position::Exit, |relay| usable(relay) && served(relay) > 0),
+        }
+    }
 }

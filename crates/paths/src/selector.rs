@@ -1,37 +1,58 @@
-//! Drawing whole paths under tor's exclusions.
+//! Drawing the relays of one circuit under tor's exclusions.
 
 use crate::RelayIndex;
-use crate::candidates::{self, PathError, PathOptions};
+use crate::candidates::{Candidates, ExitDemand, Needs, PathError, PathOptions};
 use crate::distribution::Distribution;
-use onionlab_directory::{BandwidthWeights, Position, Relay};
+use crate::exclusions::Exclusions;
+use onionlab_directory::{BandwidthWeights, Flag, Flags, Position, Relay};
 use onionlab_quantities::RandomStream;
 use onionlab_quantities::random::DrawSequence;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
-/// The relays of one circuit.
+/// The relays of one circuit of three hops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Path {
     /// Next to the client.
     pub guard: RelayIndex,
     /// Between.
     pub middle: RelayIndex,
-    /// Next to the destination.
+    /// Next to the destination, or the last relay of an internal circuit.
     pub exit: RelayIndex,
+}
+
+/// What one circuit to the outside must be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Request<'a> {
+    /// What its exit is for; its flags bind the middle relay too.
+    pub demand: ExitDemand,
+    /// The exit, where it is given: that of the first leg of a conflux set, for the others.
+    pub exit: Option<RelayIndex>,
+    /// Relays that may be neither guard nor middle: those of the set's other legs (`conflux_pool.c:conflux_add_guards_to_exclude_list`,
+    /// `conflux_add_middles_to_exclude_list`). Deviation: tor lets one leg's guard be another's middle.
+    pub exclude: &'a [RelayIndex],
 }
 
 /// A network's relays, ready for drawing paths from.
 ///
-/// Relays that exclude each other belong to one group: those of one /16, or only a relay itself
-/// ([`PathOptions::distinct_subnets`]). Invariant: every exit that can be drawn has a guard and a middle relay to go with.
-#[derive(Debug, Clone)]
+/// Invariant: every exit that can be drawn has a guard and a middle relay to go with.
+#[derive(Debug)]
 pub struct PathSelector {
+    candidates: Candidates,
+    exclusions: Exclusions,
+    fast: bool,
+    /// Relays that may be kept as guards.
     guards: Distribution,
-    middles: Distribution,
-    exits: Distribution,
-    /// By relay.
-    group: Vec<u32>,
-    /// Groups with relays that can be the middle.
-    middle_groups: BTreeSet<u32>,
+    /// Relays with the Guard flag, for the first hop of a client that keeps no guards; by whether Stable is needed.
+    entries: [Option<Distribution>; 2],
+    /// The same where nothing else is left: any relay.
+    any_entry: Distribution,
+    /// By whether Stable is needed.
+    middles: [Option<Distribution>; 2],
+    any_middle: Distribution,
+    any_exit: Arc<Distribution>,
+    /// Exits by demand, as they are asked for.
+    exits: Mutex<BTreeMap<ExitDemand, Arc<Distribution>>>,
 }
 
 /// A draw that meets an excluded relay is repeated this often before the exact, slower draw takes over.
@@ -41,103 +62,199 @@ impl PathSelector {
     /// The distributions of these relays.
     ///
     /// # Errors
-    /// A position has no candidate, ports cannot be served or told, or no three relays go together.
+    /// A position has no candidate, or no three relays go together.
     pub fn new(relays: &[Relay], weights: &BandwidthWeights, options: &PathOptions) -> Result<Self, PathError> {
-        let position = |position| candidates::distribution(relays, weights, position, options);
-        let (guards, middles, exits) = (position(Position::Guard)?, position(Position::Middle)?, position(Position::Exit)?);
-        let group = |(relay, index): (&Relay, u32)| {
-            let [a, b, ..] = relay.address.octets();
-            if options.distinct_subnets { u32::from(a) << 8 | u32::from(b) } else { index }
+        let candidates = Candidates::new(relays, weights);
+        let exclusions = Exclusions::new(relays, options);
+        let needs = |stable| Needs { fast: options.fast, stable };
+        let no_guard = PathError::NoCandidate { position: Position::Guard, needed: "the Guard flag" };
+        let flagged = |needs: Needs| {
+            candidates.weighted(Position::Guard, |relay| relay.flags.contains(Flag::Guard) && needs.met_by(relay.flags))
         };
-        let group: Vec<u32> = relays.iter().zip(0..).map(group).collect();
-        let groups = |distribution: &Distribution| -> BTreeSet<u32> {
-            distribution.chances().iter().map(|&(relay, _)| group[relay.get()]).collect()
+        // A network without any relay that tor would keep as a guard is none of tor's: there the flag is enough.
+        let kept = candidates.weighted(Position::Guard, |relay| keeps(relay.flags));
+        let guards = kept.or_else(|| flagged(needs(false))).or_else(|| flagged(Needs::NOTHING)).ok_or(no_guard)?;
+        let all = |position| candidates.weighted(position, |_| true).expect("there is at least a guard");
+        let middles = |needs: Needs| candidates.weighted(Position::Middle, |relay| needs.met_by(relay.flags));
+        let mut selector = Self {
+            fast: options.fast,
+            guards,
+            entries: [false, true].map(|stable| flagged(needs(stable))),
+            any_entry: all(Position::Guard),
+            middles: [false, true].map(|stable| middles(needs(stable))),
+            any_middle: all(Position::Middle),
+            any_exit: Arc::new(all(Position::Exit)),
+            exits: Mutex::default(),
+            candidates,
+            exclusions,
         };
-        let (guard_groups, middle_groups) = (groups(&guards), groups(&middles));
-        let has_path = |exit: RelayIndex| {
-            let exit = group[exit.get()];
-            let mut guards = guard_groups.iter().filter(|&&guard| guard != exit);
-            guards.any(|guard| middle_groups.iter().any(|middle| *middle != exit && middle != guard))
-        };
-        let exits = Distribution::new(exits.chances().iter().copied().filter(|&(exit, _)| has_path(exit)));
-        let reason = if options.distinct_subnets {
-            "a guard, a middle and an exit in three different /16 networks are needed"
-        } else {
-            "three different relays are needed, one for each position"
-        };
-        Ok(Self { guards, middles, exits: exits.ok_or(PathError::NoPath { reason })?, group, middle_groups })
+        selector.any_exit = selector.exits(ExitDemand::ANY)?;
+        Ok(selector)
     }
 
-    /// A position's relays and chances, exclusions left aside (which change them a little).
+    /// How many relays there are.
+    pub fn relays(&self) -> usize {
+        self.candidates.len()
+    }
+
+    /// A relay's flags.
+    pub fn flags(&self, relay: RelayIndex) -> Flags {
+        self.candidates.flags(relay)
+    }
+
+    /// A position's relays and chances, exclusions left aside (which change them a little): those that may be kept as guards, those that may
+    /// be the middle of a circuit that does not need Stable, and the exits of any kind.
     ///
     /// Exits without any possible path are not among them.
-    pub const fn position(&self, position: Position) -> &Distribution {
+    pub fn position(&self, position: Position) -> &Distribution {
         match position {
             Position::Guard => &self.guards,
-            Position::Middle => &self.middles,
-            Position::Exit => &self.exits,
+            Position::Middle => self.middles[0].as_ref().unwrap_or(&self.any_middle),
+            Position::Exit => &self.any_exit,
         }
+    }
+
+    /// The exits for a demand, with their chances.
+    ///
+    /// # Errors
+    /// The network has none, cannot tell, or none has a path.
+    pub fn exits(&self, demand: ExitDemand) -> Result<Arc<Distribution>, PathError> {
+        // A panic elsewhere leaves the map whole: it only ever gains complete entries.
+        let mut known = self.exits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(exits) = known.get(&demand) {
+            return Ok(Arc::clone(exits));
+        }
+        let all = self.candidates.exits(demand, self.fast)?;
+        let reason = "a guard, a middle and an exit are needed that are three relays, in three different /16 networks (unless subnets \
+                      do not count) and of different families";
+        let with_path = all.chances().iter().copied().filter(|&(exit, _)| self.exit_has_path(exit));
+        let exits = Arc::new(Distribution::new(with_path).ok_or(PathError::NoPath { reason })?);
+        known.insert(demand, Arc::clone(&exits));
+        Ok(exits)
+    }
+
+    /// Whether a relay lets streams to a port out; without policies the Exit flag stands for ports 80 and 443.
+    pub fn serves(&self, relay: RelayIndex, port: u16) -> bool {
+        self.candidates.serves(relay, port)
     }
 
     /// Whether two relays may stand in one path.
     #[inline]
     pub fn compatible(&self, a: RelayIndex, b: RelayIndex) -> bool {
-        self.group[a.get()] != self.group[b.get()]
+        self.exclusions.apart(a, b)
     }
 
-    /// A path with a guard of its own, drawn from the first values of `stream`.
-    pub fn choose(&self, stream: RandomStream) -> Path {
+    /// A path with an entry drawn for it, from the first values of `stream`: that of a client which keeps no guards (`UseEntryGuards 0`).
+    /// `None` if what the request demands leaves none.
+    pub fn choose(&self, request: &Request<'_>, stream: RandomStream) -> Option<Path> {
         let mut draws = stream.sequence();
-        let exit = self.exits.pick(draws.draw());
-        let guard = pick(&self.guards, &mut draws, |guard| self.compatible(guard, exit) && self.has_middle(guard, exit))
-            .expect("an exit without a possible guard is not drawn");
-        let middle = self.middle(guard, exit, &mut draws);
-        Path { guard, middle, exit }
+        for _ in 0..TRIES {
+            let exit = self.exit(request, &mut draws)?;
+            let entry = self.entry(request, exit, &mut draws);
+            let path = entry.and_then(|guard| Some(Path { guard, middle: self.middle(request, guard, exit, &mut draws)?, exit }));
+            if path.is_some() {
+                return path;
+            }
+        }
+        None
     }
 
-    /// A guard for a client that will keep it, drawn from the first values of `stream`.
-    pub fn choose_guard(&self, stream: RandomStream) -> RelayIndex {
-        self.guards.pick(stream.at(0))
+    /// The exit: the given one, or one by weight among those that the demand admits.
+    pub(crate) fn exit(&self, request: &Request<'_>, draws: &mut DrawSequence) -> Option<RelayIndex> {
+        match request.exit {
+            Some(exit) => Some(exit),
+            None if request.demand == ExitDemand::ANY => Some(self.any_exit.pick(draws.draw())),
+            None => Some(self.exits(request.demand).ok()?.pick(draws.draw())),
+        }
     }
 
-    /// A path over a given guard, drawn from the first values of `stream`: the exit among those that go with the guard.
-    ///
-    /// # Errors
-    /// No exit and middle go with the guard.
-    pub fn choose_with_guard(&self, guard: RelayIndex, stream: RandomStream) -> Result<Path, PathError> {
-        let mut draws = stream.sequence();
-        let exit = pick(&self.exits, &mut draws, |exit| self.compatible(guard, exit) && self.has_middle(guard, exit))
-            .ok_or(PathError::NoPathOverGuard { guard: guard.0 })?;
-        Ok(Path { guard, middle: self.middle(guard, exit, &mut draws), exit })
+    /// Whether a guard goes with the exit of a request and with its siblings.
+    pub(crate) fn guard_fits(&self, request: &Request<'_>, guard: RelayIndex, exit: RelayIndex) -> bool {
+        self.compatible(guard, exit) && !request.exclude.contains(&guard) && self.has_middle(guard, exit)
     }
 
-    /// An exit, guards left aside.
-    pub(crate) fn exit(&self, draws: &mut DrawSequence) -> RelayIndex {
-        self.exits.pick(draws.draw())
+    fn entry(&self, request: &Request<'_>, exit: RelayIndex, draws: &mut DrawSequence) -> Option<RelayIndex> {
+        let fits = |guard| self.guard_fits(request, guard, exit);
+        let flagged = self.entries[usize::from(request.demand.needs_stable())].as_ref();
+        flagged.and_then(|entries| pick(entries, draws, fits)).or_else(|| pick(&self.any_entry, draws, fits))
+    }
+
+    /// A path over a given guard: the exit among those that go with the guard. `None` if there is none.
+    pub(crate) fn over_guard(&self, request: &Request<'_>, guard: RelayIndex, draws: &mut DrawSequence) -> Option<Path> {
+        let fits = |exit| self.guard_fits(request, guard, exit);
+        let exit = match request.exit {
+            Some(exit) => Some(exit).filter(|&exit| fits(exit)),
+            None => pick(&*self.exits(request.demand).ok()?, draws, fits),
+        }?;
+        Some(Path { guard, middle: self.middle(request, guard, exit, draws)?, exit })
+    }
+
+    /// The middle: by weight among those that go with both ends; without Fast and Stable where none is left. `None` where even then none is.
+    pub(crate) fn middle(
+        &self,
+        request: &Request<'_>,
+        guard: RelayIndex,
+        exit: RelayIndex,
+        draws: &mut DrawSequence,
+    ) -> Option<RelayIndex> {
+        let fits = |middle| self.compatible(middle, guard) && self.compatible(middle, exit) && !request.exclude.contains(&middle);
+        self.pick_middle(request.demand.needs_stable(), draws, fits)
+    }
+
+    /// A relay drawn as a middle one is (`router_choose_random_node` with `WEIGHT_FOR_MID`) among those that `allowed` admits.
+    pub(crate) fn pick_middle(
+        &self,
+        stable: bool,
+        draws: &mut DrawSequence,
+        allowed: impl Fn(RelayIndex) -> bool,
+    ) -> Option<RelayIndex> {
+        let flagged = self.middles[usize::from(stable)].as_ref();
+        flagged.and_then(|middles| pick(middles, draws, &allowed)).or_else(|| pick(&self.any_middle, draws, &allowed))
+    }
+
+    /// All relays by middle weight, whatever their flags.
+    pub(crate) const fn any_middle(&self) -> &Distribution {
+        &self.any_middle
+    }
+
+    /// A relay with the Guard flag by guard weight among those that `allowed` admits.
+    pub(crate) fn pick_flagged_guard(
+        &self,
+        draws: &mut DrawSequence,
+        allowed: impl Fn(RelayIndex) -> bool,
+    ) -> Option<RelayIndex> {
+        self.entries[0].as_ref().and_then(|entries| pick(entries, draws, allowed))
     }
 
     /// Whether any path leads over the guard.
     pub(crate) fn has_path_over(&self, guard: RelayIndex) -> bool {
-        let mut exits = self.exits.chances().iter().map(|&(exit, _)| exit);
+        let mut exits = self.any_exit.chances().iter().map(|&(exit, _)| exit);
         exits.any(|exit| self.compatible(guard, exit) && self.has_middle(guard, exit))
-    }
-
-    /// The middle of a path whose ends are known to leave one.
-    pub(crate) fn middle(&self, guard: RelayIndex, exit: RelayIndex, draws: &mut DrawSequence) -> RelayIndex {
-        pick(&self.middles, draws, |middle| self.compatible(middle, guard) && self.compatible(middle, exit))
-            .expect("the ends were checked to leave a middle")
     }
 
     /// Whether some middle relay goes with both ends, which must be compatible.
     pub(crate) fn has_middle(&self, guard: RelayIndex, exit: RelayIndex) -> bool {
-        // Two groups are taken: with three there is always one left.
-        let taken = [self.group[guard.get()], self.group[exit.get()]];
-        self.middle_groups.len() > 2 || self.middle_groups.iter().any(|middle| !taken.contains(middle))
+        let mut middles = self.any_middle.chances().iter().map(|&(middle, _)| middle);
+        middles.any(|middle| self.compatible(middle, guard) && self.compatible(middle, exit))
+    }
+
+    fn exit_has_path(&self, exit: RelayIndex) -> bool {
+        let mut guards = self.guards.chances().iter().map(|&(guard, _)| guard);
+        guards.any(|guard| self.compatible(guard, exit) && self.has_middle(guard, exit))
     }
 }
 
+/// Whether tor keeps a relay with these flags as a guard (`entrynodes.c:node_is_possible_guard`).
+pub(crate) fn keeps(flags: Flags) -> bool {
+    [Flag::Guard, Flag::Stable, Flag::Fast, Flag::Valid, Flag::V2Dir].into_iter().all(|flag| flags.contains(flag))
+}
+
 /// Draws until `allowed` admits the relay, then exactly; `None` if it admits none.
-fn pick(distribution: &Distribution, draws: &mut DrawSequence, allowed: impl Fn(RelayIndex) -> bool) -> Option<RelayIndex> {
+pub(crate) fn pick(
+    distribution: &Distribution,
+    draws: &mut DrawSequence,
+    allowed: impl Fn(RelayIndex) -> bool,
+) -> Option<RelayIndex> {
     for _ in 0..TRIES {
         let relay = distribution.pick(draws.draw());
         if allowed(relay) {
@@ -150,7 +267,7 @@ fn pick(distribution: &Distribution, draws: &mut DrawSequence, allowed: impl Fn(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onionlab_directory::{Class, ClassTotals};
+    use onionlab_directory::{Class, ClassTotals, Families};
     use onionlab_quantities::Seed;
     use proptest::prelude::*;
     use std::net::Ipv4Addr;
@@ -225,7 +342,7 @@ mod tests {
             let draws = 400_000;
             let mut count = std::collections::HashMap::new();
             for i in 0..draws {
-                *count.entry(selector.choose(stream(i))).or_insert(0_u64) += 1;
+                *count.entry(selector.choose(&Request::default(), stream(i)).unwrap()).or_insert(0_u64) += 1;
             }
             assert!(count.keys().all(|path| expected.iter().any(|(possible, _)| possible == path)));
             let frequent: Vec<_> = expected.iter().filter(|&&(_, p)| p * draws as f64 >= 5.0).collect();
@@ -263,7 +380,7 @@ mod tests {
         assert!(error(&[(Guard, 1, 1), (Middle, 1, 2)], true).contains("can be the exit: the Exit flag"));
         assert!(error(&[(Exit, 1, 1), (Middle, 1, 2)], true).contains("can be the guard: the Guard flag"));
         assert!(error(&[], true).contains("no relay of the network"));
-        assert!(error(&[(Guard, 1, 1), (Exit, 1, 2)], false).contains("three different relays"));
+        assert!(error(&[(Guard, 1, 1), (Exit, 1, 2)], false).contains("three relays"));
         assert!(error(&[(Guard, 1, 1), (Middle, 1, 1), (Exit, 1, 2)], true).contains("three different /16"));
         assert!(selector(&[(Guard, 1, 1), (Middle, 1, 1), (Exit, 1, 2)], false).is_ok());
         assert!(error(&[(GuardExit, 1, 1), (GuardExit, 1, 2)], true).contains("three different /16"));
@@ -272,20 +389,101 @@ mod tests {
     #[test]
     fn ports_need_policies_or_the_web() {
         let (mut relays, weights) = network(&NETWORK);
-        let with = |relays: &[Relay], ports: &[u16]| {
-            PathSelector::new(relays, &weights, &PathOptions { exit_ports: ports.to_vec(), ..PathOptions::default() })
+        let exits = |relays: &[Relay], ports: &[u16]| {
+            PathSelector::new(relays, &weights, &PathOptions::default())?.exits(ExitDemand::pending(ports))
         };
-        assert!(with(&relays, &[80, 443]).is_ok());
-        assert!(with(&relays, &[6881]).unwrap_err().to_string().contains("unflavoured"));
-        assert_eq!(with(&relays, &[0]).unwrap_err(), PathError::PortZero);
+        let all = exits(&relays, &[]).unwrap();
+        assert_eq!(exits(&relays, &[80, 443]).unwrap().chances(), all.chances());
+        assert!(exits(&relays, &[6881]).unwrap_err().to_string().contains("unflavoured"));
         for relay in &mut relays {
             relay.exit_policy = Some("reject 1-65535".parse().unwrap());
         }
+        assert!(exits(&relays, &[80]).unwrap_err().to_string().contains("an exit policy"));
         relays[3].exit_policy = Some("accept 6881-6889".parse().unwrap());
-        assert!(with(&relays, &[6881, 80]).unwrap_err().to_string().contains("serves all of the ports 6881, 80"));
-        let selector = with(&relays, &[6881]).unwrap();
+        relays[5].exit_policy = Some("accept 80,443".parse().unwrap());
+        assert!(exits(&relays, &[25]).unwrap_err().to_string().contains("serves port 25"));
+        assert!(exits(&relays, &[25, 26]).unwrap_err().to_string().contains("any of the ports 25, 26"));
         // A middle relay serves as exit for a port that its policy allows, with Wem.
-        assert_eq!(selector.choose(stream(0)).exit, RelayIndex(3));
+        let selector = PathSelector::new(&relays, &weights, &PathOptions::default()).unwrap();
+        let request = Request { demand: ExitDemand::pending(&[6881]), ..Request::default() };
+        assert_eq!(selector.choose(&request, stream(0)).unwrap().exit, RelayIndex(3));
+        assert!(selector.serves(RelayIndex(3), 6889) && !selector.serves(RelayIndex(3), 80));
+        relays[3].flags.insert(Flag::BadExit);
+        assert!(exits(&relays, &[6881]).is_err());
+    }
+
+    /// Relays 5 to 8 serve one port, two and three of the four ports wanted, and another one.
+    #[test]
+    fn the_exits_that_serve_the_most_ports_are_considered() {
+        let (mut relays, weights) = network(&NETWORK);
+        for relay in &mut relays {
+            relay.exit_policy = Some("reject 1-65535".parse().unwrap());
+        }
+        for (relay, policy) in
+            [(5, "accept 80"), (6, "accept 80,443"), (7, "accept 22,80,443"), (8, "accept 9999"), (9, "accept 22,80,443")]
+        {
+            relays[relay].exit_policy = Some(policy.parse().unwrap());
+        }
+        let selector = PathSelector::new(&relays, &weights, &PathOptions::default()).unwrap();
+        let of = |demand| {
+            let exits = selector.exits(demand).unwrap();
+            exits.chances().iter().map(|&(relay, _)| relay.0).collect::<Vec<_>>()
+        };
+        assert_eq!(of(ExitDemand::pending(&[443, 80, 22, 25])), [7, 9]);
+        assert_eq!(of(ExitDemand::pending(&[80])), [5, 6, 7, 9]);
+        assert_eq!(of(ExitDemand::pending(&[9999])), [8]);
+        assert_eq!(of(ExitDemand::ANY), [5, 6, 7, 8, 9]);
+        // Foreseen ports: one of them is enough, and where none is served, any exit will do.
+        assert_eq!(of(ExitDemand::predicted(&[443, 22])), [6, 7, 9]);
+        assert_eq!(of(ExitDemand::predicted(&[25])), [5, 6, 7, 8, 9]);
+    }
+
+    /// Flags are asked for where they can be had: first with Stable, and without any flag where nobody is left.
+    #[test]
+    fn fast_and_stable_are_asked_for_and_given_up_together() {
+        let without = |relays: &mut [Relay], places: &[usize], flags: &[Flag]| {
+            for &place in places {
+                relays[place].flags = relays[place].flags.iter().filter(|flag| !flags.contains(flag)).collect();
+            }
+        };
+        let (mut relays, weights) = network(&NETWORK);
+        without(&mut relays, &[5, 7], &[Flag::Fast]);
+        without(&mut relays, &[6, 8], &[Flag::Stable]);
+        let exits = |relays: &[Relay], demand: ExitDemand| {
+            let selector = PathSelector::new(relays, &weights, &PathOptions::default()).unwrap();
+            let exits = selector.exits(demand).unwrap();
+            exits.chances().iter().map(|&(relay, _)| relay.0).collect::<Vec<_>>()
+        };
+        assert_eq!(exits(&relays, ExitDemand::ANY), [6, 8, 9]);
+        assert_eq!(exits(&relays, ExitDemand::ANY.stable()), [9]);
+        without(&mut relays, &[9], &[Flag::Fast]);
+        assert_eq!(exits(&relays, ExitDemand::ANY.stable()), [5, 6, 7, 8, 9]);
+        // The middle, after exclusions: relay 4 alone is Stable, and in the /16 of relay 0.
+        let (mut relays, weights) = network(&NETWORK);
+        without(&mut relays, &[0, 1, 2, 3, 5, 6, 7, 8, 9], &[Flag::Stable]);
+        let selector = PathSelector::new(&relays, &weights, &PathOptions::default()).unwrap();
+        let request = Request { demand: ExitDemand::ANY.stable(), ..Request::default() };
+        let middles = |guard| -> Vec<RelayIndex> {
+            let mut draws = stream(1).sequence();
+            (0..100).filter_map(|_| selector.middle(&request, RelayIndex(guard), RelayIndex(5), &mut draws)).collect()
+        };
+        assert!(middles(1).iter().all(|&middle| middle == RelayIndex(4)));
+        assert!(middles(0).iter().all(|&middle| middle != RelayIndex(4)) && middles(0).len() == 100);
+    }
+
+    #[test]
+    fn families_and_other_legs_are_kept_out() {
+        let (relays, weights) = network(&NETWORK);
+        let family = [0, 5, 3].map(|at: usize| relays[at].fingerprint);
+        let options = PathOptions { families: Families::from_lists([family]), ..PathOptions::default() };
+        let selector = PathSelector::new(&relays, &weights, &options).unwrap();
+        let request = Request { exclude: &[RelayIndex(1), RelayIndex(8)], exit: Some(RelayIndex(5)), ..Request::default() };
+        for i in 0..500 {
+            let Path { guard, middle, exit } = selector.choose(&request, stream(i)).unwrap();
+            assert_eq!(exit, RelayIndex(5));
+            assert!([2, 7, 9].contains(&guard.0), "{guard:?} is neither of the exit's family nor excluded");
+            assert!(![0, 1, 3, 5, 8].contains(&middle.0), "{middle:?}");
+        }
     }
 
     fn any_network() -> impl Strategy<Value = Vec<(Class, u64, u16)>> {
@@ -300,7 +498,7 @@ mod tests {
             let Ok(selector) = selector(&relays, distinct) else { return Ok(()) };
             let stream = RandomStream::new(Seed(seed), "client", "path");
             for i in 0..50 {
-                let Path { guard, middle, exit } = selector.choose(stream.member(i));
+                let Path { guard, middle, exit } = selector.choose(&Request::default(), stream.member(i)).unwrap();
                 prop_assert!(guard != middle && middle != exit && guard != exit);
                 let subnet = |relay: RelayIndex| relays[relay.get()].2;
                 if distinct {
@@ -308,10 +506,8 @@ mod tests {
                 }
                 prop_assert!(matches!(relays[guard.get()].0, Class::Guard | Class::GuardExit));
                 prop_assert!(matches!(relays[exit.get()].0, Class::Exit | Class::GuardExit));
-                match selector.choose_with_guard(guard, stream.member(i)) {
-                    Ok(path) => prop_assert!(path.guard == guard && path.exit != guard && path.middle != guard && path.middle != path.exit),
-                    Err(error) => prop_assert!(false, "{error}"),
-                }
+                let over = selector.over_guard(&Request::default(), guard, &mut stream.member(i).sequence()).unwrap();
+                prop_assert!(over.guard == guard && over.exit != guard && over.middle != guard && over.middle != over.exit);
             }
         }
 

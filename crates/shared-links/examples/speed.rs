@@ -1,7 +1,7 @@
 //! How long reading, drawing and expecting take: `cargo run --release --example speed -- CONSENSUS` (built-in network without).
 
 use onionlab_directory::{Consensus, synth};
-use onionlab_paths::{PathOptions, PathSelector};
+use onionlab_paths::{PathOptions, PathSelector, Request};
 use onionlab_quantities::{RandomStream, Seed};
 use onionlab_shared_links::{Positions, Question, draw::draw, expectation::expect};
 use std::hint::black_box;
@@ -29,7 +29,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("parse {:4} KiB plain   {:8.1} ms", text.len() >> 10, milliseconds(|| Consensus::parse(text.as_bytes())));
     let selector = PathSelector::new(&network.relays, &network.weights, &PathOptions::default())?;
     let stream = RandomStream::new(Seed(1), "speed", "path");
-    let paths = milliseconds(|| (0..1_000_000).map(|i| selector.choose(stream.member(i)).middle.0 as u64).sum::<u64>());
+    let paths = milliseconds(|| {
+        (0..1_000_000)
+            .map(|i| selector.choose(&Request::default(), stream.member(i)).map_or(0, |path| u64::from(path.middle.0)))
+            .sum::<u64>()
+    });
     println!("1,000,000 paths       {paths:8.1} ms");
     for (name, question) in [
         ("external directed", Question::external(1_000_000)),

@@ -81,6 +81,11 @@ impl Model {
         (self.first_year, self.first_year + self.snapshots.len() as u16 - 1)
     }
 
+    /// The earliest network.
+    pub(super) fn first(self) -> Snapshot {
+        self.snapshots.into_iter().next().expect("a model has at least one year")
+    }
+
     /// The network of a year; between two years, in between.
     pub(super) fn at(&self, year: f64) -> Result<Snapshot, DirectoryError> {
         let (first, last) = self.years();

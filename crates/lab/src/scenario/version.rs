@@ -43,9 +43,6 @@ pub(crate) struct CodeDefaults {
     pub token_refill: TokenRefill,
     pub flow_control: FlowControl,
     pub optimistic_data: bool,
-    pub guards: u32,
-    /// A guard that a circuit's other relays exclude counts among those in use, so that the others are used the more.
-    pub excluded_guards_count: bool,
 }
 
 impl TorVersion {
@@ -89,8 +86,6 @@ impl TorVersion {
                 token_refill: TokenRefill::Timer,
                 flow_control: FlowControl::Windows,
                 optimistic_data: false,
-                guards: 3,
-                excluded_guards_count: false,
             },
             Self::V0_3_5 => CodeDefaults {
                 circuitmux: Some(Circuitmux::Ewma),
@@ -107,8 +102,6 @@ impl TorVersion {
                 token_refill: TokenRefill::Lazy,
                 flow_control: FlowControl::Windows,
                 optimistic_data: true,
-                guards: 1,
-                excluded_guards_count: false,
             },
             Self::V0_4_9 => CodeDefaults {
                 circuitmux: Some(Circuitmux::Ewma),
@@ -125,8 +118,6 @@ impl TorVersion {
                 token_refill: TokenRefill::Lazy,
                 flow_control: FlowControl::Vegas,
                 optimistic_data: true,
-                guards: 1,
-                excluded_guards_count: true,
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use super::routes::{Circuits, Route, Routes, Servers};
 use super::topology::ByHand;
-use super::{Client, Host, Layout, WorldError, guards, relay_class};
+use super::{Client, Host, Layout, WorldError, paths_of, relay_class};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::network::Role as Given;
 use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members, Treatment};
@@ -33,7 +33,7 @@ pub(super) fn layout<'a>(
             let name = &network.hosts[member as usize].name;
             let circuits = match (path, &selector) {
                 (Some(path), _) => Circuits::Fixed(path.map(HostId)),
-                (None, Some((selector, _))) => Circuits::Drawn(guards(selector, treatment, &Params::default(), seed, name)?),
+                (None, Some((selector, _))) => paths_of(selector, treatment, &Params::default(), seed, name)?,
                 (None, None) => unreachable!("a group without a path makes a selector"),
             };
             let servers = match server {

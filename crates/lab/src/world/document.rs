@@ -1,9 +1,9 @@
 //! A network made elsewhere: hosts, places and clients as its document has them.
 
 use super::land::Land;
-use super::routes::{Circuits, Route, Routes, Servers};
+use super::routes::{Route, Routes, Servers};
 use super::topology::ByPlace;
-use super::{Client, Layout, WorldError, guards, relay_class};
+use super::{Client, Layout, WorldError, paths_of, relay_class};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::document::{DocumentClient, DocumentHost, DocumentRelay};
 use crate::scenario::resolved::{FileNetwork, Treatment};
@@ -41,10 +41,10 @@ pub(super) fn layout<'a>(
     let mut routes = Vec::new();
     for group in &scenario.clients {
         for client in network.clients.iter().filter(|client| client.group == group.group) {
-            let guards = guards(&selector, treatment, &params, run_seed, &client.name)?;
+            let circuits = paths_of(&selector, treatment, &params, run_seed, &client.name)?;
             let servers = Servers::Drawn(RandomStream::new(run_seed, &client.name, "server"));
             clients.push(Client { host: add_client(&mut land, client), group });
-            routes.push(Route { circuits: Circuits::Drawn(guards), servers });
+            routes.push(Route { circuits, servers });
         }
     }
     let relay_hosts = (0..relays.len() as u32).map(HostId).collect();

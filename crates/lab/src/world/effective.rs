@@ -5,17 +5,17 @@ use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{ChannelScheduler, Circuitmux, CpuModel, FlowControl, Handshake};
 use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
+use onionlab_paths::{GuardRules, GuardVersion};
 use onionlab_quantities::{Bytes, SimDuration};
 
-/// How many primary guards a client keeps, how many of them it uses, and whether one that a circuit excludes counts among these.
-pub(super) fn guards(treatment: &Treatment, params: &Params) -> (u32, u32, bool) {
-    let code = treatment.tor.code();
-    let reads = treatment.tor >= TorVersion::V0_3_5;
-    let of = |param: &Param| params.value(param) as u32;
-    let in_use = if reads { of(&params::PRIMARY_GUARDS_TO_USE) } else { code.guards };
-    let in_use = treatment.guards.unwrap_or(in_use);
-    let primary = if reads { of(&params::PRIMARY_GUARDS) } else { code.guards };
-    (primary.max(in_use), in_use, code.excluded_guards_count)
+/// How a client chooses the first relay of its circuits: as the treatment's version of tor keeps guards.
+pub(super) fn guards(treatment: &Treatment, params: &Params) -> GuardRules {
+    let version = match treatment.tor {
+        TorVersion::V0_2_4 => GuardVersion::V0_2_4,
+        TorVersion::V0_3_5 => GuardVersion::V0_3_5,
+        TorVersion::V0_4_9 => GuardVersion::V0_4_9,
+    };
+    GuardRules::new(version, params, treatment.guards)
 }
 
 /// Fills in what the treatment leaves open: what the consensus says, where the treatment's version of tor reads it, else what that version's code says.
@@ -114,7 +114,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
             let read = read(first, &params::USE_OPTIMISTIC_DATA).filter(|_| version < latest);
             Some(read.map_or(code.optimistic_data, |value| value == 1))
         }),
-        guards: Some(guards(treatment, params).1),
+        guards: Some(guards(treatment, params).in_use),
         consensus_params: consensus_params::known()
             .into_iter()
             .filter(|_| !windows)

@@ -21,10 +21,11 @@ use onionlab_engine::HostId;
 use onionlab_load::LoadModel;
 use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
-use onionlab_paths::{GuardSet, PathError, PathSelector};
+use onionlab_paths::{ClientPaths, EntryRules, Layer2Rules, PathError, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, World, WorldConfig};
-use routes::Routes;
+use routes::{Circuits, Routes};
+use std::cell::RefCell;
 
 /// A world that cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -145,17 +146,17 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
     Ok(Built { world, names, treatment, divergence: layout.divergence })
 }
 
-/// The guards of the client with this name, as the treatment's version of tor keeps and uses them.
-fn guards(
+/// The paths of the client with this name, whose guards are kept as the treatment's version of tor keeps them.
+fn paths_of(
     selector: &PathSelector,
     treatment: &Treatment,
     params: &Params,
     seed: Seed,
     client: &str,
-) -> Result<GuardSet, PathError> {
-    let (primary, in_use, excluded_count) = effective::guards(treatment, params);
-    let guards = GuardSet::of_client(selector, seed, client, primary as usize, in_use as usize)?;
-    Ok(if excluded_count { guards } else { guards.passing_over_excluded() })
+) -> Result<Circuits, PathError> {
+    let entry = EntryRules::Guards(effective::guards(treatment, params));
+    let paths = ClientPaths::new(selector, entry, Layer2Rules::new(params), seed, client)?;
+    Ok(Circuits::Drawn(Box::new(RefCell::new(paths))))
 }
 
 fn relay(host: &Host) -> Option<(RelayClass, Bandwidth)> {

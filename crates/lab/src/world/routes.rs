@@ -1,9 +1,10 @@
 //! Which relays a client's circuits go over and which server a transfer comes from, the same under every treatment.
 
 use onionlab_engine::HostId;
-use onionlab_paths::{GuardSet, PathSelector};
-use onionlab_quantities::RandomStream;
+use onionlab_paths::{ClientPaths, ExitDemand, PathSelector, RelayIndex, Request};
+use onionlab_quantities::{RandomStream, SimTime};
 use onionlab_tor::{ClientId, PathRequest, PathSource, Purpose};
+use std::cell::RefCell;
 
 /// Where one client's circuits and transfers go.
 pub(super) struct Route {
@@ -15,8 +16,8 @@ pub(super) struct Route {
 pub(super) enum Circuits {
     /// Always these relays.
     Fixed([HostId; 3]),
-    /// Drawn by consensus weight over the client's guards.
-    Drawn(GuardSet),
+    /// Drawn by consensus weight, over the client's guards if it keeps any.
+    Drawn(Box<RefCell<ClientPaths>>),
 }
 
 /// A client's servers.
@@ -27,35 +28,49 @@ pub(super) enum Servers {
     Drawn(RandomStream),
 }
 
+/// What paths are drawn from.
+pub(super) struct Relays {
+    pub selector: PathSelector,
+    /// The hosts of the selector's relays, ascending.
+    pub hosts: Vec<HostId>,
+}
+
+impl Relays {
+    fn relay(&self, host: HostId) -> Option<RelayIndex> {
+        self.hosts.binary_search(&host).ok().map(|place| RelayIndex(place as u32))
+    }
+
+    fn hosts_of(&self, relays: [RelayIndex; 3]) -> [HostId; 3] {
+        relays.map(|relay| self.hosts[relay.get()])
+    }
+}
+
 /// The routes of all clients.
 pub(super) struct Routes {
     /// By client.
     pub clients: Vec<Route>,
-    /// What paths are drawn from, and the hosts of its relays; absent where no path is drawn.
-    pub selector: Option<(PathSelector, Vec<HostId>)>,
+    /// Absent where no path is drawn.
+    pub relays: Option<Relays>,
     /// The servers to draw from.
     pub servers: Vec<HostId>,
 }
 
+/// No guard is ever down in a run, and none is there long enough to be replaced: no time passes for guards.
+const NOW: SimTime = SimTime::ZERO;
+
 impl PathSource for Routes {
     fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
-        // No load here uses circuits within the network.
-        if request.purpose == Purpose::Internal {
-            return None;
-        }
-        match &self.clients[request.client.index()].circuits {
-            Circuits::Fixed(path) => Some(*path),
-            Circuits::Drawn(guards) => {
-                let (selector, hosts) = self.selector.as_ref().expect("a client with drawn paths has a selector");
-                let path = guards.path(selector, request.circuit);
-                Some([path.guard, path.middle, path.exit].map(|relay| hosts[relay.get()]))
-            }
+        match (&self.clients[request.client.index()].circuits, &self.relays) {
+            (Circuits::Fixed(path), _) => Some(*path).filter(|_| request.purpose != Purpose::Internal),
+            (Circuits::Drawn(paths), Some(relays)) => drawn(&mut paths.borrow_mut(), relays, request),
+            (Circuits::Drawn(_), None) => unreachable!("a client with drawn paths has relays to draw from"),
         }
     }
 
-    fn exits_to(&self, _: HostId, _: u16) -> bool {
-        // Exits are relays with the flag, which stands for the ports of the web.
-        true
+    fn exits_to(&self, relay: HostId, port: u16) -> bool {
+        // An exit that the experiment names serves whatever it is asked for.
+        let Some(relays) = &self.relays else { return true };
+        relays.relay(relay).is_some_and(|relay| relays.selector.serves(relay, port))
     }
 
     fn server(&self, client: ClientId, stream: u64) -> HostId {
@@ -64,4 +79,23 @@ impl PathSource for Routes {
             Servers::Drawn(draws) => self.servers[draws.at(stream).below(self.servers.len() as u64) as usize],
         }
     }
+}
+
+fn drawn(paths: &mut ClientPaths, relays: &Relays, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
+    let exclude: Vec<RelayIndex> = request.exclude.iter().filter_map(|&host| relays.relay(host)).collect();
+    let demand = match request.purpose {
+        Purpose::Exit { ports } => ExitDemand::pending(ports),
+        Purpose::Internal => {
+            let path = paths.internal_path(NOW, &relays.selector, request.circuit)?;
+            return Some(relays.hosts_of([path.guard, path.middle, path.exit]));
+        }
+    };
+    let demand = if request.stable { demand.stable() } else { demand };
+    let exit = match request.exit {
+        Some(host) => Some(relays.relay(host)?),
+        None => None,
+    };
+    let request_of_path = Request { demand, exit, exclude: &exclude };
+    let path = paths.path(NOW, &relays.selector, request.circuit, &request_of_path)?;
+    Some(relays.hosts_of([path.guard, path.middle, path.exit]))
 }

@@ -1,9 +1,9 @@
 //! A network sampled from a consensus or from the built-in model: capacities, places, servers, clients.
 
 use super::land::Land;
-use super::routes::{Circuits, Route, Routes, Servers};
+use super::routes::{Route, Routes, Servers};
 use super::topology::ByPlace;
-use super::{Client, Layout, WorldError, guards, load_target, relay_class};
+use super::{Client, Layout, WorldError, load_target, paths_of, relay_class};
 use crate::scenario::clients;
 use crate::scenario::resolved::{ClientGroup, LoadTarget, Members, Network, SampledNetwork, Size, Treatment};
 use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
@@ -62,10 +62,10 @@ pub(super) fn layout<'a>(
         for index in 0..count {
             let host = add_client(&mut land, group, index);
             let name = &land.hosts[host.index()].name;
-            let guards = guards(&selector, treatment, &network.params, run_seed, name)?;
+            let circuits = paths_of(&selector, treatment, &network.params, run_seed, name)?;
             let servers = Servers::Drawn(RandomStream::new(run_seed, name, "server"));
             clients.push(Client { host, group });
-            routes.push(Route { circuits: Circuits::Drawn(guards), servers });
+            routes.push(Route { circuits, servers });
         }
     }
     let relay_hosts = (0..network.relays.len() as u32).map(HostId).collect();

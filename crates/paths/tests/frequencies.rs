@@ -1,0 +1,170 @@
+//! Relays stand in each position as often as the weights say, with guards, families, subnets and exit policies on.
+//!
+//! Expected counts are exact (`support`); the test is Pearson's chi-square for each position. Its statistic has at most the distribution that
+//! the test assumes: circuits of one client share guards, which only makes counts given the guards more regular. False alarms: one in a hundred
+//! million for each position, if the seed were not fixed. Here 150,000 circuits; a million in `make check-slow`.
+
+mod support;
+
+use onionlab_directory::{Consensus, Families, Params, synth};
+use onionlab_paths::{
+    ClientPaths, EntryRules, ExitDemand, GuardRules, GuardVersion, Guards, Layer2Rules, Path, PathOptions, PathSelector,
+    Request,
+};
+use onionlab_quantities::{Seed, SimTime};
+use std::path::PathBuf;
+use support::{Rules, compare, observed};
+
+/// Circuits of each client.
+const CIRCUITS: u64 = 500;
+
+/// A network with everything on: families made up where there are none, exit policies its own or drawn.
+fn complete(mut network: Consensus) -> (Consensus, Families) {
+    if !network.has_policies() {
+        synth::draw_policies(&mut network.relays, Seed(9));
+    }
+    let families = Families::model(&network.relays, Seed(9));
+    (network, families)
+}
+
+fn real() -> Option<Consensus> {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/consensus/ns-2022-11-19.xz");
+    if !path.exists() {
+        eprintln!("skipped: {} is not there", path.display());
+        return None;
+    }
+    Some(Consensus::read(&path).unwrap())
+}
+
+fn request() -> Request<'static> {
+    Request { demand: ExitDemand::pending(&[443]), ..Request::default() }
+}
+
+fn clients(network: &PathSelector, entry: EntryRules, number: usize) -> Vec<ClientPaths> {
+    let layer2 = Layer2Rules::new(&Params::default());
+    (0..number).map(|i| ClientPaths::new(network, entry, layer2, Seed(21), &format!("client{i}")).unwrap()).collect()
+}
+
+/// Two guards in use, as live since 2022.
+fn with_guards(network: &Consensus, families: &Families, number: usize) {
+    let params = Params::from_iter([("guard-n-primary-guards-to-use", 2)]);
+    let options = PathOptions { families: families.clone(), ..PathOptions::default() };
+    let selector = PathSelector::new(&network.relays, &network.weights, &options).unwrap();
+    let entry = EntryRules::Guards(GuardRules::new(GuardVersion::V0_4_9, &params, None));
+    let mut clients = clients(&selector, entry, number);
+    let mut paths: Vec<Path> = Vec::with_capacity(number * CIRCUITS as usize);
+    for client in &mut clients {
+        paths.extend((0..CIRCUITS).map(|k| client.path(SimTime::ZERO, &selector, k, &request()).unwrap()));
+    }
+    let primary: Vec<_> = clients.iter().map(|client| client.guards().map(Guards::first).unwrap()).collect();
+    let expected = Rules::new(network, families, 443).expected_with_guards(&primary, 2, CIRCUITS as f64);
+    check(&expected, &observed(network.relays.len(), paths.into_iter()));
+}
+
+fn without_guards(network: &Consensus, families: &Families, circuits: u64) {
+    let options = PathOptions { families: families.clone(), ..PathOptions::default() };
+    let selector = PathSelector::new(&network.relays, &network.weights, &options).unwrap();
+    let mut client = clients(&selector, EntryRules::PerCircuit, 1).remove(0);
+    let paths = (0..circuits).map(|k| client.path(SimTime::ZERO, &selector, k, &request()).unwrap());
+    let counts = observed(network.relays.len(), paths);
+    check(&Rules::new(network, families, 443).expected_without_guards(circuits as f64), &counts);
+}
+
+fn check(expected: &support::Counts, counts: &support::Counts) {
+    for position in 0..3 {
+        let name = ["guard", "middle", "exit"][position];
+        let total: f64 = counts[position].iter().sum();
+        let sum: f64 = expected[position].iter().sum();
+        assert!((sum / total - 1.0).abs() < 1e-9, "{name}: {sum} expected of {total}");
+        let verdict = compare(&expected[position], &counts[position]);
+        eprintln!("{name}: {verdict:?}");
+        assert!(verdict.impossible < 0.5, "{name}: {verdict:?}");
+        assert!(verdict.freedom > 50.0, "{name}: {verdict:?}");
+        assert!(verdict.deviation < support::LIMIT && verdict.worst_cell < support::WORST_CELL, "{name}: {verdict:?}");
+    }
+}
+
+#[test]
+fn relays_are_as_frequent_as_their_weights_say_in_a_real_network() {
+    let Some(network) = real() else { return };
+    let (network, families) = complete(network);
+    with_guards(&network, &families, 300);
+}
+
+#[test]
+fn relays_are_as_frequent_as_their_weights_say_in_a_synthetic_network() {
+    let (network, families) = complete(synth::embedded());
+    with_guards(&network, &families, 300);
+}
+
+#[test]
+fn without_guards_too() {
+    let size = onionlab_directory::Size::Relays(900);
+    let options = synth::Options { size, ..synth::Options::default() };
+    let (network, families) = complete(synth::synth(&synth::Model::built_in(), &options).unwrap());
+    without_guards(&network, &families, 150_000);
+}
+
+/// The first guard of a client's sample is drawn by weight, the second by weight among the others.
+#[test]
+fn guards_are_sampled_by_weight() {
+    let (network, families) = complete(synth::embedded());
+    let options = PathOptions { families, ..PathOptions::default() };
+    let selector = PathSelector::new(&network.relays, &network.weights, &options).unwrap();
+    let entry = EntryRules::Guards(GuardRules::new(GuardVersion::V0_4_9, &Params::default(), None));
+    let number = 60_000;
+    let weights: Vec<f64> = network
+        .relays
+        .iter()
+        .map(|relay| {
+            let guard = [onionlab_directory::Flag::Guard, onionlab_directory::Flag::Stable, onionlab_directory::Flag::V2Dir];
+            let eligible = guard.into_iter().all(|flag| relay.flags.contains(flag));
+            let factor = network.weights.factor(onionlab_directory::Position::Guard, relay.class());
+            if eligible { relay.weight as f64 * factor } else { 0.0 }
+        })
+        .collect();
+    let total: f64 = weights.iter().sum();
+    let first: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+    let odds: f64 = first.iter().map(|p| p / (1.0 - p)).sum();
+    let second: Vec<f64> = first.iter().map(|p| p * (odds - p / (1.0 - p))).collect();
+    let mut counts = [vec![0.0; weights.len()], vec![0.0; weights.len()]];
+    for mut client in clients(&selector, entry, number) {
+        client.path(SimTime::ZERO, &selector, 0, &request()).unwrap();
+        let primary = client.guards().map(Guards::first).unwrap();
+        for (place, guard) in primary.into_iter().take(2).enumerate() {
+            counts[place][guard.get()] += 1.0;
+        }
+    }
+    for (chances, counts) in [(first, &counts[0]), (second, &counts[1])] {
+        let expected: Vec<f64> = chances.iter().map(|chance| chance * number as f64).collect();
+        let verdict = compare(&expected, counts);
+        assert!(verdict.impossible < 0.5 && verdict.deviation < support::LIMIT && verdict.freedom > 100.0, "{verdict:?}");
+    }
+}
+
+/// A wrong weight is found: the same counts against a consensus in which one class counts a tenth more in the middle.
+#[test]
+fn a_wrong_weight_is_noticed() {
+    let (mut network, families) = complete(synth::embedded());
+    let options = PathOptions { families: families.clone(), ..PathOptions::default() };
+    let selector = PathSelector::new(&network.relays, &network.weights, &options).unwrap();
+    let mut client = clients(&selector, EntryRules::PerCircuit, 1).remove(0);
+    let paths = (0..150_000).map(|k| client.path(SimTime::ZERO, &selector, k, &request()).unwrap());
+    let counts = observed(network.relays.len(), paths);
+    network.weights.wmg = network.weights.wmg * 11 / 10;
+    let guards: Vec<_> = selector.position(onionlab_directory::Position::Guard).chances().iter().take(1).map(|&(relay, _)| vec![relay]).collect();
+    let expected = Rules::new(&network, &Families::none(), 443).expected_with_guards(&guards, 1, 150_000.0);
+    assert!(compare(&expected[1], &counts[1]).deviation > support::LIMIT);
+    assert!(compare(&expected[2], &counts[2]).deviation < support::LIMIT, "the exits are right");
+}
+
+/// A million circuits in each of both networks; `make check-slow`.
+#[test]
+#[ignore = "a minute: run by make check-slow"]
+fn a_million_circuits() {
+    for network in real().into_iter().chain([synth::embedded()]) {
+        let (network, families) = complete(network);
+        with_guards(&network, &families, 2000);
+        without_guards(&network, &families, 1_000_000);
+    }
+}

@@ -1,0 +1,238 @@
+//! How often each relay should stand in each position, worked out from weights and rules alone, and a test of counts against that.
+//!
+//! Nothing here draws: the exit's chance is its weight over that of all exits for the port; given the exit, each of a client's guards in use that
+//! the exit does not exclude has an even chance, or without guards its weight over that of all that are not excluded; given both, a middle
+//! relay's chance is its weight over that of all relays but those that exit and guard exclude. Sums over all pairs of exit and guard give the
+//! expected counts.
+
+use onionlab_directory::{BandwidthWeights, Consensus, Families, Flag, Position, Relay};
+use onionlab_paths::{Path, RelayIndex};
+use std::collections::BTreeMap;
+
+/// Relays with the weights that their draws go by, and who excludes whom.
+pub struct Rules {
+    /// By position, by relay: weight, zero where the relay may not stand there.
+    weights: [Vec<f64>; 3],
+    /// By relay: all that it excludes, itself among them, ascending.
+    excluded: Vec<Vec<usize>>,
+}
+
+/// Counts by position and relay, expected or observed, in the order guard, middle, exit.
+pub type Counts = [Vec<f64>; 3];
+
+const GUARD: usize = 0;
+const MIDDLE: usize = 1;
+const EXIT: usize = 2;
+
+impl Rules {
+    /// The rules for circuits to a port of the web, in a network with these families.
+    pub fn new(network: &Consensus, families: &Families, port: u16) -> Self {
+        let policies = network.has_policies();
+        let fast = |relay: &Relay| relay.flags.contains(Flag::Fast);
+        let may = |relay: &Relay, position: Position| match position {
+            Position::Guard => fast(relay) && relay.flags.contains(Flag::Guard),
+            Position::Middle => fast(relay),
+            Position::Exit => {
+                let serves = match &relay.exit_policy {
+                    Some(policy) => policy.allows(port),
+                    None => !policies && relay.flags.contains(Flag::Exit),
+                };
+                fast(relay) && serves && !relay.flags.contains(Flag::BadExit)
+            }
+        };
+        let weight = |relay: &Relay, position: Position| {
+            let factor = factor(&network.weights, position, relay);
+            if may(relay, position) { relay.weight as f64 * factor } else { 0.0 }
+        };
+        let weights = Position::ALL.map(|position| network.relays.iter().map(|relay| weight(relay, position)).collect());
+        Self { weights, excluded: excluded(&network.relays, families) }
+    }
+
+    /// The chance of each relay as exit.
+    fn exits(&self) -> Vec<(usize, f64)> {
+        let total: f64 = self.weights[EXIT].iter().sum();
+        let chances = self.weights[EXIT].iter().enumerate().filter(|(_, weight)| **weight > 0.0);
+        chances.map(|(relay, weight)| (relay, weight / total)).collect()
+    }
+
+    fn excludes(&self, a: usize, b: usize) -> bool {
+        self.excluded[a].binary_search(&b).is_ok()
+    }
+
+    /// The weight in a position of all relays that these exclude.
+    fn excluded_weight(&self, position: usize, by: &[usize]) -> f64 {
+        let mut all: Vec<usize> = by.iter().flat_map(|&relay| self.excluded[relay].iter().copied()).collect();
+        all.sort_unstable();
+        all.dedup();
+        all.into_iter().map(|relay| self.weights[position][relay]).sum()
+    }
+
+    fn nothing(&self) -> Counts {
+        [(); 3].map(|()| vec![0.0; self.excluded.len()])
+    }
+
+    /// Expected counts of so many circuits for each of these clients, whose primary guards are given, of which `in_use` are used and a guard
+    /// that the exit excludes counts among these (tor 0.4.9). Clients whose guards are all excluded by some exit must not be among them.
+    pub fn expected_with_guards(&self, clients: &[Vec<RelayIndex>], in_use: usize, circuits: f64) -> Counts {
+        let mut expected = self.nothing();
+        // Expected circuits by pair of guard and exit.
+        let mut pairs: BTreeMap<(usize, usize), f64> = BTreeMap::new();
+        for (exit, chance) in self.exits() {
+            expected[EXIT][exit] = chance * circuits * clients.len() as f64;
+            for primary in clients {
+                let fits: Vec<(usize, bool)> =
+                    primary.iter().map(|guard| guard.get()).map(|guard| (guard, !self.excludes(exit, guard))).collect();
+                let mut usable: Vec<usize> = fits.iter().take(in_use).filter(|(_, fits)| *fits).map(|&(guard, _)| guard).collect();
+                if usable.is_empty() {
+                    usable.extend(fits.iter().find(|(_, fits)| *fits).map(|&(guard, _)| guard));
+                }
+                assert!(!usable.is_empty(), "an exit excludes all of a client's guards");
+                for &guard in &usable {
+                    *pairs.entry((guard, exit)).or_default() += chance * circuits / usable.len() as f64;
+                }
+            }
+        }
+        self.add_pairs(&mut expected, &pairs);
+        expected
+    }
+
+    /// Expected counts of so many circuits whose first relay is drawn for each.
+    pub fn expected_without_guards(&self, circuits: f64) -> Counts {
+        let mut expected = self.nothing();
+        let total: f64 = self.weights[GUARD].iter().sum();
+        let mut pairs = BTreeMap::new();
+        for (exit, chance) in self.exits() {
+            expected[EXIT][exit] = chance * circuits;
+            let left = total - self.excluded_weight(GUARD, &[exit]);
+            for (guard, &weight) in self.weights[GUARD].iter().enumerate() {
+                if weight > 0.0 && !self.excludes(exit, guard) {
+                    pairs.insert((guard, exit), chance * circuits * weight / left);
+                }
+            }
+        }
+        self.add_pairs(&mut expected, &pairs);
+        expected
+    }
+
+    /// Adds what follows for guards and middle relays from how many circuits have which guard and exit.
+    fn add_pairs(&self, expected: &mut Counts, pairs: &BTreeMap<(usize, usize), f64>) {
+        let total: f64 = self.weights[MIDDLE].iter().sum();
+        // A middle relay's count is its weight times the sum of circuits / weight left, over all pairs that do not exclude it.
+        let mut all = 0.0;
+        let mut without = vec![0.0; self.excluded.len()];
+        for (&(guard, exit), &circuits) in pairs {
+            expected[GUARD][guard] += circuits;
+            let share = circuits / (total - self.excluded_weight(MIDDLE, &[guard, exit]));
+            all += share;
+            let both = self.excluded[exit].iter().filter(|relay| !self.excludes(guard, **relay));
+            for &relay in self.excluded[guard].iter().chain(both) {
+                without[relay] += share;
+            }
+        }
+        for (relay, without) in without.into_iter().enumerate() {
+            expected[MIDDLE][relay] = self.weights[MIDDLE][relay] * (all - without).max(0.0);
+        }
+    }
+}
+
+/// The bandwidth weight of a relay in a position, by the letters of its flags.
+fn factor(weights: &BandwidthWeights, position: Position, relay: &Relay) -> f64 {
+    let guard = relay.flags.contains(Flag::Guard);
+    let exit = relay.flags.contains(Flag::Exit) && !relay.flags.contains(Flag::BadExit);
+    let of = match (position, guard, exit) {
+        (Position::Guard, true, false) => weights.wgg,
+        (Position::Guard, false, false) => weights.wgm,
+        (Position::Guard, false, true) => 0,
+        (Position::Guard, true, true) => weights.wgd,
+        (Position::Middle, true, false) => weights.wmg,
+        (Position::Middle, false, false) => weights.wmm,
+        (Position::Middle, false, true) => weights.wme,
+        (Position::Middle, true, true) => weights.wmd,
+        (Position::Exit, true, false) => weights.weg,
+        (Position::Exit, false, false) => weights.wem,
+        (Position::Exit, false, true) => weights.wee,
+        (Position::Exit, true, true) => weights.wed,
+    };
+    f64::from(of) / f64::from(weights.scale)
+}
+
+fn excluded(relays: &[Relay], families: &Families) -> Vec<Vec<usize>> {
+    let mut ipv4: BTreeMap<[u8; 2], Vec<usize>> = BTreeMap::new();
+    let mut ipv6: BTreeMap<[u8; 4], Vec<usize>> = BTreeMap::new();
+    let mut places = BTreeMap::new();
+    for (place, relay) in relays.iter().enumerate() {
+        let [a, b, ..] = relay.address.octets();
+        ipv4.entry([a, b]).or_default().push(place);
+        if let Some([a, b, c, d, ..]) = relay.ipv6.map(|address| address.octets()) {
+            ipv6.entry([a, b, c, d]).or_default().push(place);
+        }
+        places.insert(relay.fingerprint, place);
+    }
+    let of = |relay: &Relay| {
+        let [a, b, ..] = relay.address.octets();
+        let mut all = ipv4[&[a, b]].clone();
+        if let Some([a, b, c, d, ..]) = relay.ipv6.map(|address| address.octets()) {
+            all.extend(&ipv6[&[a, b, c, d]]);
+        }
+        all.extend(families.of(relay.fingerprint).iter().filter_map(|other| places.get(other)));
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    relays.iter().map(of).collect()
+}
+
+/// Counts paths.
+pub fn observed(relays: usize, paths: impl Iterator<Item = Path>) -> Counts {
+    let mut counts = [(); 3].map(|()| vec![0.0; relays]);
+    for path in paths {
+        for (position, relay) in [path.guard, path.middle, path.exit].into_iter().enumerate() {
+            counts[position][relay.get()] += 1.0;
+        }
+    }
+    counts
+}
+
+/// How far counts of one position are from what is expected.
+#[derive(Debug, Clone, Copy)]
+pub struct Verdict {
+    /// Pearson's statistic over the relays with at least five circuits expected, and one cell for all others together.
+    pub chi_square: f64,
+    /// Cells less one.
+    pub freedom: f64,
+    /// The statistic as a deviation of a standard normal variable (Wilson and Hilferty 1931).
+    pub deviation: f64,
+    /// Greatest distance of one cell from its expectation, in standard deviations of a Poisson count.
+    pub worst_cell: f64,
+    /// Circuits over relays that should have none.
+    pub impossible: f64,
+}
+
+/// The deviation that counts which follow the weights exceed once in a hundred million times (one-sided).
+pub const LIMIT: f64 = 5.612;
+/// The distance that no cell of ten thousand normal ones exceeds but once in ten million times.
+pub const WORST_CELL: f64 = 7.0;
+
+/// Compares the counts of one position.
+pub fn compare(expected: &[f64], observed: &[f64]) -> Verdict {
+    let mut cells: Vec<(f64, f64)> = Vec::new();
+    let (mut rest, mut impossible) = ((0.0, 0.0), 0.0);
+    for (&expected, &observed) in expected.iter().zip(observed) {
+        if expected >= 5.0 {
+            cells.push((expected, observed));
+        } else if expected > 0.0 {
+            rest = (rest.0 + expected, rest.1 + observed);
+        } else {
+            impossible += observed;
+        }
+    }
+    if rest.0 >= 5.0 {
+        cells.push(rest);
+    }
+    let chi_square: f64 = cells.iter().map(|(expected, observed)| (observed - expected).powi(2) / expected).sum();
+    let freedom = cells.len() as f64 - 1.0;
+    let third = 2.0 / (9.0 * freedom);
+    let deviation = ((chi_square / freedom).cbrt() - (1.0 - third)) / third.sqrt();
+    let worst_cell = cells.iter().map(|(expected, observed)| (observed - expected).abs() / expected.sqrt()).fold(0.0, f64::max);
+    Verdict { chi_square, freedom, deviation, worst_cell, impossible }
+}
