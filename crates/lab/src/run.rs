@@ -117,7 +117,7 @@ impl RunError {
     pub const fn code(&self) -> &'static str {
         match self {
             Self::NoSuchRun { .. } => "run-unknown",
-            Self::World(WorldError::Directory(_)) => "document-consensus",
+            Self::World(WorldError::Directory(_) | WorldError::NoExitPolicies { .. }) => "document-consensus",
             Self::World(WorldError::Latency(_)) => "document-latency",
             Self::World(WorldError::Paths(_)) => "run-no-paths",
             Self::World(WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. }) => "run-too-many-clients",

@@ -182,6 +182,15 @@ fn settings_of_limits_and_guards_have_an_effect() {
     let drawn =
         |settings: &str| records(&format!("{}{settings}\n", SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "")));
     assert_ne!(drawn(""), drawn("guards = 2"));
+    assert_ne!(drawn(""), drawn("guards = 0"));
+    let of_families = |families: &str| {
+        let drawn = SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "");
+        records(&drawn.replacen("links = [", &format!("families = {families}\nlinks = ["), 1))
+    };
+    assert_eq!(drawn(""), of_families("\"none\""));
+    // Whoever of the two is a client's guard, its middle cannot be middle1 in one of the cases.
+    let of_one = ["guard1", "guard2"].map(|guard| of_families(&format!("[[\"{guard}\", \"middle1\"]]")));
+    assert_ne!(of_one[0], of_one[1]);
 }
 
 /// Each parameter of the consensus that `consensus-params` may name, with what it needs to have an effect.
@@ -311,6 +320,14 @@ fn every_key_of_a_sampled_network_has_an_effect() {
         base.replace("{ kind = \"bulk\", size = \"1 MB\" }", &format!("{{ {kind}{keys} }}"))
     };
     idle.extend(without_effect(&base, &changes, of_load));
+    // All guards are of one family: none is the middle of a circuit any more.
+    let file = std::env::temp_dir().join(format!("onionlab-families-{}", std::process::id()));
+    let relays = onionlab_directory::synth::embedded().relays;
+    let guards: Vec<String> = relays.iter().map(|relay| relay.name.clone()).filter(|name| name.starts_with("guard")).collect();
+    fs::write(&file, guards.join(" ")).unwrap();
+    let families = format!("families = '{}'", file.display());
+    idle.extend(without_effect(&base, &[("", &families)], |base, keys| format!("{base}{keys}\n")));
+    fs::remove_file(&file).unwrap();
     let base_seed = |seed: u32| records(&format!("base-seed = {seed}\n{base}"));
     if base_seed(1) == base_seed(2) {
         idle.push("base-seed".to_owned());

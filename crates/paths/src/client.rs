@@ -1,10 +1,11 @@
 //! A client's paths: its guards and the random values of its circuits.
 
 use crate::RelayIndex;
-use crate::candidates::PathError;
+use crate::candidates::{ExitDemand, PathError};
 use crate::guards::{GuardRules, Guards, Standing};
 use crate::onion::{Layer2, Layer2Rules, OnionPath};
 use crate::selector::{Path, PathSelector, Request};
+use onionlab_directory::Position;
 use onionlab_quantities::{RandomStream, Seed, SimTime};
 
 /// How a client chooses the first relay of its circuits.
@@ -22,7 +23,8 @@ pub enum EntryRules {
 #[derive(Debug, Clone)]
 pub struct ClientPaths {
     guards: Option<Guards>,
-    layer2: Layer2,
+    /// None in versions before vanguards-lite.
+    layer2: Option<Layer2>,
     stream: RandomStream,
     onion: RandomStream,
 }
@@ -31,14 +33,14 @@ pub struct ClientPaths {
 const TRIES: usize = 8;
 
 impl ClientPaths {
-    /// The client with this name.
+    /// The client with this name; `layer2` if its version of tor has vanguards-lite.
     ///
     /// # Errors
     /// No guard of the network leaves a path.
     pub fn new(
         network: &PathSelector,
         entry: EntryRules,
-        layer2: Layer2Rules,
+        layer2: Option<Layer2Rules>,
         seed: Seed,
         client: &str,
     ) -> Result<Self, PathError> {
@@ -47,13 +49,13 @@ impl ClientPaths {
             EntryRules::Guards(rules) => Some(Guards::new(rules, seed, client)),
             EntryRules::PerCircuit => None,
         };
-        let guarded = network.position(onionlab_directory::Position::Guard).chances();
+        let guarded = network.position(Position::Guard).chances();
         if !guarded.iter().any(|&(guard, _)| network.has_path_over(guard)) {
             return Err(PathError::NoGuardWithPath);
         }
         Ok(Self {
             guards,
-            layer2: Layer2::new(layer2, stream("layer-2 guards")),
+            layer2: layer2.map(|rules| Layer2::new(rules, stream("layer-2 guards"))),
             stream: stream("circuit path"),
             onion: stream("onion circuit path"),
         })
@@ -102,8 +104,8 @@ impl ClientPaths {
         }
     }
 
-    /// The path of an onion-service circuit; see [`OnionPath`]. `endpoint` is the last relay where somebody else has chosen it.
-    /// `None` if the network has too few relays.
+    /// The path of an onion-service circuit of a client with vanguards-lite; see [`OnionPath`]. `endpoint` is the last relay where somebody
+    /// else has chosen it. `None` if the network has too few relays, or the client's version no vanguards.
     pub fn onion_path(
         &mut self,
         now: SimTime,
@@ -112,16 +114,29 @@ impl ClientPaths {
         endpoint: Option<RelayIndex>,
     ) -> Option<OnionPath> {
         let mut draws = self.onion.member(circuit).sequence();
-        // Nothing about the circuit restricts the guard (`guards_choose_guard`).
-        let layer2 = &mut self.layer2;
+        let layer2 = self.layer2.as_mut()?;
         let guards = &mut self.guards;
         OnionPath::draw(network, endpoint, &mut draws, |draws, last| {
+            // Nothing about the circuit restricts the guard (`guards_choose_guard`).
             let guard = match guards {
                 Some(guards) => guards.choose(now, network, true, |_| true, draws.draw())?.guard,
-                None => network.position(onionlab_directory::Position::Guard).pick(draws.draw()),
+                None => network.position(Position::Guard).pick(draws.draw()),
             };
             let second = layer2.choose(now, network, &[guard, last], draws.draw())?;
             Some((guard, second))
         })
+    }
+
+    /// The path of a circuit of three relays that ends within the network, built ahead for onion services: all relays Stable, the last drawn as a
+    /// middle one is. With vanguards-lite as [`Self::onion_path`], without guards that are the last relay too (which tor allows); before, with
+    /// the exclusions of other circuits.
+    pub fn internal_path(&mut self, now: SimTime, network: &PathSelector, circuit: u64) -> Option<Path> {
+        if self.layer2.is_some() {
+            let path = self.onion_path(now, network, circuit, None).filter(|path| path.guard != path.last)?;
+            return Some(Path { guard: path.guard, middle: path.layer2, exit: path.last });
+        }
+        let last = network.pick_middle(true, &mut self.onion.member(circuit).sequence(), |relay| network.has_path_to(relay))?;
+        let demand = ExitDemand::ANY.stable();
+        self.path(now, network, circuit, &Request { demand, exit: Some(last), exclude: &[] })
     }
 }

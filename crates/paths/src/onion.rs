@@ -166,7 +166,7 @@ mod tests {
     fn client(network: &PathSelector, name: &str) -> ClientPaths {
         let rules = GuardRules::new(GuardVersion::V0_4_9, &Params::default(), None);
         let layer2 = Layer2Rules::new(&Params::default());
-        ClientPaths::new(network, EntryRules::Guards(rules), layer2, Seed(5), name).unwrap()
+        ClientPaths::new(network, EntryRules::Guards(rules), Some(layer2), Seed(5), name).unwrap()
     }
 
     #[test]
@@ -209,5 +209,24 @@ mod tests {
             assert!(middle != from.guard && middle != from.layer2 && middle != from.last);
             assert!(from.joined(&to).is_none() && to.joined(&to).is_none());
         }
+    }
+
+    #[test]
+    fn internal_circuits_end_at_a_middle_relay() {
+        let network = network();
+        let rules = GuardRules::new(GuardVersion::V0_3_5, &Params::default(), None);
+        let mut old = ClientPaths::new(&network, EntryRules::Guards(rules), None, Seed(5), "old").unwrap();
+        assert!(old.onion_path(at(0), &network, 0, None).is_none());
+        let mut new = client(&network, "new");
+        let mut seconds = [std::collections::BTreeSet::new(), std::collections::BTreeSet::new()];
+        for circuit in 0..200 {
+            for (paths, seconds) in [&mut old, &mut new].into_iter().zip(&mut seconds) {
+                let Some(path) = paths.internal_path(at(0), &network, circuit) else { continue };
+                seconds.insert(path.middle);
+                assert!(path.guard != path.middle && path.middle != path.exit && path.guard != path.exit);
+                assert!([path.middle, path.exit].iter().all(|&relay| network.flags(relay).contains(Flag::Stable)));
+            }
+        }
+        assert!(seconds[0].len() > 10 && seconds[1].len() == 4, "{seconds:?}");
     }
 }

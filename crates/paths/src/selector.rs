@@ -127,7 +127,7 @@ impl PathSelector {
         let all = self.candidates.exits(demand, self.fast)?;
         let reason = "a guard, a middle and an exit are needed that are three relays, in three different /16 networks (unless subnets \
                       do not count) and of different families";
-        let with_path = all.chances().iter().copied().filter(|&(exit, _)| self.exit_has_path(exit));
+        let with_path = all.chances().iter().copied().filter(|&(exit, _)| self.has_path_to(exit));
         let exits = Arc::new(Distribution::new(with_path).ok_or(PathError::NoPath { reason })?);
         known.insert(demand, Arc::clone(&exits));
         Ok(exits)
@@ -238,7 +238,8 @@ impl PathSelector {
         middles.any(|middle| self.compatible(middle, guard) && self.compatible(middle, exit))
     }
 
-    fn exit_has_path(&self, exit: RelayIndex) -> bool {
+    /// Whether any path leads to the relay.
+    pub(crate) fn has_path_to(&self, exit: RelayIndex) -> bool {
         let mut guards = self.guards.chances().iter().map(|&(guard, _)| guard);
         guards.any(|guard| self.compatible(guard, exit) && self.has_middle(guard, exit))
     }

@@ -6,14 +6,13 @@
 
 mod support;
 
-use onionlab_directory::{Consensus, Families, Params, synth};
+use onionlab_directory::{Consensus, Families, Flag, Params, Position, Size, synth};
 use onionlab_paths::{
-    ClientPaths, EntryRules, ExitDemand, GuardRules, GuardVersion, Guards, Layer2Rules, Path, PathOptions, PathSelector,
-    Request,
+    ClientPaths, EntryRules, ExitDemand, GuardRules, GuardVersion, Guards, Layer2Rules, Path, PathOptions, PathSelector, Request,
 };
 use onionlab_quantities::{Seed, SimTime};
 use std::path::PathBuf;
-use support::{Rules, compare, observed};
+use support::{Counts, Rules, compare, observed};
 
 /// Circuits of each client.
 const CIRCUITS: u64 = 500;
@@ -41,7 +40,7 @@ fn request() -> Request<'static> {
 }
 
 fn clients(network: &PathSelector, entry: EntryRules, number: usize) -> Vec<ClientPaths> {
-    let layer2 = Layer2Rules::new(&Params::default());
+    let layer2 = Some(Layer2Rules::new(&Params::default()));
     (0..number).map(|i| ClientPaths::new(network, entry, layer2, Seed(21), &format!("client{i}")).unwrap()).collect()
 }
 
@@ -61,23 +60,28 @@ fn with_guards(network: &Consensus, families: &Families, number: usize) {
     check(&expected, &observed(network.relays.len(), paths.into_iter()));
 }
 
-fn without_guards(network: &Consensus, families: &Families, circuits: u64) {
+fn without_guards(network: &Consensus, families: &Families, circuits: u64) -> Counts {
     let options = PathOptions { families: families.clone(), ..PathOptions::default() };
     let selector = PathSelector::new(&network.relays, &network.weights, &options).unwrap();
     let mut client = clients(&selector, EntryRules::PerCircuit, 1).remove(0);
     let paths = (0..circuits).map(|k| client.path(SimTime::ZERO, &selector, k, &request()).unwrap());
-    let counts = observed(network.relays.len(), paths);
-    check(&Rules::new(network, families, 443).expected_without_guards(circuits as f64), &counts);
+    observed(network.relays.len(), paths)
 }
 
-fn check(expected: &support::Counts, counts: &support::Counts) {
+/// Small enough for all pairs of guard and exit.
+fn small() -> (Consensus, Families) {
+    let options = synth::Options { size: Size::Relays(900), ..synth::Options::default() };
+    complete(synth::synth(&synth::Model::built_in(), &options).unwrap())
+}
+
+fn check(expected: &Counts, counts: &Counts) {
     for position in 0..3 {
         let name = ["guard", "middle", "exit"][position];
         let total: f64 = counts[position].iter().sum();
         let sum: f64 = expected[position].iter().sum();
         assert!((sum / total - 1.0).abs() < 1e-9, "{name}: {sum} expected of {total}");
         let verdict = compare(&expected[position], &counts[position]);
-        eprintln!("{name}: {verdict:?}");
+        eprintln!("{name}: chi-square {:.0}, {} degrees of freedom", verdict.chi_square, verdict.freedom);
         assert!(verdict.impossible < 0.5, "{name}: {verdict:?}");
         assert!(verdict.freedom > 50.0, "{name}: {verdict:?}");
         assert!(verdict.deviation < support::LIMIT && verdict.worst_cell < support::WORST_CELL, "{name}: {verdict:?}");
@@ -99,10 +103,9 @@ fn relays_are_as_frequent_as_their_weights_say_in_a_synthetic_network() {
 
 #[test]
 fn without_guards_too() {
-    let size = onionlab_directory::Size::Relays(900);
-    let options = synth::Options { size, ..synth::Options::default() };
-    let (network, families) = complete(synth::synth(&synth::Model::built_in(), &options).unwrap());
-    without_guards(&network, &families, 150_000);
+    let (network, families) = small();
+    let counts = without_guards(&network, &families, 150_000);
+    check(&Rules::new(&network, &families, 443).expected_without_guards(150_000.0), &counts);
 }
 
 /// The first guard of a client's sample is drawn by weight, the second by weight among the others.
@@ -117,9 +120,9 @@ fn guards_are_sampled_by_weight() {
         .relays
         .iter()
         .map(|relay| {
-            let guard = [onionlab_directory::Flag::Guard, onionlab_directory::Flag::Stable, onionlab_directory::Flag::V2Dir];
+            let guard = [Flag::Guard, Flag::Stable, Flag::V2Dir];
             let eligible = guard.into_iter().all(|flag| relay.flags.contains(flag));
-            let factor = network.weights.factor(onionlab_directory::Position::Guard, relay.class());
+            let factor = network.weights.factor(Position::Guard, relay.class());
             if eligible { relay.weight as f64 * factor } else { 0.0 }
         })
         .collect();
@@ -142,18 +145,14 @@ fn guards_are_sampled_by_weight() {
     }
 }
 
-/// A wrong weight is found: the same counts against a consensus in which one class counts a tenth more in the middle.
+/// A wrong weight is found: counts against weights in which guards count a tenth more in the middle.
 #[test]
 fn a_wrong_weight_is_noticed() {
-    let (mut network, families) = complete(synth::embedded());
-    let options = PathOptions { families: families.clone(), ..PathOptions::default() };
-    let selector = PathSelector::new(&network.relays, &network.weights, &options).unwrap();
-    let mut client = clients(&selector, EntryRules::PerCircuit, 1).remove(0);
-    let paths = (0..150_000).map(|k| client.path(SimTime::ZERO, &selector, k, &request()).unwrap());
-    let counts = observed(network.relays.len(), paths);
-    network.weights.wmg = network.weights.wmg * 11 / 10;
-    let guards: Vec<_> = selector.position(onionlab_directory::Position::Guard).chances().iter().take(1).map(|&(relay, _)| vec![relay]).collect();
-    let expected = Rules::new(&network, &Families::none(), 443).expected_with_guards(&guards, 1, 150_000.0);
+    let (mut network, families) = small();
+    let circuits = 150_000;
+    let counts = without_guards(&network, &families, circuits);
+    network.weights.wmg += network.weights.wmg / 10;
+    let expected = Rules::new(&network, &families, 443).expected_without_guards(circuits as f64);
     assert!(compare(&expected[1], &counts[1]).deviation > support::LIMIT);
     assert!(compare(&expected[2], &counts[2]).deviation < support::LIMIT, "the exits are right");
 }
@@ -165,6 +164,7 @@ fn a_million_circuits() {
     for network in real().into_iter().chain([synth::embedded()]) {
         let (network, families) = complete(network);
         with_guards(&network, &families, 2000);
-        without_guards(&network, &families, 1_000_000);
+        let counts = without_guards(&network, &families, 1_000_000);
+        check(&Rules::new(&network, &families, 443).expected_without_guards(1e6), &counts);
     }
 }

@@ -2,8 +2,12 @@
 
 use super::text::{BandwidthText, BytesText, DurationText};
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
+use std::borrow::Cow;
+use std::fmt;
 
 /// Where a network comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
@@ -57,6 +61,10 @@ pub struct NetworkFile {
     /// Kinds "consensus" and "synthetic": access rate of each server, up and down. Default: "10 Gbit/s".
     #[schemars(with = "Option<BandwidthText>")]
     pub server_rate: Option<Bandwidth>,
+    /// Which relays are of one family, no two of which stand in a circuit: "none", "model" (made up, with sizes as in 2025), or the path of a file with the relays' microdescriptors or server descriptors, or with the fingerprints or names of one family on each line. Kind "explicit": a list of lists of names instead. Not with kind "file". Default: "none".
+    pub families: Option<FamiliesFile>,
+    /// Kinds "consensus" and "synthetic": which ports exits serve: "consensus" (its own `p` lines, which only the plain flavour has), "flag" (ports 80 and 443 at relays with the Exit flag) or "model" (drawn for each relay as they were spread in 2022). Default: "consensus" where there are `p` lines, else "flag".
+    pub exit_policies: Option<ExitPolicies>,
     /// Kind "explicit": one-way latency between hosts that no entry of `links` joins. Default: "50 ms".
     #[schemars(with = "Option<DurationText>")]
     pub default_latency: Option<SimDuration>,
@@ -66,6 +74,60 @@ pub struct NetworkFile {
     /// Kind "explicit": latency, loss and jitter between pairs of hosts.
     #[schemars(length(max = 1_000_000))]
     pub links: Option<Vec<LinkFile>>,
+}
+
+/// Which relays are of one family.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FamiliesFile {
+    /// "none", "model" or a path.
+    Source(String),
+    /// Names of hosts, family by family.
+    Lists(Vec<Vec<String>>),
+}
+
+impl<'de> Deserialize<'de> for FamiliesFile {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Either;
+        impl<'de> Visitor<'de> for Either {
+            type Value = FamiliesFile;
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("\"none\", \"model\", a path, or in an explicit network a list such as [[\"relay1\", \"relay2\"]]")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<FamiliesFile, E> {
+                Ok(FamiliesFile::Source(text.to_owned()))
+            }
+            fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<FamiliesFile, A::Error> {
+                Vec::deserialize(SeqAccessDeserializer::new(list)).map(FamiliesFile::Lists)
+            }
+        }
+        deserializer.deserialize_any(Either)
+    }
+}
+
+impl JsonSchema for FamiliesFile {
+    fn schema_name() -> Cow<'static, str> {
+        "Families".into()
+    }
+    fn json_schema(_: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "minLength": 1, "maxLength": 4096 },
+                { "type": "array", "items": { "type": "array", "items": { "type": "string" }, "minItems": 2 } }
+            ]
+        })
+    }
+}
+
+/// Which ports exits serve.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitPolicies {
+    /// What the consensus document says.
+    Consensus,
+    /// Ports 80 and 443 at relays with the Exit flag.
+    Flag,
+    /// Drawn for each relay by its class, as they were spread in November 2022.
+    Model,
 }
 
 /// How a relay's link rate follows from its class and consensus weight.

@@ -3,11 +3,11 @@
 use super::Scenario;
 use super::document::{MAX_BYTES, NetworkDocument};
 use super::error::{Fault, clipped};
-use super::network::{CapacityFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile};
+use super::network::{CapacityFile, ExitPolicies, FamiliesFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile};
 use super::resolve::{Checked, count, name, named_file, read_named_file, refuse, within};
 use super::resolved::{
-    Capacity, ConsensusNetwork, ExplicitNetwork, FileNetwork, FileRef, Host, Link, Network, RateLimit, SampledNetwork, Size,
-    SyntheticNetwork,
+    Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, RateLimit,
+    SampledNetwork, Size, SyntheticNetwork,
 };
 use onionlab_directory::synth::Model;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
@@ -45,6 +45,12 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
     }
     if file.kind != NetworkKind::Consensus {
         refuse("network", "geoip", file.geoip.as_ref(), &only("\"consensus\""))?;
+    }
+    if !matches!(file.kind, NetworkKind::Consensus | NetworkKind::Synthetic) {
+        refuse("network", "exit-policies", file.exit_policies.as_ref(), &only("\"consensus\" or \"synthetic\""))?;
+    }
+    if file.kind == NetworkKind::File {
+        refuse("network", "families", file.families.as_ref(), &only("\"consensus\", \"synthetic\" or \"explicit\""))?;
     }
     if file.kind != NetworkKind::Synthetic {
         refuse("network", "year", file.year.as_ref(), &only("\"synthetic\""))?;
@@ -111,7 +117,64 @@ fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
         loss: loss(file)?,
         servers: within("network.servers", file.servers.unwrap_or(10), 1, 100_000)?,
         server_rate: rate("network.server-rate", file.server_rate.unwrap_or(Bandwidth::from_bits_per_sec(10_000_000_000)))?,
+        families: families(scenario, file)?,
+        exit_policies: exit_policies(file)?,
     })
+}
+
+fn families(scenario: &Scenario, file: &NetworkFile) -> Checked<Option<FamilySource>> {
+    match &file.families {
+        None => Ok(None),
+        Some(FamiliesFile::Source(source)) => match source.as_str() {
+            "none" => Ok(None),
+            "model" => Ok(Some(FamilySource::Model)),
+            path => Ok(Some(FamilySource::File(named_file(scenario, "network.families", path)?))),
+        },
+        Some(FamiliesFile::Lists(_)) => {
+            let reason =
+                "is a list, which only a network of kind \"explicit\" takes: write \"none\", \"model\" or the path of a file";
+            Err(Fault::conflict("network.families", reason))
+        }
+    }
+}
+
+fn exit_policies(file: &NetworkFile) -> Checked<Option<ExitPolicies>> {
+    match (file.exit_policies, file.kind) {
+        (Some(ExitPolicies::Consensus), NetworkKind::Synthetic) => {
+            let reason = "is \"consensus\", but a network of kind \"synthetic\" has none: allowed are \"flag\" and \"model\"";
+            Err(Fault::conflict("network.exit-policies", reason))
+        }
+        (policies, _) => Ok(policies),
+    }
+}
+
+/// The families of a network by hand, by index of host.
+fn listed_families(file: &NetworkFile, hosts: &[Host], indices: &BTreeMap<&str, u32>) -> Checked<Vec<Vec<u32>>> {
+    let lists = match &file.families {
+        None => return Ok(Vec::new()),
+        Some(FamiliesFile::Source(source)) if source == "none" => return Ok(Vec::new()),
+        Some(FamiliesFile::Source(_)) => {
+            let reason =
+                "is a text, but a network of kind \"explicit\" takes a list such as [[\"relay1\", \"relay2\"]], or \"none\"";
+            return Err(Fault::conflict("network.families", reason));
+        }
+        Some(FamiliesFile::Lists(lists)) => lists,
+    };
+    let mut families = Vec::with_capacity(lists.len());
+    for (index, list) in lists.iter().enumerate() {
+        let key = format!("network.families[{index}]");
+        count(&key, list.len(), 100_000)?;
+        let mut family = Vec::with_capacity(list.len());
+        for name in list {
+            let host = host_index(&key, name, indices)?;
+            if !hosts[host as usize].role.is_relay() {
+                return Err(Fault::conflict(key, format!("names \"{}\", which is no relay", clipped(name, 64))));
+            }
+            family.push(host);
+        }
+        families.push(family);
+    }
+    Ok(families)
 }
 
 fn capacity(file: Option<&CapacityFile>) -> Checked<Capacity> {
@@ -169,7 +232,8 @@ fn explicit(file: &NetworkFile) -> Checked<ExplicitNetwork> {
     }
     let default_latency = file.default_latency.unwrap_or(SimDuration::from_millis(50));
     within("network.default-latency", default_latency, SimDuration::ZERO, MAX_LATENCY)?;
-    Ok(ExplicitNetwork { default_latency, hosts, links: joined.into_values().collect() })
+    let families = listed_families(file, &hosts, &indices)?;
+    Ok(ExplicitNetwork { default_latency, hosts, links: joined.into_values().collect(), families })
 }
 
 fn one_host(key: &str, host: &HostFile) -> Checked<Host> {

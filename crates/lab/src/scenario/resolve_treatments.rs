@@ -307,7 +307,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         tls: all.tls.unwrap_or(code.tls),
         token_refill: all.token_refill.unwrap_or(code.token_refill),
         optimistic_data: all.optimistic_data,
-        guards: all.guards.map(|guards| within(key("guards"), guards, 1, 20)).transpose()?,
+        guards: all.guards.map(|guards| within(key("guards"), guards, 0, 20)).transpose()?,
         circuit_window: circuit_window.filter(|_| windows),
         circuit_window_increment: windows
             .then(|| increment(key("circuit-window-increment"), circuit_increment, circuit_window.unwrap_or(1000)))

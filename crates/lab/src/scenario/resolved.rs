@@ -2,7 +2,7 @@
 
 use super::clients::{Position, StartRange};
 use super::document::NetworkDocument;
-use super::network::{PowerFile, Role};
+use super::network::{ExitPolicies, PowerFile, Role};
 use super::treatment::{
     ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
     LinkShaping, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
@@ -193,6 +193,22 @@ pub struct SampledNetwork {
     pub servers: u32,
     /// Access rate of each server, up and down.
     pub server_rate: Bandwidth,
+    /// Who is of one family; `None`: nobody.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub families: Option<FamilySource>,
+    /// Which ports exits serve; `None`: what the document says, else what the flag means.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exit_policies: Option<ExitPolicies>,
+}
+
+/// Where the families of a sampled network come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FamilySource {
+    /// Made up.
+    Model,
+    /// What a file declares.
+    File(FileRef),
 }
 
 /// From class and consensus weight to link rate; `None` keeps the fitted function of a class.
@@ -223,6 +239,9 @@ pub struct ExplicitNetwork {
     pub hosts: Vec<Host>,
     /// The links, by index of host.
     pub links: Vec<Link>,
+    /// Relays of one family, by index of host, family by family.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub families: Vec<Vec<u32>>,
 }
 
 /// A host of a network by hand.

@@ -171,8 +171,8 @@ axes! {
     token_refill: TokenRefill,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,
-    /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 1 to 20. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
-    #[schemars(range(min = 1, max = 20))]
+    /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 0 to 20. With 0 it keeps none (`UseEntryGuards 0`): the first relay of each circuit is drawn by weight among those with the Guard flag. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
+    #[schemars(range(min = 0, max = 20))]
     guards: u32,
     /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3, "nstor" like the simulator of the PredicTor paper. Default: "linux".
     net: LinkProfile,

@@ -1,15 +1,15 @@
 //! A network by hand: every host, link and path as the experiment file has it.
 
-use super::routes::{Circuits, Route, Routes, Servers};
+use super::routes::{Circuits, Relays, Route, Routes, Servers};
 use super::topology::ByHand;
-use super::{Client, Host, Layout, WorldError, paths_of, relay_class};
+use super::{Client, Host, Layout, WorldError, paths_of, relay_class, selector};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::network::Role as Given;
 use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members, Treatment};
-use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Params, Relay};
+use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Families, Params, PortSummary, Relay};
 use onionlab_engine::HostId;
 use onionlab_net::Path;
-use onionlab_paths::{PathOptions, PathSelector};
+use onionlab_paths::PathOptions;
 use onionlab_quantities::{RandomStream, Seed, SimDuration};
 use onionlab_tor::{RateLimit, Role};
 use std::net::Ipv4Addr;
@@ -25,15 +25,15 @@ pub(super) fn layout<'a>(
         Members::Hosts { hosts, path, server } => Some((group, hosts, *path, *server)),
         Members::Count { .. } | Members::Share { .. } | Members::Scaled { .. } | Members::Document { .. } => None,
     });
-    let selector = if groups.clone().any(|(_, _, path, _)| path.is_none()) { Some(selector(network)?) } else { None };
+    let relays = if groups.clone().any(|(_, _, path, _)| path.is_none()) { Some(relays(network)?) } else { None };
     let mut clients = Vec::new();
     let mut routes = Vec::new();
     for (group, members, path, server) in groups {
         for &member in members {
             let name = &network.hosts[member as usize].name;
-            let circuits = match (path, &selector) {
+            let circuits = match (path, &relays) {
                 (Some(path), _) => Circuits::Fixed(path.map(HostId)),
-                (None, Some((selector, _))) => paths_of(selector, treatment, &Params::default(), seed, name)?,
+                (None, Some(Relays { selector, .. })) => paths_of(selector, treatment, &Params::default(), seed, name)?,
                 (None, None) => unreachable!("a group without a path makes a selector"),
             };
             let servers = match server {
@@ -55,7 +55,7 @@ pub(super) fn layout<'a>(
         hosts,
         clients,
         topology: Box::new(topology),
-        routes: Routes { clients: routes, selector, servers: of_role(Given::Server) },
+        routes: Routes { clients: routes, relays, servers: of_role(Given::Server) },
         params: Params::default(),
         divergence: "null".to_owned(),
     })
@@ -84,17 +84,25 @@ const fn class(role: Given) -> Option<Class> {
 }
 
 /// Draws paths among the relays by hand, all of which may stand in one path.
-fn selector(network: &ExplicitNetwork) -> Result<(PathSelector, Vec<HostId>), WorldError> {
+fn relays(network: &ExplicitNetwork) -> Result<Relays, WorldError> {
     let (relays, hosts): (Vec<Relay>, Vec<HostId>) = network
         .hosts
         .iter()
         .zip(0..)
         .filter_map(|(host, index)| {
-            let relay = Relay::by_hand(&host.name, class(host.role)?, u64::from(host.weight), Ipv4Addr::from(index));
-            Some((relay, HostId(index)))
+            let class = class(host.role)?;
+            let exit = matches!(class, Class::Exit | Class::GuardExit);
+            let policy = if exit { PortSummary::accept_all() } else { PortSummary::reject_all() };
+            let relay = Relay::by_hand(&host.name, class, u64::from(host.weight), Ipv4Addr::from(index));
+            Some((Relay { exit_policy: Some(policy), ..relay }, HostId(index)))
         })
         .unzip();
     let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
-    let options = PathOptions { distinct_subnets: false, ..PathOptions::default() };
-    Ok((PathSelector::new(&relays, &weights, &options)?, hosts))
+    let fingerprint = |host: &u32| {
+        let place = hosts.iter().position(|of_relay| of_relay.0 == *host).expect("only relays have families");
+        relays[place].fingerprint
+    };
+    let families = Families::from_lists(network.families.iter().map(|family| family.iter().map(fingerprint).collect::<Vec<_>>()));
+    let options = PathOptions { distinct_subnets: false, families, ..PathOptions::default() };
+    Ok(Relays { selector: selector(&relays, &weights, &options)?, hosts })
 }

@@ -1,16 +1,16 @@
 //! A network made elsewhere: hosts, places and clients as its document has them.
 
 use super::land::Land;
-use super::routes::{Route, Routes, Servers};
+use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
-use super::{Client, Layout, WorldError, paths_of, relay_class};
+use super::{Client, Layout, WorldError, paths_of, relay_class, selector};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::document::{DocumentClient, DocumentHost, DocumentRelay};
 use crate::scenario::resolved::{FileNetwork, Treatment};
 use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Flag, Flags, PortSummary, Relay};
 use onionlab_engine::HostId;
 use onionlab_net::latency::{AccessDelay, Country, LatencyTable, Location, Place, PlaceDistribution};
-use onionlab_paths::{PathOptions, PathSelector};
+use onionlab_paths::PathOptions;
 use onionlab_quantities::{Bytes, RandomStream, Seed, SimDuration};
 use onionlab_tor::{RateLimit, Role};
 
@@ -35,7 +35,7 @@ pub(super) fn layout<'a>(
     let relays: Vec<Relay> = network.relays.iter().map(relay).collect();
     let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
     let options = PathOptions { distinct_subnets: network.distinct_subnets, ..PathOptions::default() };
-    let selector = PathSelector::new(&relays, &weights, &options)?;
+    let selector = selector(&relays, &weights, &options)?;
     let params = network.consensus_params.iter().map(|(name, value)| (name.clone(), *value)).collect();
     let mut clients = Vec::new();
     let mut routes = Vec::new();
@@ -53,7 +53,7 @@ pub(super) fn layout<'a>(
         hosts: land.hosts,
         clients,
         topology: Box::new(topology),
-        routes: Routes { clients: routes, selector: Some((selector, relay_hosts)), servers },
+        routes: Routes { clients: routes, relays: Some(Relays { selector, hosts: relay_hosts }), servers },
         params,
         divergence: "null".to_owned(),
     })

@@ -5,17 +5,20 @@ use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{ChannelScheduler, Circuitmux, CpuModel, FlowControl, Handshake};
 use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
-use onionlab_paths::{GuardRules, GuardVersion};
+use onionlab_paths::{EntryRules, GuardRules, GuardVersion};
 use onionlab_quantities::{Bytes, SimDuration};
 
-/// How a client chooses the first relay of its circuits: as the treatment's version of tor keeps guards.
-pub(super) fn guards(treatment: &Treatment, params: &Params) -> GuardRules {
+/// How a client chooses the first relay of its circuits: as the treatment's version of tor keeps guards, or without.
+pub(super) fn guards(treatment: &Treatment, params: &Params) -> EntryRules {
+    if treatment.guards == Some(0) {
+        return EntryRules::PerCircuit;
+    }
     let version = match treatment.tor {
         TorVersion::V0_2_4 => GuardVersion::V0_2_4,
         TorVersion::V0_3_5 => GuardVersion::V0_3_5,
         TorVersion::V0_4_9 => GuardVersion::V0_4_9,
     };
-    GuardRules::new(version, params, treatment.guards)
+    EntryRules::Guards(GuardRules::new(version, params, treatment.guards))
 }
 
 /// Fills in what the treatment leaves open: what the consensus says, where the treatment's version of tor reads it, else what that version's code says.
@@ -114,7 +117,10 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
             let read = read(first, &params::USE_OPTIMISTIC_DATA).filter(|_| version < latest);
             Some(read.map_or(code.optimistic_data, |value| value == 1))
         }),
-        guards: Some(guards(treatment, params).in_use),
+        guards: Some(match guards(treatment, params) {
+            EntryRules::Guards(rules) => rules.in_use,
+            EntryRules::PerCircuit => 0,
+        }),
         consensus_params: consensus_params::known()
             .into_iter()
             .filter(|_| !windows)

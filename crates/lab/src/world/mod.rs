@@ -16,12 +16,13 @@ mod tuning;
 
 use crate::scenario::ResolvedScenario;
 use crate::scenario::resolved::{ClientGroup, Network, Treatment};
-use onionlab_directory::{Class, DirectoryError, Params};
+use crate::scenario::version::TorVersion;
+use onionlab_directory::{BandwidthWeights, Class, DirectoryError, Params, Relay};
 use onionlab_engine::HostId;
-use onionlab_load::LoadModel;
+use onionlab_load::{DEFAULT_PORT, LoadModel};
 use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
-use onionlab_paths::{ClientPaths, EntryRules, Layer2Rules, PathError, PathSelector};
+use onionlab_paths::{ClientPaths, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, World, WorldConfig};
 use routes::{Circuits, Routes};
@@ -39,6 +40,15 @@ pub enum WorldError {
     /// The network has no paths.
     #[error(transparent)]
     Paths(#[from] PathError),
+    /// Exit policies were asked for that the document does not have.
+    #[error(
+        "{document}: `network.exit-policies` is \"consensus\", but the document has no `p` lines, which only the plain flavour has: allowed are \
+         \"flag\" and \"model\""
+    )]
+    NoExitPolicies {
+        /// The document.
+        document: String,
+    },
     /// The load target asks for more clients than a run may have.
     #[error(
         "a utilisation of {utilisation} needs {clients} clients, more than the {} that a run may have: lower it, or sample fewer relays",
@@ -146,6 +156,14 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
     Ok(Built { world, names, treatment, divergence: layout.divergence })
 }
 
+/// What the paths of a network are drawn from.
+fn selector(relays: &[Relay], weights: &BandwidthWeights, options: &PathOptions) -> Result<PathSelector, PathError> {
+    let selector = PathSelector::new(relays, weights, options)?;
+    // Every load goes to this port; tor begins with circuits to it, or in 0.2.4 to port 80.
+    selector.exits(ExitDemand::pending(&[DEFAULT_PORT]))?;
+    Ok(selector)
+}
+
 /// The paths of the client with this name, whose guards are kept as the treatment's version of tor keeps them.
 fn paths_of(
     selector: &PathSelector,
@@ -154,8 +172,10 @@ fn paths_of(
     seed: Seed,
     client: &str,
 ) -> Result<Circuits, PathError> {
-    let entry = EntryRules::Guards(effective::guards(treatment, params));
-    let paths = ClientPaths::new(selector, entry, Layer2Rules::new(params), seed, client)?;
+    let entry = effective::guards(treatment, params);
+    // Vanguards-lite came with 0.4.7.
+    let layer2 = (treatment.tor >= TorVersion::V0_4_9).then(|| Layer2Rules::new(params));
+    let paths = ClientPaths::new(selector, entry, layer2, seed, client)?;
     Ok(Circuits::Drawn(Box::new(RefCell::new(paths))))
 }
 

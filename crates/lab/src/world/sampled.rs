@@ -1,17 +1,18 @@
 //! A network sampled from a consensus or from the built-in model: capacities, places, servers, clients.
 
 use super::land::Land;
-use super::routes::{Route, Routes, Servers};
+use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
-use super::{Client, Layout, WorldError, load_target, paths_of, relay_class};
+use super::{Client, Layout, WorldError, load_target, paths_of, relay_class, selector};
 use crate::scenario::clients;
-use crate::scenario::resolved::{ClientGroup, LoadTarget, Members, Network, SampledNetwork, Size, Treatment};
+use crate::scenario::network::ExitPolicies;
+use crate::scenario::resolved::{ClientGroup, FamilySource, LoadTarget, Members, Network, SampledNetwork, Size, Treatment};
 use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
 use onionlab_directory::synth::{self, Model, synth};
-use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Flag, Position, Relay, Sample, sample};
+use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Families, Flag, Position, Relay, Sample, sample};
 use onionlab_engine::HostId;
 use onionlab_net::latency::{AccessDelay, GeoIp, LatencyTable, PlaceDistribution};
-use onionlab_paths::{PathOptions, PathSelector};
+use onionlab_paths::PathOptions;
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
 use onionlab_tor::Role;
 
@@ -21,7 +22,7 @@ pub(super) fn layout<'a>(
     network_seed: Seed,
     run_seed: Seed,
 ) -> Result<Layout<'a>, WorldError> {
-    let (source, common, geoip) = match &scenario.network {
+    let (mut source, common, geoip) = match &scenario.network {
         Network::Consensus(network) => {
             let geoip = network.geoip.as_ref().map(|file| GeoIp::read(&file.location)).transpose()?;
             (Consensus::read(&network.document.location)?, &network.common, geoip)
@@ -32,6 +33,12 @@ pub(super) fn layout<'a>(
     let size = match common.size {
         Size::Relays(relays) => onionlab_directory::Size::Relays(relays as usize),
         Size::Scale(scale) => onionlab_directory::Size::Scale(scale),
+    };
+    set_policies(&mut source, scenario, common)?;
+    let families = match &common.families {
+        None => Families::none(),
+        Some(FamilySource::Model) => Families::model(&source.relays, Seed(scenario.base_seed)),
+        Some(FamilySource::File(file)) => Families::read(&file.location, &source.relays)?,
     };
     let Sample { network, report } = sample(&source, size, network_seed)?;
     drop(source);
@@ -46,7 +53,8 @@ pub(super) fn layout<'a>(
         add_relay(&mut land, relay, *capacity, geoip.as_ref());
     }
     let servers: Vec<HostId> = (0..common.servers).map(|index| add_server(&mut land, index, common.server_rate)).collect();
-    let selector = PathSelector::new(&network.relays, &network.weights, &PathOptions::default())?;
+    let options = PathOptions { families, ..PathOptions::default() };
+    let selector = selector(&network.relays, &network.weights, &options)?;
     let mut report = divergence(&report);
     let counts = match scenario.load_target {
         None => given_counts(&scenario.clients, report["scale"].as_f64().unwrap_or(1.0))?,
@@ -74,10 +82,23 @@ pub(super) fn layout<'a>(
         hosts: land.hosts,
         clients,
         topology: Box::new(topology),
-        routes: Routes { clients: routes, selector: Some((selector, relay_hosts)), servers },
+        routes: Routes { clients: routes, relays: Some(Relays { selector, hosts: relay_hosts }), servers },
         params: network.params,
         divergence: report.to_string(),
     })
+}
+
+/// Exit policies as the experiment wants them. Families and policies are drawn for the whole network, one for all samples of it.
+fn set_policies(source: &mut Consensus, scenario: &ResolvedScenario, common: &SampledNetwork) -> Result<(), WorldError> {
+    match (common.exit_policies, &scenario.network) {
+        (Some(ExitPolicies::Consensus), Network::Consensus(network)) if !source.has_policies() => {
+            return Err(WorldError::NoExitPolicies { document: network.document.path.clone() });
+        }
+        (Some(ExitPolicies::Flag), _) => source.relays.iter_mut().for_each(|relay| relay.exit_policy = None),
+        (Some(ExitPolicies::Model), _) => synth::draw_policies(&mut source.relays, Seed(scenario.base_seed)),
+        (Some(ExitPolicies::Consensus) | None, _) => {}
+    }
+    Ok(())
 }
 
 /// The whole network of that year, one for all: networks differ by what is sampled of it.
@@ -172,4 +193,40 @@ fn add_client(land: &mut Land, group: &ClientGroup, index: u32) -> HostId {
         Members::Document { .. } | Members::Hosts { .. } => (None, None),
     };
     land.add(name, up.unwrap_or(usual.up), down.unwrap_or(usual.down), Role::Client, location)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use onionlab_directory::{Flavour, PortSummary};
+
+    fn common(keys: &str) -> (ResolvedScenario, SampledNetwork) {
+        let text = format!(
+            "title = \"A test\"\nduration = \"1 s\"\n[network]\nkind = \"synthetic\"\n{keys}\n[[clients]]\ngroup = \"a\"\ncount = 1\n\
+             load = {{ kind = \"bulk\", size = \"1 MB\" }}\n"
+        );
+        let scenario = Scenario::parse(std::path::Path::new("test.toml"), text).and_then(|scenario| scenario.resolve()).unwrap();
+        let Network::Synthetic(network) = &scenario.network else { unreachable!("the kind is synthetic") };
+        let common = network.common.clone();
+        (scenario, common)
+    }
+
+    #[test]
+    fn exit_policies_are_those_that_are_asked_for() {
+        let policies = |flavour, keys: &str| -> Vec<Option<PortSummary>> {
+            let options = synth::Options { flavour, size: onionlab_directory::Size::Relays(500), ..synth::Options::default() };
+            let mut source = synth(&Model::built_in(), &options).unwrap();
+            let (scenario, common) = common(keys);
+            set_policies(&mut source, &scenario, &common).unwrap();
+            source.relays.into_iter().map(|relay| relay.exit_policy).collect()
+        };
+        let own = policies(Flavour::Unflavoured, "");
+        assert!(own.iter().all(Option::is_some));
+        assert!(policies(Flavour::Microdesc, "").iter().all(Option::is_none));
+        assert!(policies(Flavour::Unflavoured, "exit-policies = \"flag\"").iter().all(Option::is_none));
+        let drawn = policies(Flavour::Microdesc, "exit-policies = \"model\"");
+        assert!(drawn.iter().all(Option::is_some) && drawn != own);
+        assert_eq!(drawn, policies(Flavour::Microdesc, "exit-policies = \"model\""));
+    }
 }

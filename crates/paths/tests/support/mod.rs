@@ -72,28 +72,40 @@ impl Rules {
     }
 
     /// Expected counts of so many circuits for each of these clients, whose primary guards are given, of which `in_use` are used and a guard
-    /// that the exit excludes counts among these (tor 0.4.9). Clients whose guards are all excluded by some exit must not be among them.
+    /// that the exit excludes counts among these (tor 0.4.9). An exit that excludes all of a client's guards is drawn anew, which leaves the
+    /// client the other exits.
     pub fn expected_with_guards(&self, clients: &[Vec<RelayIndex>], in_use: usize, circuits: f64) -> Counts {
         let mut expected = self.nothing();
+        let exits = self.exits();
         // Expected circuits by pair of guard and exit.
         let mut pairs: BTreeMap<(usize, usize), f64> = BTreeMap::new();
-        for (exit, chance) in self.exits() {
-            expected[EXIT][exit] = chance * circuits * clients.len() as f64;
-            for primary in clients {
-                let fits: Vec<(usize, bool)> =
-                    primary.iter().map(|guard| guard.get()).map(|guard| (guard, !self.excludes(exit, guard))).collect();
-                let mut usable: Vec<usize> = fits.iter().take(in_use).filter(|(_, fits)| *fits).map(|&(guard, _)| guard).collect();
-                if usable.is_empty() {
-                    usable.extend(fits.iter().find(|(_, fits)| *fits).map(|&(guard, _)| guard));
-                }
-                assert!(!usable.is_empty(), "an exit excludes all of a client's guards");
-                for &guard in &usable {
-                    *pairs.entry((guard, exit)).or_default() += chance * circuits / usable.len() as f64;
+        for primary in clients {
+            let usable: Vec<Vec<usize>> = exits.iter().map(|&(exit, _)| self.usable(primary, in_use, exit)).collect();
+            let possible: f64 =
+                exits.iter().zip(&usable).filter(|(_, usable)| !usable.is_empty()).map(|((_, chance), _)| chance).sum();
+            for (&(exit, chance), usable) in exits.iter().zip(&usable).filter(|(_, usable)| !usable.is_empty()) {
+                let circuits = chance / possible * circuits;
+                expected[EXIT][exit] += circuits;
+                for &guard in usable {
+                    *pairs.entry((guard, exit)).or_default() += circuits / usable.len() as f64;
                 }
             }
         }
         self.add_pairs(&mut expected, &pairs);
         expected
+    }
+
+    /// The guards among which a circuit with this exit chooses.
+    fn usable(&self, primary: &[RelayIndex], in_use: usize, exit: usize) -> Vec<usize> {
+        let fitting = |guards: &[RelayIndex]| -> Vec<usize> {
+            guards.iter().map(|guard| guard.get()).filter(|&guard| !self.excludes(exit, guard)).collect()
+        };
+        let mut usable = fitting(&primary[..in_use]);
+        if usable.is_empty() {
+            usable = fitting(primary);
+            usable.truncate(1);
+        }
+        usable
     }
 
     /// Expected counts of so many circuits whose first relay is drawn for each.
