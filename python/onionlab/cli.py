@@ -109,6 +109,44 @@ def schema(
     print(json.dumps(json.loads(schemas[of]()), indent=2, ensure_ascii=False))
 
 
+@app.command(name="import", epilog="Example: onionlab import tornet-0.01 --out experiments/tornet")
+def import_(
+    source: Annotated[
+        Path, typer.Argument(metavar="SOURCE", help="A folder that tornettools generated, or a published NAME.network.json.xz.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the experiment; it must be new or empty.")],
+    relay_info: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="tornettools: relayinfo_staging_*.json, which has the countries of relays."),
+    ] = None,
+    models: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder with stream-model-2018.json and packet-model-2018.json, which are copied.",
+            show_default="a built-in compact model of Tor's traffic",
+        ),
+    ] = None,
+    latency: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Table of round trips between countries.", show_default="built-in places"),
+    ] = None,
+    tor: Annotated[str | None, typer.Option(help="Version of tor.", show_default="0.3.5 if published, else 0.4.9")] = None,
+    duration: Annotated[
+        str | None, typer.Option(metavar='"20 min"', help="Simulated time.", show_default="as long as in Shadow")
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, max=10_000, help="How many seeds the experiment runs.")] = 1,
+) -> None:
+    """Make an experiment of a network that was made elsewhere, for Shadow."""
+    from onionlab.importing import Options, import_network
+
+    options = Options(tor=tor, latency=latency, models=models, seeds=seeds, duration=duration)
+    written = import_network(source, out, relay_info, options)
+    print(f"{written.experiment}: `onionlab run {written.experiment}` runs it; the hosts are in {written.network}")
+    for note in written.notes:
+        print(f"onionlab: {note}", file=sys.stderr)
+
+
 @app.command(epilog="Example: onionlab synth --relays 100 --year 2026 -o small-network.txt")
 def synth(
     relays: Annotated[int | None, typer.Option(min=1, help="Number of relays.", show_default="as many as Tor had")] = None,

@@ -1,0 +1,141 @@
+"""A network made elsewhere, before it is written: what both kinds of source have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+#: Most hosts of each kind that are taken in.
+MOST_HOSTS = 100_000
+
+#: Flags of a relay of a testing network, whose authorities find every relay fast and stable.
+COMMON_FLAGS = ("Fast", "Running", "Stable", "V2Dir", "Valid")
+
+#: Further flags by role, as host names and the published networks call it.
+ROLES = {"guard": ("Guard",), "exit": ("Exit",), "exitguard": ("Exit", "Guard"), "middle": (), "authority": ("Authority",)}
+
+
+@dataclass(frozen=True)
+class Relay:
+    """A relay: rates in bytes/s, bytes of burst."""
+
+    name: str
+    role: str
+    weight: int
+    address: str
+    country: str | None
+    up: int
+    down: int
+    rate: int | None = None
+    burst: int | None = None
+
+    @property
+    def flags(self) -> str:
+        """As an ``s`` line has them."""
+        return " ".join(sorted((*COMMON_FLAGS, *ROLES[self.role])))
+
+
+@dataclass(frozen=True)
+class Host:
+    """A server or a client: rates in bytes/s."""
+
+    name: str
+    country: str | None
+    up: int
+    down: int
+
+
+@dataclass(frozen=True)
+class Markov:
+    """Clients that stand for many users each, and open circuits at exponential intervals.
+
+    Attributes
+    ----------
+    interval_us
+        Mean time from one circuit to the next, in microseconds.
+    """
+
+    interval_us: int
+    hosts: tuple[Host, ...]
+
+
+@dataclass(frozen=True)
+class Times:
+    """When things happen, in simulated seconds.
+
+    Attributes
+    ----------
+    stop
+        The end.
+    tor, traffic
+        When clients start their tor, and when their programs may start.
+    spread
+        Markov clients wait so many seconds more at most, at least one.
+    measure_from
+        Statistics begin.
+    """
+
+    stop: int = 3600
+    tor: int = 240
+    traffic: int = 300
+    spread: int = 60
+    measure_from: int = 1200
+
+    def until(self, stop: int) -> Times:
+        """With another end: statistics begin halfway where the usual time would leave less; the load sets in for ten minutes."""
+        measure_from = Times.measure_from if stop >= 2 * Times.measure_from else max(min(self.traffic, stop - 1), stop // 2)
+        return replace(self, stop=stop, measure_from=measure_from)
+
+
+@dataclass(frozen=True)
+class Network:
+    """A network.
+
+    Attributes
+    ----------
+    source
+        Where it comes from, for people.
+    relays, servers, markov, perf
+        Its hosts; ``markov`` by interval.
+    tor
+        The version of tor that is simulated where nobody says otherwise.
+    links
+        Lines of the experiment file for what the links and TCP of its Shadow do otherwise than Shadow 3.
+    notes
+        What was left out or replaced, a sentence each.
+    """
+
+    source: str
+    relays: tuple[Relay, ...]
+    servers: tuple[Host, ...]
+    markov: tuple[Markov, ...]
+    perf: tuple[Host, ...]
+    tor: str
+    times: Times = field(default_factory=Times)
+    links: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a user decides about the experiment.
+
+    Attributes
+    ----------
+    tor
+        Version of tor; None: what suits the source.
+    latency
+        Table of round trips between countries; None: the built-in one.
+    models
+        Folder with the traffic models learned from Tor, which are copied beside the experiment; None: the built-in compact model.
+    seeds
+        How many seeds are run.
+    duration
+        Simulated time, as an experiment file has it; None: as long as in Shadow.
+    """
+
+    tor: str | None = None
+    latency: Path | None = None
+    models: Path | None = None
+    seeds: int = 1
+    duration: str | None = None

@@ -1,0 +1,101 @@
+"""The networks of "Once is Never Enough" in distilled form: ``NAME.network.json``, packed or not.
+
+Each object has ``relays`` (``name``, ``role``, ``country``, ``address``, ``up_bytes_s``, ``down_bytes_s``, ``weight``, and
+``rate_bytes_s`` and ``burst_bytes_s``, tor's ``BandwidthRate`` and ``BandwidthBurst``), ``servers``, ``perf_clients`` and
+``clients`` (the latter with ``mean_flow_interval_us``). Shadow ran them for an hour; statistics began at minute 20.
+"""
+
+from __future__ import annotations
+
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+
+from onionlab.importing.model import MOST_HOSTS, ROLES, Host, Markov, Network, Relay
+from onionlab.importing.sources import Fields, ImportedError, clipped, read_json
+
+#: Fastest link that is taken in, in bytes/s.
+FASTEST = 10**11
+
+#: The tor that ran there.
+TOR = "0.3.5"
+
+#: What Shadow 1.13.2, which ran them, does otherwise than Shadow 3 (`shd-tcp.c`, `shd-network-interface.c`, `shd-options.c`).
+LINKS = (
+    "mss = 1434 # 1500 less 66 of headers",
+    "initial-window = 10",
+    'min-rto = "200 ms"',
+    'downlink-queue = "drop-tail"',
+    'downlink-queue-size = "1024 kB"',
+)
+
+
+def read(path: Path) -> Network:
+    """Read one.
+
+    Raises
+    ------
+    ImportedError
+        If it is not of this form.
+    """
+    document = Fields(str(path), read_json(path))
+    if "relays" not in document or "clients" not in document:
+        raise ImportedError(f"{path} is no network of this form: it has no `relays` or no `clients`")
+    rows = enumerate(document.rows("relays", MOST_HOSTS))
+    relays = tuple(_relay(Fields(f"{path}, relays[{index}]", row)) for index, row in rows)
+    servers = _hosts(document, "servers")
+    perf = _hosts(document, "perf_clients")
+    by_interval: dict[int, list[Host]] = {}
+    for index, row in enumerate(document.rows("clients", MOST_HOSTS)):
+        fields = Fields(f"{document.where}, clients[{index}]", row)
+        by_interval.setdefault(fields.whole("mean_flow_interval_us", 1, 10**13), []).append(_host(fields))
+    source = document.text("source") if "source" in document else path.name
+    return Network(
+        source=f"the published network {clipped(source)}",
+        relays=relays,
+        servers=servers,
+        markov=tuple(Markov(interval, tuple(hosts)) for interval, hosts in sorted(by_interval.items())),
+        perf=perf,
+        tor=TOR,
+        links=LINKS,
+    )
+
+
+def _relay(fields: Fields) -> Relay:
+    role = fields.text("role")
+    if role not in ROLES:
+        raise fields.refuse("role", f"one of {', '.join(ROLES)}")
+    try:
+        address = str(IPv4Address(fields.text("address")))
+    except AddressValueError as error:
+        raise fields.refuse("address", "an IPv4 address") from error
+    limited = "rate_bytes_s" in fields
+    return Relay(
+        name=fields.text("name", 64),
+        role=role,
+        weight=fields.whole("weight", 0, 2**32 - 1),
+        address=address,
+        country=_country(fields),
+        up=fields.whole("up_bytes_s", 125, FASTEST),
+        down=fields.whole("down_bytes_s", 125, FASTEST),
+        rate=fields.whole("rate_bytes_s", 125, FASTEST) if limited else None,
+        burst=fields.whole("burst_bytes_s", 16_384, 2**40) if limited else None,
+    )
+
+
+def _hosts(document: Fields, key: str) -> tuple[Host, ...]:
+    rows = document.rows(key, MOST_HOSTS)
+    return tuple(_host(Fields(f"{document.where}, {key}[{index}]", row)) for index, row in enumerate(rows))
+
+
+def _host(fields: Fields) -> Host:
+    rates = [fields.whole(key, 125, FASTEST) for key in ("up_bytes_s", "down_bytes_s")]
+    return Host(fields.text("name", 64), _country(fields), *rates)
+
+
+def _country(fields: Fields) -> str | None:
+    if "country" not in fields:
+        return None
+    code = fields.text("country", 2)
+    if len(code) != 2 or not code.isascii() or not code.isalpha():
+        raise fields.refuse("country", "two letters")
+    return code.upper()

@@ -1,0 +1,184 @@
+"""Reading files that may be anything: never more than a bound, whatever they unpack to."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import zlib
+from pathlib import Path
+from typing import Any
+
+from onionlab.errors import DocumentError
+
+#: Most bytes of a file, as it lies there and unpacked.
+MOST = 256 * 2**20
+
+#: Memory that unpacking xz may take; an honest ``xz -9`` needs 65 MiB.
+XZ_MEMORY = 128 * 2**20
+
+#: Most that is unpacked at once.
+PIECE = 2**20
+
+
+class ImportedError(DocumentError):
+    """A network made elsewhere cannot be used: not readable, not of a known form, or not sensible."""
+
+    code = "document-import"
+
+
+def clipped(text: object, most: int = 80) -> str:
+    """A text on one line, and not all of it."""
+    line = " ".join(str(text).split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
+def read_bytes(path: Path, most: int = MOST) -> bytes:
+    """A file of at most so many bytes, unpacked if it is .xz or .gz (which its first bytes say, not its name).
+
+    Raises
+    ------
+    ImportedError
+        If it cannot be read, is larger, or is broken.
+    """
+    try:
+        if not path.is_file():
+            raise ImportedError(f"cannot read {path}: {'it is no ordinary file' if path.exists() else 'there is no such file'}")
+        with path.open("rb") as file:
+            raw = file.read(most + 1)
+    except OSError as error:
+        raise ImportedError(f"cannot read {path}: {error.strerror}") from error
+    if len(raw) > most:
+        raise _too_large(path, most)
+    try:
+        if raw.startswith(b"\xfd7zXZ\x00"):
+            return _unpacked(path, raw, most, "xz")
+        if raw.startswith(b"\x1f\x8b"):
+            return _unpacked(path, raw, most, "gzip")
+    except (lzma.LZMAError, zlib.error, EOFError) as error:
+        raise ImportedError(f"{path} cannot be unpacked ({clipped(error)})") from error
+    return raw
+
+
+def _unpacked(path: Path, raw: bytes, most: int, form: str) -> bytes:
+    """All members of a packed file, one after the other, up to a bound."""
+    pieces: list[bytes] = []
+    size = 0
+    while raw:
+        if form == "xz":
+            xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
+            while not xz.eof:
+                piece = xz.decompress(raw, PIECE)
+                raw = b""
+                if not piece and xz.needs_input and not xz.eof:
+                    raise EOFError("it ends too early")
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    raise _too_large(path, most)
+            raw = xz.unused_data.lstrip(b"\0")
+        else:
+            gz = zlib.decompressobj(wbits=31)
+            while not gz.eof:
+                piece = gz.decompress(raw, PIECE)
+                raw = gz.unconsumed_tail
+                if not piece and not raw and not gz.eof:
+                    raise EOFError("it ends too early")
+                pieces.append(piece)
+                size += len(piece)
+                if size > most:
+                    raise _too_large(path, most)
+            raw = gz.unused_data
+    return b"".join(pieces)
+
+
+def _too_large(path: Path, most: int) -> ImportedError:
+    return ImportedError(f"{path} has more than {most / 2**20:g} MiB")
+
+
+def read_text(path: Path, most: int = MOST) -> str:
+    """A file as UTF-8.
+
+    Raises
+    ------
+    ImportedError
+        As `read_bytes`, or if it is no text.
+    """
+    try:
+        return read_bytes(path, most).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ImportedError(f"{path} is not text in UTF-8") from error
+
+
+def read_json(path: Path, most: int = MOST) -> Any:
+    """A JSON file.
+
+    Raises
+    ------
+    ImportedError
+        As `read_text`, or if it is no JSON.
+    """
+    try:
+        return json.loads(read_text(path, most))
+    except (ValueError, RecursionError) as error:
+        raise ImportedError(f"{path} is no JSON ({clipped(error)})") from error
+
+
+class Fields:
+    """An object of an untrusted document, whose values are asked for by name, type and range.
+
+    Parameters
+    ----------
+    where : str
+        How an error names the place: ``net.json.xz, relays[3]``.
+    content : object
+        What should be the object.
+    """
+
+    def __init__(self, where: str, content: object) -> None:
+        if not isinstance(content, dict):
+            raise ImportedError(f"{where}: an object is needed, not {clipped(repr(content), 40)}")
+        self.where = where
+        self._content: dict[str, Any] = content
+
+    def __contains__(self, key: str) -> bool:
+        return self._content.get(key) is not None
+
+    def items(self) -> list[tuple[str, Any]]:
+        """All names and values."""
+        return [(str(key), value) for key, value in self._content.items()]
+
+    def refuse(self, key: str, allowed: str) -> ImportedError:
+        """The error for a value that is not what it should be."""
+        place, value = f"{self.where}: `{clipped(key, 40)}`", self._content.get(key)
+        if value is None:
+            return ImportedError(f"{place} is missing; it must be {allowed}")
+        return ImportedError(f"{place} is {clipped(repr(value), 60)}, but must be {allowed}")
+
+    def text(self, key: str, most: int = 200) -> str:
+        """A text of at most so many characters."""
+        value = self._content.get(key)
+        if not isinstance(value, str) or len(value) > most:
+            raise self.refuse(key, f"a text of at most {most} characters")
+        return value
+
+    def whole(self, key: str, least: int, most: int) -> int:
+        """A whole number in a range."""
+        value = self._content.get(key)
+        if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 20:
+            value = int(value)
+        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+            raise self.refuse(key, f"a whole number from {least:,} to {most:,}")
+        return value
+
+    def rows(self, key: str, most: int, least: int = 0) -> list[Any]:
+        """A list with a bounded number of entries."""
+        value = self._content.get(key)
+        if not isinstance(value, list) or not least <= len(value) <= most:
+            raise self.refuse(key, f"a list of {least:,} to {most:,} entries")
+        return value
+
+    def table(self, key: str) -> Fields:
+        """An object within."""
+        if key not in self:
+            raise self.refuse(key, "an object")
+        return Fields(f"{self.where}, {clipped(key, 64)}", self._content[key])

@@ -1,0 +1,228 @@
+"""From a network to a folder that ``onionlab run`` runs.
+
+It has ``experiment.toml``, ``network.json``, and the traffic models if they were named.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onionlab import _core
+from onionlab.errors import ScenarioError
+from onionlab.importing.model import Host, Markov, Network, Options, Relay
+from onionlab.importing.sources import ImportedError, clipped, read_bytes
+from onionlab.quantity import seconds
+
+EXPERIMENT, NETWORK = "experiment.toml", "network.json"
+
+#: Files of the traffic models, in the folder where the user has them and in the experiment's.
+MODELS = ("stream-model-2018.json", "packet-model-2018.json")
+
+#: Most bytes of a traffic model.
+MOST_MODEL = 16 * 2**20
+
+#: Most different intervals between circuits: each makes a group of clients.
+MOST_INTERVALS = 900
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written.
+
+    Attributes
+    ----------
+    experiment, network
+        The two files.
+    notes
+        What a user should know, a sentence each.
+    """
+
+    experiment: Path
+    network: Path
+    notes: tuple[str, ...]
+
+
+def write(network: Network, out: Path, options: Options) -> Written:
+    """Write the folder ``out``, whole or not at all.
+
+    Raises
+    ------
+    ImportedError
+        If the folder exists and is not empty, cannot be written, or the network is not one that can be simulated.
+    """
+    if len(network.markov) > MOST_INTERVALS:
+        raise ImportedError(
+            f"the clients have {len(network.markov):,} different intervals; at most {MOST_INTERVALS} are taken in"
+        )
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ImportedError(f"{out} exists already and is not empty: name another folder")
+    models = _models(options.models)
+    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        draft.mkdir(parents=True)
+        (draft / NETWORK).write_text(document(network), encoding="utf-8")
+        (draft / EXPERIMENT).write_text(experiment(network, options), encoding="utf-8")
+        for name, content in models.items():
+            (draft / name).write_bytes(content)
+        _check(draft)
+        if out.exists():
+            out.rmdir()
+        draft.rename(out)
+    except OSError as error:
+        raise ImportedError(f"cannot write {out}: {error.strerror}") from error
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return Written(out / EXPERIMENT, out / NETWORK, (*network.notes, *_notes(options)))
+
+
+def _check(draft: Path) -> None:
+    """Whether the simulator takes what was written."""
+    path = draft / EXPERIMENT
+    try:
+        _core.resolve(str(path))
+    except ScenarioError as error:
+        raise ImportedError(f"this network cannot be simulated: {str(error).removeprefix(str(path)).lstrip(':, ')}") from error
+
+
+def _models(folder: Path | None) -> dict[str, bytes]:
+    if folder is None:
+        return {}
+    return {name: read_bytes(folder / name, MOST_MODEL) for name in MODELS}
+
+
+def _notes(options: Options) -> Iterator[str]:
+    if options.models is None:
+        yield "Users follow the built-in compact model of Tor's traffic; --models names the folder of the full models."
+    if options.latency is None:
+        yield "Latencies come from the built-in places; --latency names a table of round trips between countries."
+
+
+def document(network: Network) -> str:
+    """The network document, a host a line."""
+    head: dict[str, Any] = {
+        "format": "onionlab-network",
+        "version": 1,
+        "source": clipped(network.source, 900),
+        # tor's TestingTorNetwork turns the rule about /16 networks off.
+        "distinct-subnets": False,
+    }
+    lists = {
+        "relays": [_relay(relay) for relay in network.relays],
+        "servers": [_host(server) for server in network.servers],
+        "clients": [_host(client, group) for group, hosts in _groups(network) for client in hosts],
+    }
+    lines = [f"{json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in head.items()]
+    for key, rows in lists.items():
+        body = ",\n  ".join(json.dumps(row, ensure_ascii=False) for row in rows)
+        lines.append(f"{json.dumps(key)}: [\n  {body}\n ]" if rows else f"{json.dumps(key)}: []")
+    return "{\n " + ",\n ".join(lines) + "\n}\n"
+
+
+def _relay(relay: Relay) -> dict[str, Any]:
+    row = {"name": relay.name, "flags": relay.flags, "address": relay.address, "weight": relay.weight}
+    row |= _common(relay.country, relay.up, relay.down)
+    if relay.rate is not None:
+        row["rate"] = f"{relay.rate} B/s"
+    if relay.burst is not None:
+        row["burst"] = f"{relay.burst} B"
+    return row
+
+
+def _host(host: Host, group: str | None = None) -> dict[str, Any]:
+    row = {"name": host.name} | ({"group": group} if group is not None else {})
+    return row | _common(host.country, host.up, host.down)
+
+
+def _common(country: str | None, up: int, down: int) -> dict[str, Any]:
+    # Shadow's hosts hang on a vertex of its graph without any delay of their own.
+    row: dict[str, Any] = {"access-delay": "0 s", "up": f"{up} B/s", "down": f"{down} B/s"}
+    return ({"country": country} if country is not None else {}) | row
+
+
+def _groups(network: Network) -> Iterator[tuple[str, tuple[Host, ...]]]:
+    for name, markov in _markov(network):
+        yield name, markov.hosts
+    if network.perf:
+        yield "perf", network.perf
+
+
+def _markov(network: Network) -> Iterator[tuple[str, Markov]]:
+    """Groups of Markov clients by name: ``markov`` where all have one interval, else with a number."""
+    single = len(network.markov) == 1
+    for number, markov in enumerate(network.markov, 1):
+        yield "markov" if single else f"markov{number}", markov
+
+
+def experiment(network: Network, options: Options) -> str:
+    """The experiment file."""
+    times = network.times if options.duration is None else network.times.until(_whole_seconds(options.duration))
+    clients = sum(len(markov.hosts) for markov in network.markov)
+    title = f"{len(network.relays)} relays, {clients} Markov and {len(network.perf)} perf clients: {clipped(network.source, 150)}"
+    lines = [
+        "# Made by `onionlab import`. The hosts are in network.json; what they do and when is here.",
+        f"title = {json.dumps(title, ensure_ascii=False)}",
+        f'duration = "{times.stop} s"',
+        f'measure-from = "{times.measure_from} s"',
+        f"seeds = [{', '.join(str(seed) for seed in range(1, options.seeds + 1))}]",
+        "",
+        "[network]",
+        'kind = "file"',
+        f'path = "{NETWORK}"',
+        "jitter = false # Shadow's latencies do not vary",
+    ]
+    if options.latency is not None:
+        lines.append(f"latency = {json.dumps(str(options.latency.resolve()), ensure_ascii=False)}")
+    lines += [
+        "",
+        "[base]",
+        f'tor = "{options.tor if options.tor is not None else network.tor}"',
+        'net = "shadow" # links and TCP as Shadow models them',
+        *network.links,
+        "guards = 0 # UseEntryGuards 0",
+        "optimistic-data = false # tgen waits for tor's answer",
+    ]
+    for name, markov in _markov(network):
+        lines += [
+            "",
+            "[[clients]] # each stands for many users: a circuit at exponential intervals, on each a user's streams",
+            f'group = "{name}"',
+            f'start = {{ from = "{times.traffic + 1} s", to = "{times.traffic + times.spread} s" }}',
+            f'boot-before = "{times.traffic - times.tor} s"',
+            "record = false # its streams are load, not results",
+            f"load = {_users(markov.interval_us, options)}",
+        ]
+    if network.perf:
+        lines += [
+            "",
+            "[[clients]] # each measures: a download a minute, over a fresh circuit",
+            'group = "perf"',
+            # tgen pauses before the first download too.
+            f'start = "{times.traffic + 60} s"',
+            f'boot-before = "{times.traffic + 60 - times.tor} s"',
+            'load = { kind = "perf" }',
+        ]
+    return "\n".join([*lines, ""])
+
+
+def _whole_seconds(duration: str) -> int:
+    try:
+        length = round(seconds(duration))
+    except ValueError as error:
+        raise ImportedError(f'{clipped(duration, 40)!r} is no duration such as "10 min"') from error
+    if not 1 <= length <= 7 * 86_400:
+        raise ImportedError(f"{clipped(duration, 40)!r} is no duration from a second to a week")
+    return length
+
+
+def _users(interval_us: int, options: Options) -> str:
+    interval = f'flow-interval = "{interval_us} us"'
+    if options.models is None:
+        return f'{{ kind = "tor-users", {interval} }}'
+    streams, packets = MODELS
+    return f'{{ kind = "markov", streams = "{streams}", packets = "{packets}", {interval} }}'

@@ -1,0 +1,226 @@
+"""Networks that were made elsewhere: what is read of each kind of source, what is written, and what is refused."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import lzma
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fake_core import FakeCore
+from onionlab import _core, cli, importing
+from onionlab.errors import ScenarioError
+from onionlab.importing import ImportedError, Options, sources
+from onionlab.importing.write import document, experiment
+
+DATA = Path(__file__).parent / "testdata" / "importing"
+PUBLISHED = DATA / "small.network.json"
+SHADOW_NETWORKS = Path(__file__).parents[2] / "../shared/data/reference/shadow-networks"
+
+
+def golden(name: str, actual: str) -> None:
+    """Compare with a file; with ``ONIONLAB_UPDATE_GOLDEN=1`` write it anew."""
+    path = DATA / "expected" / name
+    if os.environ.get("ONIONLAB_UPDATE_GOLDEN"):
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(actual, encoding="utf-8")
+    assert path.read_text(encoding="utf-8") == actual
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of tornettools to break."""
+    return Path(shutil.copytree(DATA / "tornettools", tmp_path / "tornettools"))
+
+
+def test_a_published_network_becomes_an_experiment() -> None:
+    network = importing.read(PUBLISHED)
+    golden("published.network.json", document(network))
+    golden("published.toml", experiment(network, Options()))
+
+
+def test_a_configuration_of_tornettools_becomes_an_experiment() -> None:
+    network = importing.read(DATA / "tornettools", DATA / "relayinfo.json")
+    golden("tornettools.network.json", document(network))
+    golden("tornettools.toml", experiment(network, Options(tor="0.3.5", models=DATA, seeds=3)))
+    assert network.notes == ("1 clients and servers of onion services are left out.",)
+    assert network.times.stop == 2700
+    exit_ = network.relays[2]
+    assert exit_.address == "198.51.100.9", "of the staged information, by fingerprint"
+    assert exit_.country == "NL", "of the graph, which comes first"
+    assert network.relays[4].up == 20_000_000 // 8, "of the vertex, where the host has none"
+    assert network.relays[1].rate == 5 * 2**20, "torrc comes before torrc-defaults"
+
+
+def test_without_the_graph_places_are_drawn_and_that_is_said(folder: Path) -> None:
+    (folder / "conf/small.gml").unlink()
+    config = folder / "shadow.config.yaml"
+    middle = "    ip_addr: 192.0.2.6\n"
+    config.write_text(config.read_text().replace(middle, f"{middle}    bandwidth_up: 1 Mbit\n    bandwidth_down: 1 Mbit\n"))
+    network = importing.read(folder)
+    assert {relay.country for relay in network.relays} == {None}
+    assert "small.gml" in network.notes[0]
+    assert "drawn" in network.notes[-1]
+
+
+def test_packed_files_are_read_whatever_their_name(tmp_path: Path) -> None:
+    raw = PUBLISHED.read_bytes()
+    for name, packed in (
+        ("a.json.xz", lzma.compress(raw)),
+        ("b", gzip.compress(raw)),
+        ("c", gzip.compress(raw[:9]) + gzip.compress(raw[9:])),
+    ):
+        path = tmp_path / name
+        path.write_bytes(packed)
+        assert importing.read(path) == importing.read(PUBLISHED)
+
+
+def test_bombs_are_refused_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "PIECE", 2**16)
+    for name, packed in (("bomb.xz", lzma.compress(bytes(2**26))), ("bomb.gz", gzip.compress(bytes(2**26)))):
+        path = tmp_path / name
+        path.write_bytes(packed)
+        with pytest.raises(ImportedError, match="has more than 1 MiB"):
+            sources.read_bytes(path, 2**20)
+    path = tmp_path / "cut.xz"
+    path.write_bytes(lzma.compress(os.urandom(9999))[:5000])
+    with pytest.raises(ImportedError, match="cannot be unpacked"):
+        sources.read_bytes(path)
+    path.write_bytes(gzip.compress(os.urandom(9999))[:5000])
+    with pytest.raises(ImportedError, match="cannot be unpacked"):
+        sources.read_bytes(path)
+    with pytest.raises(ImportedError, match="no ordinary file"):
+        sources.read_bytes(Path("/dev/zero"))
+
+
+Change = Callable[[dict[str, Any]], object]
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda it: it.pop("relays"), "no network of this form"),
+        (lambda it: it.update(relays={}), "`relays` is {}, but must be a list"),
+        (lambda it: it["relays"][0].update(role="bridge"), r"relays\[0\]: `role` is 'bridge', but must be one of guard"),
+        (lambda it: it["relays"][0].update(weight=-1), "`weight` is -1, but must be a whole number"),
+        (lambda it: it["relays"][0].update(weight=True), "`weight` is True"),
+        (lambda it: it["relays"][1].update(address="localhost"), r"relays\[1\]: `address`"),
+        (lambda it: it["relays"][0].update(up_bytes_s=10**15), "`up_bytes_s` is 1000000000000000"),
+        (lambda it: it["relays"][0].update(country="D1"), "`country` is 'D1', but must be two letters"),
+        (lambda it: it["clients"][0].update(mean_flow_interval_us=0), r"clients\[0\]: `mean_flow_interval_us` is 0"),
+        (lambda it: it["clients"].append(7), r"clients\[2\]: an object is needed, not 7"),
+        (lambda it: it["perf_clients"][0].pop("name"), r"perf_clients\[0\]: `name` is missing"),
+        (lambda it: it["servers"][0].update(name="x" * 65), "`name` is 'xxx"),
+    ],
+)
+def test_a_broken_network_is_one_sentence(change: Change, sentence: str, tmp_path: Path) -> None:
+    content = json.loads(PUBLISHED.read_text())
+    change(content)
+    path = tmp_path / "broken.network.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(ImportedError, match=sentence) as refused:
+        importing.read(path)
+    assert len(str(refused.value)) < 400
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "sentence"),
+    [
+        ("shadow.config.yaml", "general:", "general: {", "is no YAML"),
+        ("shadow.config.yaml", "hosts:\n", "hosts: [1, 2]\nx:\n", "an object is needed"),
+        ("shadow.config.yaml", "  use_shortest_path: false", "  a: &a [1]\n  b: [*a, *a]", "YAML aliases"),
+        ("shadow.config.yaml", "relay4middle", "webserver", "'webserver' is none that tornettools makes"),
+        ("shadow.config.yaml", "10 Mbit", "10 MB/h", "relay2exit: `bandwidth_up` is '10 MB/h'"),
+        ("shadow.config.yaml", "100.0.0.1", "fe80::1", "4uthority1: `ip_addr` is 'fe80::1'"),
+        ("shadow.config.yaml", "45 min", "forever", "`stop_time` is 'forever'"),
+        ("shadow.config.yaml", "network_node_id: 3", "network_node_id: many", "`network_node_id` is 'many'"),
+        ("shadow.data.template/hosts/bwauthority/v3bw.init.consensus", "nick=relay3guard", "", "has no weight of relay3guard"),
+        ("shadow.data.template/hosts/bwauthority/v3bw.init.consensus", "bw=9000", "bw=1e9", "line 3: `bw` is '1e9'"),
+        ("shadow.data.template/hosts/relay1exitguard/torrc", "5 MBytes", "lots", "line 2: 'BandwidthRate lots'"),
+        ("shadow.data.template/hosts/markovclient2exit/tgenrc.graphml", "flowmodelpath", "other", "names 0 flow models"),
+        ("shadow.data.template/hosts/markovclient1exit/tgenrc.graphml", "<graphml", "<!DOCTYPE x>\n<graphml", "document type"),
+        ("shadow.data.template/hosts/markovclient1exit/tgenrc.graphml", "</graph>", "", "is no XML"),
+        ("conf/flow.graphml", "2.5e-07", "0", "no flow model"),
+        ("conf/flow.graphml", "2.5e-07", "nan", "no flow model"),
+        ("conf/small.gml", "    id 0", "    id zero", "`id` is 'zero'"),
+        ("conf/small.gml", "node [", "knot [", "it has no nodes"),
+    ],
+)
+def test_a_broken_configuration_is_one_sentence(file: str, old: str, new: str, sentence: str, folder: Path) -> None:
+    path = folder / file
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+    with pytest.raises(ImportedError, match=sentence) as refused:
+        importing.read(folder)
+    assert len(str(refused.value)) < 500
+    assert "\n" not in str(refused.value)
+
+
+def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.write_text("BandwidthRate 1\n")
+    torrc = folder / "shadow.data.template/hosts/relay2exit/torrc"
+    torrc.symlink_to(elsewhere)
+    with pytest.raises(ImportedError, match="leads out of"):
+        importing.read(folder)
+
+
+def test_the_command_writes_a_folder_whole_or_not_at_all(
+    core: FakeCore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seen: list[list[str]] = []
+
+    def resolve(path: str, text: str | None = None) -> str:
+        seen.append(sorted(file.name for file in Path(path).parent.iterdir()))
+        return "{}"
+
+    monkeypatch.setattr(_core, "resolve", resolve)
+    out = tmp_path / "new" / "net"
+    monkeypatch.setattr("sys.argv", ["onionlab", "import", str(PUBLISHED), "--out", str(out)])
+    with pytest.raises(SystemExit) as leave:
+        cli.main()
+    assert leave.value.code in (None, 0)
+    assert seen == [["experiment.toml", "network.json"]]
+    assert sorted(file.name for file in out.iterdir()) == seen[0]
+    printed = capsys.readouterr()
+    assert f"onionlab run {out / 'experiment.toml'}" in printed.out
+    assert "--models" in printed.err
+    with pytest.raises(SystemExit) as leave:
+        cli.main()
+    assert leave.value.code == cli.EXIT_REFUSED
+    assert "not empty" in capsys.readouterr().err
+
+    def refuse(path: str, text: str | None = None) -> str:
+        raise ScenarioError(f"{path}, line 9: `network.path` cannot be used")
+
+    monkeypatch.setattr(_core, "resolve", refuse)
+    with pytest.raises(ImportedError, match="cannot be simulated: line 9"):
+        importing.import_network(PUBLISHED, tmp_path / "other")
+    assert not (tmp_path / "other").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+    assert core.made == []
+
+
+def test_an_import_is_an_experiment(tmp_path: Path) -> None:
+    for name, source, info in (("a", PUBLISHED, None), ("b", DATA / "tornettools", DATA / "relayinfo.json")):
+        written = importing.import_network(source, tmp_path / name, info)
+        scenario = json.loads(_core.resolve(str(written.experiment)))
+        assert scenario["network"]["kind"] == "file"
+        assert {group["group"] for group in scenario["clients"]} >= {"perf"}
+
+
+def test_the_published_networks(tmp_path: Path) -> None:
+    if not SHADOW_NETWORKS.is_dir():
+        pytest.skip(f"{SHADOW_NETWORKS} is not here")
+    for name, relays, clients in (("1pct-load1.0-1", 65, 100), ("1pct-load1.0-3", 64, 100), ("10pct-load1.0-1", 649, 792)):
+        network = importing.read(SHADOW_NETWORKS / f"{name}.network.json.xz")
+        assert (len(network.relays), sum(len(markov.hosts) for markov in network.markov)) == (relays, clients)
+        importing.import_network(SHADOW_NETWORKS / f"{name}.network.json.xz", tmp_path / name)
