@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -261,15 +261,15 @@ def shared_links(
 
 @app.command(epilog="Example: onionlab reproduce salsa")
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor or salsa.")],
+    paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor, shadow-networks or salsa.")],
     experiments: Annotated[
         Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
     ] = None,
     reference: Annotated[
         Path | None,
         typer.Option(
-            help="shadow-tor: folder of the reference's own measurements, used where it exists.",
-            show_default="../shared/data/reference/shadow-tor",
+            help="shadow-tor, shadow-networks: folder of the reference's own measurements; shadow-tor can do without.",
+            show_default="../shared/data/reference/PAPER",
         ),
     ] = None,
     consensus: Annotated[
@@ -283,6 +283,18 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option(min=1, max=10_000, help="shadow-tor: seeds of each experiment.", show_default="200")
     ] = None,
+    networks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="shadow-networks: networks to run, by the beginnings of their names; none: only write the page.",
+            show_default="1pct",
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        typer.Option(metavar='"20 min"', help="shadow-networks: simulated time; its results are kept apart.", show_default="1 h"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
@@ -294,7 +306,9 @@ def reproduce(
         raise typer.BadParameter(f"{paper!r} is not one of {', '.join([*PAPERS, *COMPUTED])}", param_hint="PAPER")
     for option, value, owners in (
         ("--reference", reference, PAPERS),
-        ("--seeds", seeds, PAPERS),
+        ("--seeds", seeds, ("shadow-tor",)),
+        ("--networks", networks, ("shadow-networks",)),
+        ("--duration", duration, ("shadow-networks",)),
         ("--consensus", consensus, COMPUTED),
     ):
         if value is not None and paper not in owners:
@@ -306,8 +320,12 @@ def reproduce(
         with errors.status("") as status:
             page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
     else:
-        chosen = {} if seeds is None else {"seeds": seeds}
-        measurements = reference if reference is not None else Path("../shared/data/reference/shadow-tor")
+        chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+        if networks is not None:
+            chosen["networks"] = [] if networks == "none" else networks.split(",")
+        if duration is not None:
+            chosen["duration"] = duration
+        measurements = reference if reference is not None else Path("../shared/data/reference") / paper
         page, broken = PAPERS[paper](folder, measurements, results, docs, lambda: ProgressDisplay(errors), **chosen)
     print(f"page: {page}")
     for sentence in broken:

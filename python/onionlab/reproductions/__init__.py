@@ -5,12 +5,18 @@ A reproduction lives in ``experiments/<name>/``: the experiment files, ``publish
 the page.
 """
 
-from onionlab.reproductions import salsa, shadow_tor
+from collections.abc import Callable
+from pathlib import Path
+
+from onionlab.reproductions import salsa, shadow_networks, shadow_tor
 
 #: Names on the command line. Each has a function `reproduce` that takes the folder of ``published.json``, what it needs of the
 #: world outside, the folder for results and that for the page; it returns the page's path and a sentence for each figure that
 #: should agree and does not.
-PAPERS = {"shadow-tor": shadow_tor.reproduce}
+PAPERS: dict[str, Callable[..., tuple[Path, list[str]]]] = {
+    "shadow-tor": shadow_tor.reproduce,
+    "shadow-networks": shadow_networks.reproduce,
+}
 COMPUTED = {"salsa": salsa.reproduce}
 
-__all__ = ["COMPUTED", "PAPERS", "salsa", "shadow_tor"]
+__all__ = ["COMPUTED", "PAPERS", "salsa", "shadow_networks", "shadow_tor"]

@@ -1,0 +1,284 @@
+"""Held against whole networks: the published networks of "Once is Never Enough", each run here as it was given.
+
+Theirs is real tor 0.3.5 in Shadow 1.13, one simulated hour, statistics from minute 20. Each network is imported as ``onionlab
+import`` does it. What is compared are quantiles of the perf clients' times, beside those of the same network there and beside
+mean and standard deviation over the hundred networks that were sampled there at the same scale.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import tomllib
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from onionlab import importing, runner
+from onionlab.charts.export import to_png, to_svg
+from onionlab.errors import ResultsError, RunError
+from onionlab.files import write_bytes, write_text
+from onionlab.importing.sources import ImportedError, read_json
+from onionlab.reproductions import shadow_networks_charts, shadow_networks_page
+from onionlab.results import Experiment, load
+from onionlab.stats.intervals import Floats, lower_quantile
+
+#: What is run where nobody says otherwise: the networks of 1 %.
+SMALL = "1pct"
+
+#: Transfer sizes in bytes; "all" is every one of them.
+SIZES = ("all", "51200", "1048576", "5242880")
+
+#: Times, as the reference calls them, and in words.
+TIMES = {"time_to_first_byte_recv": "first byte", "time_to_last_byte_recv": "last byte"}
+
+#: Largest distance from the mean over their networks, in standard deviations between networks, of a figure within the spread.
+SPREAD = 2.0
+
+Observe = Callable[[], AbstractContextManager[runner.Observer]]
+Samples = dict[tuple[str, str], Floats]
+
+
+@dataclass(frozen=True)
+class Target:
+    """A quantile over the networks that were sampled at one scale: mean, and standard deviation between networks."""
+
+    mean: float
+    sd: float
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One quantile of one time: ours, that of the same network there, and what their networks have of it."""
+
+    quantile: float
+    ours: float
+    theirs: float
+    target: Target
+
+    @property
+    def distance(self) -> float:
+        """From the mean over their networks, in standard deviations between networks."""
+        return (self.ours - self.target.mean) / self.target.sd if self.target.sd > 0 else math.inf
+
+    @property
+    def within(self) -> bool:
+        """Whether ours lies within the spread between their networks."""
+        return abs(self.distance) <= SPREAD
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One network, ours and theirs.
+
+    Attributes
+    ----------
+    name
+        As the reference's files are called.
+    scale
+        Share of Tor's relays, as the targets call it (``1%``).
+    ours, theirs
+        Times by metric and size, in seconds.
+    our_errors, their_errors
+        Failed downloads by client, as a share of those that ended.
+    targets, quantiles
+        Over all networks of the scale.
+    run
+        The row of the table ``run``; ``duration`` and ``measure_from`` in simulated seconds.
+    goodput
+        Of all relays, in bits/s, since ``measure_from``.
+    settings
+        What the experiment says beside the network: tables of latency, traffic models.
+    """
+
+    name: str
+    scale: str
+    ours: Samples
+    theirs: Samples
+    our_errors: Floats
+    their_errors: Floats
+    targets: dict[tuple[str, str], tuple[Target, ...]]
+    quantiles: tuple[float, ...]
+    run: dict[str, Any]
+    duration: float
+    measure_from: float
+    goodput: float
+    settings: tuple[str, ...]
+
+    @cached_property
+    def figures(self) -> dict[tuple[str, str], tuple[Figure, ...]]:
+        """Every quantile, by metric and size; none where ours or theirs has no transfer of the size."""
+        return {
+            key: tuple(
+                Figure(q, lower_quantile(self.ours[key], q), lower_quantile(self.theirs[key], q), target)
+                for q, target in zip(self.quantiles, self.targets[key], strict=True)
+            )
+            for key in self.targets
+            if len(self.ours[key]) and len(self.theirs[key])
+        }
+
+    @property
+    def within(self) -> tuple[int, int]:
+        """How many figures lie within the spread, and how many there are."""
+        figures = [figure for row in self.figures.values() for figure in row]
+        return sum(figure.within for figure in figures), len(figures)
+
+
+def reproduce(
+    experiments: Path,
+    reference: Path | None,
+    out: Path,
+    docs: Path,
+    observe: Observe | None = None,
+    networks: Sequence[str] | None = None,
+    duration: str | None = None,
+) -> tuple[Path, list[str]]:
+    """Run networks and write the page of all that have been run; return its path and no complaints.
+
+    Parameters
+    ----------
+    experiments : path
+        The folder with ``differences.toml``: mechanisms by which ours differ.
+    reference : path or None
+        The folder with the published networks and their results.
+    out, docs : path
+        Experiments and results go below ``out``, the page and its charts into ``docs``. Finished runs in ``out`` are kept.
+    observe : callable, optional
+        Gives a context with an observer for each network.
+    networks : sequence of str, optional
+        Which networks are run: names, or beginnings of names; by default those of 1 %. None of them: only the page is written.
+    duration : str, optional
+        Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart.
+    """
+    if reference is None or not (reference / "targets.json").is_file():
+        raise ResultsError(f"the published networks are not in {reference}; --reference names their folder")
+    known = sorted(path.name.removesuffix(".network.json.xz") for path in reference.glob("*.network.json.xz"))
+    chosen = _chosen(known, networks if networks is not None else [SMALL])
+    folder = out if duration is None else out / re.sub(r"\W+", "-", duration)
+    for name in chosen:
+        _run(name, reference, folder, observe, duration)
+    comparisons = [
+        compare(name, reference, load(folder / name / "results")) for name in known if _finished(folder / name / "results")
+    ]
+    if not comparisons:
+        raise ResultsError(f"{folder} holds no finished run of these networks")
+    reasons = load_differences(experiments / "differences.toml")
+    return write(comparisons, reasons, docs), []
+
+
+def _chosen(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
+    """The known names that begin with one that is wanted."""
+    for beginning in wanted:
+        if not any(name.startswith(beginning) for name in known):
+            raise ResultsError(f"there is no network {beginning!r}; there are {', '.join(known)}")
+    return [name for name in known if name.startswith(tuple(wanted))]
+
+
+def _finished(results: Path) -> bool:
+    return (results / "plan.json").is_file() and any(results.glob("runs/*/run.parquet"))
+
+
+def _run(name: str, reference: Path, folder: Path, observe: Observe | None, duration: str | None) -> None:
+    """Import one network, unless that is done, and run it."""
+    file = folder / name / "network" / "experiment.toml"
+    if not file.is_file():
+        data = reference.parent.parent / "network"
+        models, latency = data, data / "country-rtt-2025.csv.gz"
+        options = importing.Options(
+            latency=latency if latency.is_file() else None,
+            models=models if (models / "stream-model-2018.json").is_file() else None,
+            duration=duration,
+        )
+        importing.import_network(reference / f"{name}.network.json.xz", file.parent, None, options)
+    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+        results = runner.run(file, folder / name / "results", report=False, observer=observer)
+    if results.missing:
+        raise RunError(f"{name}: {results.missing[0].label} did not finish")
+
+
+def load_differences(path: Path) -> list[dict[str, str]]:
+    """Read ``differences.toml``: mechanisms by which ours differ, each with ``what``, ``mechanism`` and ``evidence``."""
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("difference", [])
+        return [{key: str(row[key]) for key in ("what", "mechanism", "evidence")} for row in rows]
+    except OSError as error:
+        raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise ResultsError(f"{path} is not a list of differences: {error!r}") from error
+
+
+def compare(name: str, reference: Path, experiment: Experiment) -> Comparison:
+    """Hold the finished run of a network against what is published of it."""
+    scale = f"{name.split('pct')[0]}%"
+    try:
+        targets = read_json(reference / "targets.json")
+        theirs = read_json(reference / f"{name}.results.json.xz")
+        of_scale = targets["shadow"][f"{scale} load 1.0"]
+        quantiles = tuple(float(q) for q in targets["quantiles"])
+        keys = [(metric, size) for metric in TIMES for size in SIZES]
+        spread = {
+            key: tuple(Target(*pair) for pair in zip(of_scale[".".join(key)]["mean"], of_scale[".".join(key)]["sd"], strict=True))
+            for key in keys
+        }
+        samples = {(metric, size): np.sort(np.asarray(theirs[metric][size], dtype=np.float64)) for metric, size in keys}
+        errors = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
+    except (KeyError, TypeError, ValueError, ImportedError) as error:
+        raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
+    perf = experiment.transfers.filter(pl.col("group") == "perf", pl.col("start_ns") >= experiment.measure_from * 1e9)
+    scenario = experiment.plan.scenario
+    network = experiment.network.filter(pl.col("time_ns") > experiment.measure_from * 1e9)
+    sent = float(network["relay_bytes_sent"].sum())
+    return Comparison(
+        name=name,
+        scale=scale,
+        ours=_times(perf),
+        theirs=samples,
+        our_errors=_errors(perf),
+        their_errors=errors,
+        targets=spread,
+        quantiles=quantiles,
+        run=experiment.runs.row(0, named=True),
+        duration=experiment.duration,
+        measure_from=experiment.measure_from,
+        goodput=8 * sent / (experiment.duration - experiment.measure_from),
+        settings=(
+            "the table of countries" if scenario["network"]["latency"] else "the built-in places",
+            "the learned models" if scenario["clients"][0]["load"]["kind"] == "markov" else "the built-in compact model",
+        ),
+    )
+
+
+def _times(perf: pl.DataFrame) -> Samples:
+    """Times of completed downloads, counted as theirs from when the request leaves: when the stream is connected."""
+    done = perf.filter(pl.col("outcome") == "ok")
+    found = {}
+    for metric, column in zip(TIMES, ("first_byte_ns", "last_byte_ns"), strict=True):
+        for size in SIZES:
+            rows = done if size == "all" else done.filter(pl.col("size_bytes") == int(size))
+            found[metric, size] = np.sort(((rows[column] - rows["connected_ns"]) / 1e9).to_numpy())
+    return found
+
+
+def _errors(perf: pl.DataFrame) -> Floats:
+    """Share of failed downloads of each client."""
+    ended = perf.filter(pl.col("outcome") != "unfinished")
+    shares = ended.group_by("client").agg((pl.col("outcome") != "ok").mean()).sort("client")
+    return shares["outcome"].to_numpy()
+
+
+def write(comparisons: list[Comparison], differences: list[dict[str, str]], docs: Path) -> Path:
+    """Write ``shadow-networks.md`` and the charts of each network as SVG and PNG into ``docs``; return the page."""
+    for comparison in comparisons:
+        svg = to_svg(shadow_networks_charts.chart(comparison))
+        stem = shadow_networks_charts.stem(comparison)
+        write_text(docs / f"{stem}.svg", svg)
+        write_bytes(docs / f"{stem}.png", to_png(svg))
+    path = docs / "shadow-networks.md"
+    write_text(path, shadow_networks_page.page(comparisons, differences))
+    return path

@@ -1,0 +1,130 @@
+"""The page of `onionlab.reproductions.shadow_networks`: what was run, what lies within the spread, time and memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from onionlab.quantity import format_bytes, format_fixed, format_size
+from onionlab.reproductions import shadow_networks_charts
+
+if TYPE_CHECKING:
+    from onionlab.reproductions.shadow_networks import Comparison, Figure
+
+#: What their runs took, by scale: medians of Shadow 1.13, and where known of Shadow 2 on 32 cores.
+COSTS = {"1%": "4 h 47 min, 35 GiB", "10%": "19 h 24 min, 355 GiB (Shadow 2: 9.5 h, 325 GiB)"}
+
+INTRODUCTION = """\
+# Whole networks of real tor in Shadow
+
+The networks of "Once is Never Enough" (Jansen, Tracey, Goldberg, USENIX Security 2021), each run here as it was given: relays
+with their links, limits and weights, clients that stand for about a hundred users each, perf clients that download 50 KiB, 1
+MiB and 5 MiB.
+
+- Theirs: real tor 0.3.5 in Shadow 1.13, one simulated hour, statistics from minute 20; no packet loss, no entry guards, every
+  exit takes every port.
+- Ours: `tor = "0.3.5"` on links and TCP as Shadow models them, one run of each network. Clients are Tor's users by {models},
+  latencies come from {latency}.
+
+This page was written by
+
+    onionlab reproduce shadow-networks
+
+and shows the networks that have been run. Times count from the moment at which the request leaves, when the stream is
+connected, as theirs do. A figure is a quantile of a time. It is *within* if it lies within {spread:g} standard deviations
+between their networks of the mean over their networks (a hundred of each scale); that is the question whether ours could be
+one of theirs. The figure of the same network there stands beside it. A network of 1 % has about 40 downloads of 1 MiB and 20
+of 5 MiB: their outer quantiles are single downloads.
+"""
+
+MODEL = """\
+## What differs from the reference by design
+
+- **Latency.** The graph of RIPE Atlas measurements that they ran on cannot be had. Here the latency between two hosts is that
+  between their countries. Hosts of one country are equally far from all others; there, cities differ.
+- **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What can be set is: segments of 1434 B, an
+  initial window of 10 segments, a receive queue of 1,024,000 B that drops what does not fit (Shadow 3: CoDel),
+  acknowledgements after 1 ms, retransmission time-outs of at least 200 ms. What cannot: links there pass bursts of 5 ms at
+  once (here token batches of 1 ms), and later acknowledgements of a connection wait 5 ms.
+- **Tor.** No directory traffic, no padding, no processor time; Shadow 1.13 counts no processor time either.
+"""
+
+
+def page(comparisons: list[Comparison], differences: list[dict[str, str]]) -> str:
+    """The page as Markdown."""
+    from onionlab.reproductions.shadow_networks import SPREAD
+
+    latency, models = comparisons[0].settings
+    lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD)]
+    inside, all_ = (sum(counts) for counts in zip(*(one.within for one in comparisons), strict=True))
+    lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
+    lines += _overview(comparisons)
+    lines += ["", MODEL]
+    if differences:
+        lines += ["## What differs beyond the spread, and why", ""]
+        lines += ["| what | mechanism | evidence |", "| --- | --- | --- |"]
+        lines += [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
+        lines.append("")
+    for one in comparisons:
+        lines += _section(one)
+    return "\n".join(lines)
+
+
+def _overview(comparisons: list[Comparison]) -> Iterator[str]:
+    """A line for each network: figures, errors, cost."""
+    yield "| network | within | failed, theirs / ours | simulated | time, one core | memory | theirs took | cell-hops/s |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    for one in comparisons:
+        inside, all_ = one.within
+        wall = float(one.run["wall_seconds"])
+        cells = (
+            one.name,
+            f"{inside} of {all_}",
+            f"{_percent(one.their_errors)} / {_percent(one.our_errors)}",
+            f"{one.duration / 60:g} min",
+            f"{wall / 60:.1f} min",
+            format_bytes(float(one.run["peak_memory_bytes"])),
+            COSTS.get(one.scale, ""),
+            f"{one.run['cell_hops'] / wall / 1e6:.2f} million",
+        )
+        yield f"| {' | '.join(cells)} |"
+
+
+def _section(one: Comparison) -> Iterator[str]:
+    """One network: its table and its chart."""
+    from onionlab.reproductions.shadow_networks import TIMES
+
+    run = one.run
+    yield from (f"## {one.name}", "")
+    yield (
+        f"{run['relays']} relays, {run['clients']} clients; {one.duration / 60:g} simulated minutes, downloads from minute "
+        f"{one.measure_from / 60:g} on. All relays together send {one.goodput / 1e9:.2f} Gbit/s."
+    )
+    yield ""
+    head = [f"p{100 * q:g}" for q in one.quantiles]
+    yield f"| time to | of | downloads, theirs / ours | | {' | '.join(head)} |"
+    yield f"| --- | --- | ---: | --- |{' ---: |' * len(head)}"
+    for (metric, size), figures in one.figures.items():
+        count = f"{len(one.theirs[metric, size])} / {len(one.ours[metric, size])}"
+        name = "all sizes" if size == "all" else format_size(int(size))
+        yield f"| {TIMES[metric]} | {name} | {count} | theirs | {' | '.join(_seconds(figure.theirs) for figure in figures)} |"
+        yield f"| | | | ours | {' | '.join(_ours(figure) for figure in figures)} |"
+        spread = (f"{_seconds(figure.target.mean)} ± {_seconds(figure.target.sd)}" for figure in figures)
+        yield f"| | | | their networks | {' | '.join(spread)} |"
+    stem = shadow_networks_charts.stem(one)
+    yield from ("", "In seconds. Bold: outside.", "", f"![{one.name}: ours beside theirs]({stem}.svg)", "")
+
+
+def _ours(figure: Figure) -> str:
+    text = _seconds(figure.ours)
+    return text if figure.within else f"**{text}**"
+
+
+def _seconds(value: float) -> str:
+    return format_fixed(value, 2 if value < 9.995 else 1)
+
+
+def _percent(shares: np.ndarray[tuple[int], np.dtype[np.float64]]) -> str:
+    return f"{100 * float(np.mean(shares)):.1f} %" if len(shares) else "none"

@@ -1,0 +1,161 @@
+"""Whole networks held against published ones: what counts as within, what is compared, and the page."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+from fake_core import FakeCore
+from onionlab import cli
+from onionlab.errors import ResultsError
+from onionlab.reproductions import shadow_networks, shadow_networks_charts, shadow_networks_page
+from onionlab.reproductions.shadow_networks import Figure, Target, compare
+
+ROOT = Path(__file__).parents[2]
+QUANTILES = [0.1, 0.5, 0.9]
+NAME = "1pct-load1.0-9"
+
+
+@pytest.fixture
+def reference(tmp_path: Path) -> Path:
+    """A folder as the reference's, with one network of eight clients."""
+    folder = tmp_path / "reference"
+    folder.mkdir()
+    spread = {"runs": 100, "mean": [0.5, 1.0, 2.0], "sd": [0.1, 0.2, 0.4]}
+    keys = [f"{metric}.{size}" for metric in shadow_networks.TIMES for size in shadow_networks.SIZES]
+    targets = {"quantiles": QUANTILES, "shadow": {"1% load 1.0": dict.fromkeys(keys, spread)}}
+    (folder / "targets.json").write_text(json.dumps(targets))
+    times = {size: [0.4, 0.9, 1.1, 2.5] for size in shadow_networks.SIZES}
+    results = dict.fromkeys(shadow_networks.TIMES, times) | {"error_rate": {"ALL": [[0.0, 2.5], [5.0, 2.5]]}}
+    (folder / f"{NAME}.results.json.xz").write_bytes(lzma.compress(json.dumps(results).encode()))
+    return folder
+
+
+def experiment(**changes: Any) -> Any:
+    """What `compare` asks of a finished run: downloads of 50 KiB that take 0.5, 0.6, ... s once connected."""
+    rows = [
+        {
+            "group": "perf",
+            "client": f"perf{index % 2}",
+            "size_bytes": 51_200,
+            "outcome": "timeout" if index == 7 else "ok",
+            "start_ns": int((30 + index) * 1e9),
+            "connected_ns": int((30.25 + index) * 1e9),
+            "first_byte_ns": int((30.5 + index) * 1e9),
+            "last_byte_ns": int((30.75 + index + index / 10) * 1e9),
+        }
+        for index in range(8)
+    ]
+    early = rows[0] | {"start_ns": 1, "last_byte_ns": int(99e9)}
+    load = rows[0] | {"group": "markov", "last_byte_ns": int(99e9)}
+    return SimpleNamespace(
+        transfers=pl.DataFrame([*rows, early, load]),
+        network=pl.DataFrame({"time_ns": [int(10e9), int(40e9)], "relay_bytes_sent": [10**9, 5 * 10**8]}),
+        runs=pl.DataFrame(
+            {
+                "wall_seconds": [90.0],
+                "peak_memory_bytes": [10**8],
+                "cell_hops": [10**8],
+                "version": ["1"],
+                "relays": [65],
+                "clients": [108],
+            }
+        ),
+        plan=SimpleNamespace(scenario={"network": {"latency": None}, "clients": [{"load": {"kind": "tor-users"}}]}),
+        measure_from=20.0,
+        duration=60.0,
+        **changes,
+    )
+
+
+def test_times_count_from_the_request_and_what_came_early_is_left_out(reference: Path) -> None:
+    one = compare(NAME, reference, experiment())
+    assert np.allclose(one.ours["time_to_first_byte_recv", "51200"], [0.25] * 7)
+    assert np.allclose(one.ours["time_to_last_byte_recv", "all"], 0.5 + np.arange(7) / 10)
+    assert len(one.ours["time_to_first_byte_recv", "1048576"]) == 0
+    assert one.our_errors.tolist() == [0.0, 0.25]
+    assert one.their_errors.tolist() == [0.0, 0.05]
+    assert one.goodput == 8 * 5e8 / 40
+    # Sizes that nobody downloaded have no figures.
+    assert sorted(one.figures) == [(metric, size) for metric in sorted(shadow_networks.TIMES) for size in ("51200", "all")]
+
+
+def test_a_figure_is_within_two_deviations_of_the_mean() -> None:
+    target = Target(1.0, 0.2)
+    assert Figure(0.5, 1.39, 1.0, target).within
+    assert not Figure(0.5, 1.41, 1.0, target).within
+    assert not Figure(0.5, 0.59, 1.0, target).within
+    assert Figure(0.5, 0.8, 5.0, target).distance == pytest.approx(-1.0)
+    assert not Figure(0.5, 1.0, 1.0, Target(1.0, 0.0)).within
+
+
+def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None:
+    one = compare(NAME, reference, experiment())
+    inside, all_ = one.within
+    # First byte: 0.25 s lies 2.5, 3.75 and 4.4 deviations below; last byte: 0.5, 0.8 and 1.0 s lie 0, 1 and 2.5 from the mean.
+    assert (inside, all_) == (4, 12)
+    reason = {"what": "first byte", "mechanism": "no queue", "evidence": "it is made up"}
+    page = shadow_networks_page.page([one], [reason])
+    assert "**Of 12 figures of 1 network, 4 are within.**" in page
+    assert "| first byte | no queue | it is made up |" in page
+    assert f"| {NAME} | 4 of 12 | 2.5 % / 12.5 % | 1 min | 1.5 min |" in page
+    assert "| | | | ours | **0.25** | **0.25** | **0.25** |" in page
+    assert "| | | | ours | 0.50 | 0.80 | **1.00** |" in page
+    assert "the built-in places" in page
+    assert max(map(len, page.splitlines())) < 260
+
+
+def test_charts_say_what_they_show(reference: Path) -> None:
+    specification = json.dumps(shadow_networks_charts.chart(compare(NAME, reference, experiment())))
+    for text in (shadow_networks_charts.OURS, shadow_networks_charts.THEIRS, "50 KiB", "share of downloads"):
+        assert text in specification
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda it: it.pop("error_rate"), "holds no results"),
+        (lambda it: it["time_to_first_byte_recv"].update(all=["fast"]), "holds no results"),
+    ],
+)
+def test_a_broken_reference_is_one_sentence(change: Any, sentence: str, reference: Path) -> None:
+    path = reference / f"{NAME}.results.json.xz"
+    content = json.loads(lzma.decompress(path.read_bytes()))
+    change(content)
+    path.write_bytes(lzma.compress(json.dumps(content).encode()))
+    with pytest.raises(ResultsError, match=sentence):
+        compare(NAME, reference, experiment())
+
+
+def test_without_reference_or_runs_it_says_so(reference: Path, tmp_path: Path) -> None:
+    arguments = (ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs")
+    with pytest.raises(ResultsError, match="--reference names their folder"):
+        shadow_networks.reproduce(arguments[0], tmp_path, *arguments[2:])
+    with pytest.raises(ResultsError, match="no network 'tiny'"):
+        shadow_networks.reproduce(*arguments, networks=["tiny"])
+    with pytest.raises(ResultsError, match="no finished run"):
+        shadow_networks.reproduce(*arguments, networks=[])
+
+
+def test_options_of_other_reproductions_are_refused(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in (("shadow-tor", "--networks", "x"), ("shadow-networks", "--seeds", "3"), ("salsa", "--duration", "1 min")):
+        monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", *words])
+        with pytest.raises(SystemExit) as leave:
+            cli.main()
+        assert leave.value.code == cli.EXIT_REFUSED
+        assert f"{words[0]} does not use it" in capsys.readouterr().err
+    assert core.made == []
+
+
+def test_the_differences_that_are_named_can_be_read() -> None:
+    rows = shadow_networks.load_differences(ROOT / "experiments/shadow-networks/differences.toml")
+    assert all(row["what"] and row["mechanism"] and row["evidence"] for row in rows)
