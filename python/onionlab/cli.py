@@ -259,6 +259,43 @@ def shared_links(
     )
 
 
+@app.command(epilog="Example: onionlab calibrate out/today --metrics tor_metrics_2026-05-01--2026-05-31.json")
+def calibrate(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A results directory whose experiment has a group of load perf.")
+    ],
+    metrics: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The live network's figures: tornettools' tor_metrics_*.json, or tables of Tor Metrics; also several times.",
+            show_default="2019, from ../shared/data/reference/shadow-networks/targets.json",
+        ),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Share of Tor that was simulated.", show_default="as far as the results know it"),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
+) -> None:
+    """Hold a simulated network's figures beside those of the live network of the same time."""
+    from onionlab import calibrate as calibration
+    from onionlab.results import load
+    from onionlab.tor_metrics import Metrics
+
+    live = Metrics()
+    for path in metrics or [Path("../shared/data/reference/shadow-networks/targets.json")]:
+        live.add(path)
+    text = calibration.page(calibration.calibrate(load(directory), live, scale), live, directory)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        try:
+            write_text(output, text)
+        except OSError as error:
+            raise ResultsError(f"cannot write {output}: {error.strerror}") from error
+
+
 @app.command(epilog="Example: onionlab reproduce salsa")
 def reproduce(
     paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor, shadow-networks or salsa.")],

@@ -1,0 +1,194 @@
+"""Figures of the live network: what Tor Metrics and OnionPerf publish, in the forms in which one gets it.
+
+Four kinds of files are read, each as it is or packed as ``.xz`` or ``.gz``:
+
+- ``tor_metrics_<first>--<last>.json``, which ``tornettools stage`` makes of OnionPerf's files and ``bandwidth.csv``: lists of
+  single measurements (``circuit_rtt`` and ``circuit_build_times`` in s, ``download_times`` in s by size), ``daily_counts`` and
+  ``relay_goodput`` (Gbit/s by day).
+- Tables of Tor Metrics (metrics.torproject.org), recognised by their columns: ``torperf-1.1.csv`` (``date, filesize, source,
+  server, q1, md, q3`` in s), ``onionperf-latencies.csv`` (``date, source, server, low, q1, md, q3, high`` in ms),
+  ``onionperf-buildtimes.csv`` (``date, source, position, q1, md, q3`` in ms), ``torperf-failures.csv`` (``date, filesize,
+  source, server, timeouts, failures`` as shares) and ``bandwidth.csv`` (``date, advbw, bwhist`` in Gbit/s). Lines that begin
+  with ``#`` are left out, and rows of onion servers.
+- An object with ``quantiles`` and an object whose name begins with ``tor_``, with quantiles of the same quantities.
+
+Each quantity becomes quantiles. Of a table these are q1, median and q3: the medians of what its days and sources have.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onionlab.importing.sources import Fields, ImportedError, clipped, read_text
+
+#: Quantities, and how they are called in words; times in s.
+QUANTITIES = {
+    "circuit_rtt": "circuit round trip",
+    "circuit_build_times": "circuit build time",
+    "51200": "time to last byte, 50 KiB",
+    "1048576": "time to last byte, 1 MiB",
+    "5242880": "time to last byte, 5 MiB",
+}
+
+#: Quantiles that are taken of lists of single measurements.
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
+
+#: Most bytes of a file, and most rows of a table.
+MOST, MOST_ROWS = 64 * 2**20, 1_000_000
+
+_QUARTILES = {"low": 0.1, "q1": 0.25, "md": 0.5, "q3": 0.75, "high": 0.9}
+
+
+@dataclass
+class Metrics:
+    """What is known of the live network.
+
+    Attributes
+    ----------
+    sources
+        Names of the files.
+    times
+        By key of `QUANTITIES`: quantile and time in s.
+    error_rate
+        Share of downloads that fail, 0 to 1; None: not known.
+    relay_goodput
+        Of all relays, in bits/s; None: not known.
+    """
+
+    sources: list[str] = field(default_factory=list)
+    times: dict[str, dict[float, float]] = field(default_factory=dict)
+    error_rate: float | None = None
+    relay_goodput: float | None = None
+
+    def add(self, path: Path) -> None:
+        """Add what a file says; it comes before what others said of the same quantity.
+
+        Raises
+        ------
+        ImportedError
+            If it is of none of the known forms.
+        """
+        text = read_text(path, MOST)
+        if text.lstrip().startswith("{"):
+            self._add_json(path, text)
+        else:
+            self._add_table(path, text)
+        self.sources.append(path.name)
+
+    def _add_json(self, path: Path, text: str) -> None:
+        import json
+
+        try:
+            document = Fields(str(path), json.loads(text))
+        except (ValueError, RecursionError) as error:
+            raise ImportedError(f"{path} is no JSON ({clipped(error)})") from error
+        live = [name for name, value in document.items() if name.startswith("tor_") and isinstance(value, dict)]
+        if "quantiles" in document and live:
+            self._add_quantiles(document, live[0])
+        elif "circuit_rtt" in document or "download_times" in document:
+            self._add_measurements(document)
+        else:
+            raise ImportedError(f"{path} has neither measurements of OnionPerf nor quantiles of them")
+
+    def _add_quantiles(self, document: Fields, name: str) -> None:
+        quantiles = _numbers(document, "quantiles", 0.0, 1.0)
+        known = document.table(name)
+        for key in QUANTITIES:
+            table = known if key in known or "download_times" not in known else known.table("download_times")
+            if key in table:
+                values = _numbers(table, key, 0.0, 1e6)
+                if len(values) != len(quantiles):
+                    raise table.refuse(key, f"a list of {len(quantiles)} numbers")
+                self.times[key] = dict(zip(quantiles, values, strict=True))
+        failed = [float(value) for key, value in known.items() if key in ("timeout_percent", "failure_percent")]
+        if failed:
+            self.error_rate = sum(failed) / 100
+
+    def _add_measurements(self, document: Fields) -> None:
+        for key in QUANTITIES:
+            table = document if key in document or "download_times" not in document else document.table("download_times")
+            values = _numbers(table, key, 0.0, 1e6) if key in table else []
+            if values:
+                ordered = sorted(values)
+                self.times[key] = {q: ordered[int((len(ordered) - 1) * q)] for q in QUANTILES}
+        if "daily_counts" in document:
+            days = [Fields(f"{document.where}, {day}", row) for day, row in document.table("daily_counts").items()]
+            counts = [[day.whole(key, 0, 10**9) for key in ("requests", "timeouts", "failures")] for day in days]
+            requests = sum(row[0] for row in counts)
+            if requests:
+                self.error_rate = sum(row[1] + row[2] for row in counts) / requests
+        if "relay_goodput" in document:
+            goodput = document.table("relay_goodput")
+            days_gbit = [_number(goodput, day, value, 0.0, 1e6) for day, value in goodput.items()]
+            if days_gbit:
+                self.relay_goodput = float(np.median(days_gbit)) * 1e9
+
+    def _add_table(self, path: Path, text: str) -> None:
+        lines = (line for line in text.splitlines() if line and not line.startswith("#"))
+        rows = csv.DictReader(io.StringIO("\n".join(lines)))
+        columns = set(rows.fieldnames or ())
+        table = [row for _, row in zip(range(MOST_ROWS), rows, strict=False) if row.get("server", "public") in ("public", "")]
+        if {"date", "advbw", "bwhist"} <= columns:
+            self.relay_goodput = _median(path, table, "bwhist", 1e9)
+        elif {"date", "filesize", "timeouts", "failures"} <= columns:
+            self.error_rate = sum(_median(path, table, key, 1.0) for key in ("timeouts", "failures"))
+        elif {"date", "filesize", "q1", "md", "q3"} <= columns:
+            for size in ("51200", "1048576", "5242880"):
+                of_size = [row for row in table if _size(row["filesize"]) == size]
+                if of_size:
+                    self.times[size] = _quartiles(path, of_size, 1.0)
+        elif {"date", "position", "q1", "md", "q3"} <= columns:
+            # The three positions are those of a circuit's hops: what its extension to each took.
+            by_hop = [_quartiles(path, [row for row in table if row["position"] == hop], 1e-3) for hop in ("1", "2", "3")]
+            self.times["circuit_build_times"] = {q: sum(hop[q] for hop in by_hop) for q in by_hop[0]}
+        elif {"date", "low", "q1", "md", "q3", "high"} <= columns:
+            # Low and high are ends of whiskers, not quantiles.
+            quartiles = _quartiles(path, table, 1e-3)
+            self.times["circuit_rtt"] = {q: quartiles[q] for q in (0.25, 0.5, 0.75)}
+        else:
+            raise ImportedError(f"{path} is no table of Tor Metrics that is known: its columns are {clipped(sorted(columns))}")
+
+
+def _size(text: str) -> str:
+    """A size in bytes, which some tables abbreviate."""
+    return {"50 KiB": "51200", "1 MiB": "1048576", "5 MiB": "5242880", "50kb": "51200", "1mb": "1048576", "5mb": "5242880"}.get(
+        text, text
+    )
+
+
+def _number(fields: Fields, key: str, value: object, least: float, most: float) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise fields.refuse(key, f"a number from {least:g} to {most:g}")
+    return float(value)
+
+
+def _numbers(fields: Fields, key: str, least: float, most: float) -> list[float]:
+    return [_number(fields, key, value, least, most) for value in fields.rows(key, 10_000_000)]
+
+
+def _median(path: Path, rows: Iterable[dict[str, Any]], column: str, factor: float) -> float:
+    """The median of a column, rows without it left aside."""
+    values = []
+    for row in rows:
+        text = (row.get(column) or "").strip()
+        if not text or text == "NA":
+            continue
+        try:
+            value = float(text)
+        except ValueError as error:
+            raise ImportedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number") from error
+        values.append(value)
+    if not values or not np.isfinite(values).all():
+        raise ImportedError(f"{path} has no numbers in the column `{column}`")
+    return float(np.median(values)) * factor
+
+
+def _quartiles(path: Path, rows: list[dict[str, Any]], factor: float) -> dict[float, float]:
+    return {_QUARTILES[column]: _median(path, rows, column, factor) for column in ("q1", "md", "q3")}

@@ -1,0 +1,192 @@
+"""The live network's figures in the forms in which they are published, and a simulation beside them."""
+
+from __future__ import annotations
+
+import json
+import lzma
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+import pytest
+
+from onionlab.calibrate import calibrate, page
+from onionlab.errors import ResultsError
+from onionlab.importing import ImportedError
+from onionlab.tor_metrics import Metrics
+
+TABLES = {
+    "torperf-1.1.csv": """\
+#
+# The Tor Project
+date,filesize,source,server,q1,md,q3
+2026-05-01,51200,op-hk6a,public,0.8,1.0,1.5
+2026-05-02,51200,op-hk6a,public,1.0,1.2,1.7
+2026-05-02,51200,op-hk6a,onion,9.0,9.0,9.0
+2026-05-01,5242880,,public,4.0,6.0,9.0
+""",
+    "onionperf-latencies.csv": """\
+date,source,server,low,q1,md,q3,high
+2026-05-01,op-us,public,100,200,300,500,900
+2026-05-01,op-us,onion,900,900,900,900,900
+""",
+    "onionperf-buildtimes.csv": """\
+date,source,position,q1,md,q3
+2026-05-01,op-us,1,50,60,80
+2026-05-01,op-us,2,100,120,150
+2026-05-01,op-us,3,150,200,260
+""",
+    "torperf-failures.csv": "date,filesize,source,server,timeouts,failures\n2026-05-01,51200,op-us,public,0.02,0.01\n",
+    "bandwidth.csv": "date,advbw,bwhist\n2026-05-01,800,300\n2026-05-02,820,\n2026-05-03,840,320\n",
+}
+
+
+def written(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_tables_of_tor_metrics(tmp_path: Path) -> None:
+    live = Metrics()
+    for name, content in TABLES.items():
+        live.add(written(tmp_path, name, content))
+    assert live.sources == list(TABLES)
+    assert live.times["51200"] == pytest.approx({0.25: 0.9, 0.5: 1.1, 0.75: 1.6})
+    assert "1048576" not in live.times
+    assert live.times["circuit_rtt"] == pytest.approx({0.25: 0.2, 0.5: 0.3, 0.75: 0.5})
+    assert live.times["circuit_build_times"] == pytest.approx({0.25: 0.3, 0.5: 0.38, 0.75: 0.49})
+    assert live.error_rate == pytest.approx(0.03)
+    assert live.relay_goodput == pytest.approx(310e9)
+
+
+def test_staged_measurements_of_tornettools(tmp_path: Path) -> None:
+    content = {
+        "circuit_rtt": [0.4, 0.1, 0.2, 0.3, 0.5],
+        "circuit_build_times": [],
+        "download_times": {"ALL": [1.0], "51200": [2.0, 1.0, 3.0]},
+        "daily_counts": {
+            "2026-05-01": {"requests": 90, "timeouts": 3, "failures": 0},
+            "2026-05-02": {"requests": 10, "timeouts": 1, "failures": 1},
+        },
+        "relay_goodput": {"2026-05-01": 300.0, "2026-05-02": 310.0, "2026-05-03": 305.0},
+    }
+    path = tmp_path / "tor_metrics.json.xz"
+    path.write_bytes(lzma.compress(json.dumps(content).encode()))
+    live = Metrics()
+    live.add(path)
+    assert live.times["circuit_rtt"][0.5] == 0.3
+    assert live.times["51200"][0.9] == 2.0, "the lower order statistic"
+    assert "circuit_build_times" not in live.times
+    assert live.error_rate == pytest.approx(0.05)
+    assert live.relay_goodput == pytest.approx(305e9)
+
+
+def test_quantiles(tmp_path: Path) -> None:
+    content = {
+        "quantiles": [0.1, 0.5],
+        "tor_2019": {"circuit_rtt": [0.14, 0.4], "download_times": {"51200": [0.4, 1.23]}, "timeout_percent": 8.0},
+    }
+    live = Metrics()
+    live.add(written(tmp_path, "targets.json", json.dumps(content)))
+    assert live.times == {"circuit_rtt": {0.1: 0.14, 0.5: 0.4}, "51200": {0.1: 0.4, 0.5: 1.23}}
+    assert live.error_rate == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ("{", "is no JSON"),
+        ("{}", "has neither measurements"),
+        ('{"circuit_rtt": ["fast"]}', "`circuit_rtt` is"),
+        ('{"quantiles": [0.5], "tor_2019": {"circuit_rtt": [1, 2]}}', "a list of 1 numbers"),
+        ("date,speed\n1,2\n", "no table of Tor Metrics"),
+        ("", "no table of Tor Metrics"),
+        ("date,advbw,bwhist\n2026-05-01,1,much\n", "`bwhist` is 'much'"),
+        ("date,advbw,bwhist\n2026-05-01,1,\n", "no numbers in the column `bwhist`"),
+        ("date,advbw,bwhist\n2026-05-01,1,inf\n", "no numbers"),
+    ],
+)
+def test_other_files_are_refused_in_one_sentence(content: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ImportedError, match=sentence) as refused:
+        Metrics().add(written(tmp_path, "file", content))
+    assert "\n" not in str(refused.value)
+
+
+def experiment(kind: str = "perf", early: bool = False) -> Any:
+    """Two treatments; downloads of 50 KiB that take 1, 2, 3 s after a second's wait for the stream."""
+    transfers = pl.DataFrame(
+        [
+            {
+                "treatment": treatment,
+                "group": "measure",
+                "outcome": "ok" if index < 3 else "timeout",
+                "size_bytes": 51_200,
+                "start_ns": int(30e9),
+                "connected_ns": int(31e9),
+                "first_byte_ns": int(31.5e9),
+                "last_byte_ns": int((32 + index) * 1e9),
+            }
+            for treatment in ("a", "b")
+            for index in range(4)
+        ]
+    )
+    circuits = pl.DataFrame(
+        {"treatment": ["a", "b"], "group": ["measure"] * 2, "launched_ns": [int(25e9)] * 2, "built_ns": [int(25.75e9)] * 2}
+    )
+    return SimpleNamespace(
+        directory=Path("out"),
+        treatments=["a", "b"],
+        transfers=transfers,
+        circuits=circuits,
+        network=pl.DataFrame(
+            {
+                "treatment": ["a", "a", "b"],
+                "time_ns": [int(10e9), int(40e9), int(40e9)],
+                "relay_bytes_sent": [7, 5 * 10**9, 10**9],
+            }
+        ),
+        runs=pl.DataFrame(
+            {
+                "treatment": ["a", "b"],
+                "treatment_json": [json.dumps({"optimistic-data": early})] * 2,
+                "divergence_json": ['{"scale": 0.01}'] * 2,
+            }
+        ),
+        plan=SimpleNamespace(scenario={"clients": [{"group": "measure", "load": {"kind": kind}}], "network": {}}),
+        measure_from=20.0,
+        duration=60.0,
+    )
+
+
+def live() -> Metrics:
+    return Metrics(
+        ["metrics"], {"51200": {0.5: 4.0}, "circuit_rtt": {0.5: 0.25}, "circuit_build_times": {0.5: 1.5}}, 0.125, 200e9
+    )
+
+
+def test_a_simulation_beside_them() -> None:
+    first, second = calibrate(experiment(), live())
+    found = {(line.name.split(",")[0], line.of): (line.ours, line.theirs) for line in first.lines}
+    assert found["time to last byte", "p50"] == (2.0, 4.0)
+    assert found["circuit round trip", "p50"] == (0.5, 0.25)
+    assert found["circuit build time", "p50"] == (0.75, 1.5)
+    assert found["failed downloads", "all"] == (25.0, 12.5)
+    # 5 GB in 40 s are 1 Gbit/s, and a hundredth of 200 Gbit/s is 2.
+    assert found["goodput of relays at 1 %", "mean"] == (1.0, 2.0)
+    assert second.lines[-1].ours == 0.2
+    text = page([first, second], live(), Path("out/x"))
+    assert "| time to last byte, 50 KiB, s | p50 | 2.00 | 4.00 | 0.50 |" in text
+    assert "**b**, 4 downloads:" in text
+
+
+def test_with_optimistic_data_times_count_from_the_opening() -> None:
+    lines = calibrate(experiment(early=True), live(), scale=0.02)[0].lines
+    assert next(line.ours for line in lines if line.name.startswith("circuit round")) == 1.5
+    assert lines[-1].theirs == 4.0
+
+
+def test_nobody_measures() -> None:
+    with pytest.raises(ResultsError, match="no group of clients that measure"):
+        calibrate(experiment("web"), live())
