@@ -5,7 +5,9 @@ use onionlab_load::LoadModel;
 use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
-use onionlab_tor::{ClientConfig, ClientId, PathSource, RelayClass, Role, Settings, World, WorldConfig};
+use onionlab_tor::{
+    ClientConfig, ClientId, ClientSettings, PathRequest, PathSource, Purpose, RelayClass, Role, Settings, World, WorldConfig,
+};
 
 const SEED: Seed = Seed(1);
 
@@ -22,13 +24,17 @@ impl Topology for Latencies {
 struct Thirds(u32);
 
 impl PathSource for Thirds {
-    fn path(&self, client: ClientId, circuit: u64) -> [HostId; 3] {
+    fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
         let third = self.0 / 3;
-        let stream = RandomStream::new(SEED, "paths", "relays").member(u64::from(client.0));
-        std::array::from_fn(|position| {
-            let ordinal = if position == 0 { 0 } else { circuit * 3 + position as u64 };
+        let stream = RandomStream::new(SEED, "paths", "relays").member(u64::from(request.client.0));
+        let relay = |position: u64| {
+            let ordinal = if position == 0 { 0 } else { request.circuit * 3 + position };
             HostId(position as u32 * third + stream.at(ordinal).below(u64::from(third)) as u32)
-        })
+        };
+        (request.purpose != Purpose::Internal).then(|| [relay(0), relay(1), relay(2)])
+    }
+    fn exits_to(&self, _: HostId, _: u16) -> bool {
+        true
     }
     fn server(&self, client: ClientId, _: u64) -> HostId {
         HostId(self.0 + client.0 % 10)
@@ -65,14 +71,17 @@ pub fn build(relays: u32, clients: u32) -> World {
         let boot = SimTime::from_nanos(draws.member(1).at(u64::from(index)).below(15_000_000_000));
         configs.push(ClientConfig {
             host: HostId(relays + 10 + index),
+            users: 1,
             load: if index % 10 == 0 { bulk.clone() } else { web.clone() },
             stream: RandomStream::new(SEED, &format!("client{index}"), "load"),
             boot,
             start: boot + SimDuration::from_secs(5),
+            spread: SimDuration::ZERO,
             stop: SimTime::MAX,
             timeout: SimDuration::from_secs(120),
             stall: SimDuration::from_secs(30),
             circuit_per_transfer: false,
+            record: true,
             trace: false,
         });
     }
@@ -81,7 +90,7 @@ pub fn build(relays: u32, clients: u32) -> World {
         hosts,
         topology: Box::new(Latencies),
         tcp: TcpConfig::linux(),
-        settings: Settings::default(),
+        settings: Settings { client: ClientSettings { predict: false, ..ClientSettings::default() }, ..Settings::default() },
         clients: configs,
         paths: Box::new(Thirds(relays)),
     })
