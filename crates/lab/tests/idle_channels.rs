@@ -6,10 +6,10 @@ use parquet::record::Field;
 use std::fs::{self, File};
 use std::path::Path;
 
-/// Clients draw a path for each download of the first seconds; then they stop, and most channels have no circuits any more.
+/// A client draws a path for each download of the first seconds; then it stops, its circuits end, and most channels have none any more.
 const FILE: &str = r#"
 title = "Channels that nobody needs"
-duration = "4 min"
+duration = "6 min"
 [network]
 kind = "explicit"
 default-latency = "10 ms"
@@ -30,6 +30,7 @@ stop = "40 s"
 circuit-per-transfer = true
 load = { kind = "bulk", size = "50 kB" }
 [base]
+circuit-lifetime = "5 s"
 "#;
 
 /// For each channel: when it opened and closed in seconds, and why.
@@ -57,16 +58,13 @@ fn channels_without_circuits_are_closed_and_the_records_say_so() {
     let usual = channels("");
     assert!(usual.len() > 5);
     assert!(usual.iter().all(|(_, closed, reason)| closed.is_none() && reason == "none"), "an hour is not over: {usual:?}");
-    for (base, least, most) in [("relay-channel-idle = \"1 min\"", 45.0, 75.0), ("tor = \"0.2.4\"", 180.0, 181.0)] {
+    for (base, least) in [("relay-channel-idle = \"1 min\"", 45.0), ("tor = \"0.2.4\"", 180.0)] {
         let closed: Vec<_> = channels(base).into_iter().filter(|(_, closed, _)| closed.is_some()).collect();
         assert!(closed.len() > 2, "{base}: {closed:?}");
         for (opened, closed, reason) in closed {
             let closed = closed.unwrap();
             assert_eq!((reason.as_str(), closed.fract()), ("idle", 0.0));
-            assert!(
-                closed >= opened.floor() + least && closed <= 40.0 + 30.0 + most,
-                "{base}: open at {opened} s, closed at {closed} s"
-            );
+            assert!(closed >= opened.floor() + least, "{base}: opened at {opened} s, closed at {closed} s");
         }
     }
 }
