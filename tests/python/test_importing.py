@@ -11,8 +11,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import pytest
 
+import onionlab
 from fake_core import FakeCore
 from onionlab import _core, cli, importing
 from onionlab.errors import ScenarioError
@@ -215,6 +217,21 @@ def test_an_import_is_an_experiment(tmp_path: Path) -> None:
         scenario = json.loads(_core.resolve(str(written.experiment)))
         assert scenario["network"]["kind"] == "file"
         assert {group["group"] for group in scenario["clients"]} >= {"perf"}
+
+
+def test_an_import_runs(tmp_path: Path) -> None:
+    options = Options(duration="8 min", tor="0.3.5")
+    written = importing.import_network(DATA / "tornettools", tmp_path / "net", DATA / "relayinfo.json", options)
+    results = onionlab.run(written.experiment, tmp_path / "out", report=False)
+    perf = results.transfers.filter(pl.col("group") == "perf")
+    # The first of them starts a minute after its program, and then there is one a minute.
+    assert perf["start_ns"].to_list() == [360 * 10**9, 420 * 10**9]
+    assert perf["outcome"].to_list() == ["ok", "ok"]
+    circuits = results.circuits.filter(pl.col("circuit").is_in(perf["circuit"].to_list()))
+    assert circuits["exit"].str.contains("exit").all()
+    assert circuits["guard"].str.contains("guard").all()
+    assert results.network["goodput_bytes"].sum() > perf["received_bytes"].sum(), "the Markov clients load too"
+    assert set(results.transfers["group"]) == {"perf"}, "and leave no records"
 
 
 def test_the_published_networks(tmp_path: Path) -> None:

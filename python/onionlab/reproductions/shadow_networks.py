@@ -163,9 +163,8 @@ def reproduce(
     folder = out if duration is None else out / re.sub(r"\W+", "-", duration)
     for name in chosen:
         _run(name, reference, folder, observe, duration)
-    comparisons = [
-        compare(name, reference, load(folder / name / "results")) for name in known if _finished(folder / name / "results")
-    ]
+    finished = {name: _finished(folder / name / "results") for name in known}
+    comparisons = [compare(name, reference, results) for name, results in finished.items() if results is not None]
     if not comparisons:
         raise ResultsError(f"{folder} holds no finished run of these networks")
     reasons = load_differences(experiments / "differences.toml")
@@ -180,8 +179,14 @@ def _chosen(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return [name for name in known if name.startswith(tuple(wanted))]
 
 
-def _finished(results: Path) -> bool:
-    return (results / "plan.json").is_file() and any(results.glob("runs/*/run.parquet"))
+def _finished(results: Path) -> Experiment | None:
+    """The results there, if the run is finished and this build of the simulator made it."""
+    if not (results / "plan.json").is_file():
+        return None
+    try:
+        return load(results)
+    except ResultsError:
+        return None
 
 
 def _run(name: str, reference: Path, folder: Path, observe: Observe | None, duration: str | None) -> None:
