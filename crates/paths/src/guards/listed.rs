@@ -149,3 +149,129 @@ impl ListedGuards {
         self.list.iter().take(self.rules.in_use as usize).map(|guard| guard.relay).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::candidates::PathOptions;
+    use crate::guards::{GuardVersion, Guards};
+    use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Families, Flag, Params, Relay};
+    use onionlab_quantities::{Seed, SimDuration};
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
+    const HOUR: u64 = 3600;
+    const DAY: u64 = 24 * HOUR;
+
+    fn at(secs: u64) -> SimTime {
+        SimTime::ZERO + SimDuration::from_secs(secs)
+    }
+
+    /// `guards` guards, of which the first `family` are one family and only the last is Stable; four middle relays, four exits.
+    fn network(guards: u64, family: usize) -> PathSelector {
+        let mut relays = Vec::new();
+        for (class, count) in [(Class::Guard, guards), (Class::Middle, 4), (Class::Exit, 4)] {
+            for i in 0..count {
+                let address = Ipv4Addr::new(10 + class as u8, i as u8, 0, 1);
+                relays.push(Relay::by_hand(&format!("{class}{i}"), class, 100, address));
+            }
+        }
+        for relay in &mut relays[..guards as usize - 1] {
+            relay.flags = relay.flags.iter().filter(|&flag| flag != Flag::Stable).collect();
+        }
+        let families = Families::from_lists([relays[..family].iter().map(|relay| relay.fingerprint)]);
+        let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
+        PathSelector::new(&relays, &weights, &PathOptions { families, ..PathOptions::default() }).unwrap()
+    }
+
+    struct Client {
+        guards: Guards,
+        network: PathSelector,
+        draws: DrawSequence,
+    }
+
+    impl Client {
+        fn new(network: PathSelector) -> Self {
+            let rules = GuardRules::new(GuardVersion::V0_2_4, &Params::default(), None);
+            let draws = RandomStream::new(Seed(8), "test", "draws").sequence();
+            Self { guards: Guards::new(rules, Seed(8), "client"), network, draws }
+        }
+
+        /// Guards that many circuits at one time use.
+        fn used(&mut self, secs: u64, stable: bool, excluded: &[RelayIndex]) -> BTreeSet<RelayIndex> {
+            let Self { guards, network, draws } = self;
+            let fits = |relay| !excluded.contains(&relay);
+            let choices = (0..80).filter_map(|_| guards.choose(at(secs), network, stable, fits, draws.draw()));
+            choices.map(|choice| choice.guard).collect()
+        }
+    }
+
+    #[test]
+    fn three_guards_of_different_families_are_used_alike() {
+        let mut client = Client::new(network(12, 10));
+        let used = client.used(0, false, &[]);
+        assert_eq!(used.len(), 3);
+        assert!(used.iter().filter(|guard| guard.0 < 10).count() <= 1, "{used:?}");
+        let first = client.guards.first();
+        assert_eq!(used, first.iter().copied().collect());
+        // The exit excludes one: the other two are enough.
+        assert_eq!(client.used(0, false, &first[..1]), first[1..].iter().copied().collect());
+    }
+
+    #[test]
+    fn with_fewer_than_two_that_work_another_is_tried_and_forgotten_if_it_fails() {
+        let mut client = Client::new(network(12, 0));
+        client.used(0, false, &[]);
+        let first = client.guards.first();
+        for &guard in &first[..2] {
+            client.guards.failed(at(0), guard);
+        }
+        let used = client.used(1, false, &[]);
+        assert!(used.len() == 2 && used.contains(&first[2]), "{used:?}");
+        let new = *used.iter().find(|guard| **guard != first[2]).unwrap();
+        client.guards.failed(at(2), new);
+        let other = client.used(3, false, &[]);
+        assert!(!other.contains(&new) && other.len() == 2, "a guard that never worked is no guard: {other:?}");
+        // One that works at once gives those before it another chance.
+        let new = *other.iter().find(|guard| **guard != first[2]).unwrap();
+        client.guards.succeeded(at(4), &client.network, new, Standing::UsableOnCompletion);
+        assert_eq!(client.used(5, false, &[]), first.iter().copied().collect());
+    }
+
+    #[test]
+    fn a_guard_that_is_down_is_tried_again_after_an_hour() {
+        let mut client = Client::new(network(12, 0));
+        client.used(0, false, &[]);
+        let first = client.guards.first();
+        client.guards.failed(at(10), first[0]);
+        assert!(!client.used(10 + HOUR, false, &[]).contains(&first[0]));
+        assert!(client.used(11 + HOUR, false, &[]).contains(&first[0]));
+        client.guards.succeeded(at(12 + HOUR), &client.network, first[0], Standing::UsableOnCompletion);
+        assert_eq!(client.used(13 + HOUR, false, &[]).len(), 3);
+    }
+
+    /// Only one guard of the network is Stable, which is no choice: all others are added in the hope for a second, then the wish is given up.
+    #[test]
+    fn a_wish_for_stable_is_given_up_when_nobody_is_left() {
+        let stable = RelayIndex(4);
+        let mut client = Client::new(network(5, 0));
+        client.used(0, false, &[]);
+        assert!(client.guards.first().contains(&stable), "with this seed");
+        assert_eq!(client.used(0, true, &[]), client.guards.first().into_iter().collect());
+        let Guards::Listed(guards) = &client.guards else { unreachable!("the version is 0.2.4") };
+        assert_eq!(guards.list.len(), 5);
+        assert_eq!(client.used(0, true, &[stable]).len(), 3, "any that is Fast will do");
+    }
+
+    #[test]
+    fn guards_are_kept_for_two_to_three_months() {
+        let mut client = Client::new(network(12, 0));
+        client.used(0, false, &[]);
+        let first = client.guards.first();
+        client.guards.consensus_arrived(at(59 * DAY), |_| true);
+        assert_eq!(client.guards.first(), first);
+        client.guards.consensus_arrived(at(90 * DAY + 1), |_| true);
+        assert!(client.guards.first().is_empty());
+        assert_eq!(client.used(90 * DAY + 2, false, &[]).len(), 3);
+    }
+}

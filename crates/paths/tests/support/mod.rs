@@ -59,12 +59,16 @@ impl Rules {
         self.excluded[a].binary_search(&b).is_ok()
     }
 
-    /// The weight in a position of all relays that these exclude.
-    fn excluded_weight(&self, position: usize, by: &[usize]) -> f64 {
-        let mut all: Vec<usize> = by.iter().flat_map(|&relay| self.excluded[relay].iter().copied()).collect();
-        all.sort_unstable();
-        all.dedup();
-        all.into_iter().map(|relay| self.weights[position][relay]).sum()
+    /// Relays that both exclude.
+    fn excluded_by_both(&self, a: usize, b: usize) -> impl Iterator<Item = usize> + '_ {
+        let (few, many) = if self.excluded[a].len() < self.excluded[b].len() { (a, b) } else { (b, a) };
+        self.excluded[few].iter().copied().filter(move |relay| self.excluded[many].binary_search(relay).is_ok())
+    }
+
+    /// By relay: the weight in a position of all that it excludes.
+    fn excluded_weights(&self, position: usize) -> Vec<f64> {
+        let weight = |excluded: &Vec<usize>| excluded.iter().map(|&relay| self.weights[position][relay]).sum();
+        self.excluded.iter().map(weight).collect()
     }
 
     fn nothing(&self) -> Counts {
@@ -91,7 +95,7 @@ impl Rules {
                 }
             }
         }
-        self.add_pairs(&mut expected, &pairs);
+        self.add_pairs(&mut expected, pairs.into_iter());
         expected
     }
 
@@ -112,37 +116,43 @@ impl Rules {
     pub fn expected_without_guards(&self, circuits: f64) -> Counts {
         let mut expected = self.nothing();
         let total: f64 = self.weights[GUARD].iter().sum();
-        let mut pairs = BTreeMap::new();
-        for (exit, chance) in self.exits() {
+        let excluded = self.excluded_weights(GUARD);
+        let exits = self.exits();
+        for &(exit, chance) in &exits {
             expected[EXIT][exit] = chance * circuits;
-            let left = total - self.excluded_weight(GUARD, &[exit]);
-            for (guard, &weight) in self.weights[GUARD].iter().enumerate() {
-                if weight > 0.0 && !self.excludes(exit, guard) {
-                    pairs.insert((guard, exit), chance * circuits * weight / left);
-                }
-            }
         }
-        self.add_pairs(&mut expected, &pairs);
+        let guards: Vec<(usize, f64)> =
+            self.weights[GUARD].iter().copied().enumerate().filter(|(_, weight)| *weight > 0.0).collect();
+        let pairs = exits.iter().flat_map(|&(exit, chance)| {
+            let left = total - excluded[exit];
+            let fitting = guards.iter().filter(move |(guard, _)| !self.excludes(exit, *guard));
+            fitting.map(move |&(guard, weight)| ((guard, exit), chance * circuits * weight / left))
+        });
+        self.add_pairs(&mut expected, pairs);
         expected
     }
 
     /// Adds what follows for guards and middle relays from how many circuits have which guard and exit.
-    fn add_pairs(&self, expected: &mut Counts, pairs: &BTreeMap<(usize, usize), f64>) {
+    fn add_pairs(&self, expected: &mut Counts, pairs: impl Iterator<Item = ((usize, usize), f64)>) {
         let total: f64 = self.weights[MIDDLE].iter().sum();
-        // A middle relay's count is its weight times the sum of circuits / weight left, over all pairs that do not exclude it.
+        let excluded = self.excluded_weights(MIDDLE);
+        // A middle relay's count is its weight times the sum of circuits / weight left, over all pairs that do not exclude it. By inclusion and
+        // exclusion: over all pairs, less those whose guard excludes it, less those whose exit does, and again those of which both do.
         let mut all = 0.0;
-        let mut without = vec![0.0; self.excluded.len()];
-        for (&(guard, exit), &circuits) in pairs {
+        let mut by_end = vec![0.0; self.excluded.len()];
+        let mut by_both = vec![0.0; self.excluded.len()];
+        for ((guard, exit), circuits) in pairs {
             expected[GUARD][guard] += circuits;
-            let share = circuits / (total - self.excluded_weight(MIDDLE, &[guard, exit]));
+            let twice: f64 = self.excluded_by_both(guard, exit).map(|relay| self.weights[MIDDLE][relay]).sum();
+            let share = circuits / (total - excluded[guard] - excluded[exit] + twice);
             all += share;
-            let both = self.excluded[exit].iter().filter(|relay| !self.excludes(guard, **relay));
-            for &relay in self.excluded[guard].iter().chain(both) {
-                without[relay] += share;
-            }
+            by_end[guard] += share;
+            by_end[exit] += share;
+            self.excluded_by_both(guard, exit).for_each(|relay| by_both[relay] += share);
         }
-        for (relay, without) in without.into_iter().enumerate() {
-            expected[MIDDLE][relay] = self.weights[MIDDLE][relay] * (all - without).max(0.0);
+        for (relay, both) in by_both.into_iter().enumerate() {
+            let either: f64 = self.excluded[relay].iter().map(|&end| by_end[end]).sum();
+            expected[MIDDLE][relay] = self.weights[MIDDLE][relay] * (all - either + both).max(0.0);
         }
     }
 }
