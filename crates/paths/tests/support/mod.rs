@@ -235,6 +235,13 @@ pub const LIMIT: f64 = 5.612;
 /// The distance that no cell of ten thousand normal ones exceeds but once in ten million times.
 pub const WORST_CELL: f64 = 7.0;
 
+impl Verdict {
+    /// Whether the counts may well come from the weights.
+    pub fn holds(&self) -> bool {
+        self.impossible < 0.5 && self.deviation < LIMIT && self.worst_cell < WORST_CELL
+    }
+}
+
 /// Compares the counts of one position.
 pub fn compare(expected: &[f64], observed: &[f64]) -> Verdict {
     let mut cells: Vec<(f64, f64)> = Vec::new();
