@@ -60,7 +60,8 @@ fn channels_without_circuits_are_closed_and_the_records_say_so() {
     assert!(usual.iter().all(|(_, closed, reason)| closed.is_none() && reason == "none"), "an hour is not over: {usual:?}");
     for (base, least) in [("relay-channel-idle = \"1 min\"", 45.0), ("tor = \"0.2.4\"", 180.0)] {
         let closed: Vec<_> = channels(base).into_iter().filter(|(_, closed, _)| closed.is_some()).collect();
-        assert!(closed.len() > 2, "{base}: {closed:?}");
+        // In 0.2.4 circuits built ahead stay for an hour, and most channels with them.
+        assert!(closed.len() >= 2, "{base}: {closed:?}");
         for (opened, closed, reason) in closed {
             let closed = closed.unwrap();
             assert_eq!((reason.as_str(), closed.fract()), ("idle", 0.0));
