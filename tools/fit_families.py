@@ -1,8 +1,8 @@
 """Fits the sizes of families to real consensuses: prints the two numbers in `crates/directory/src/families.rs`.
 
-A consensus does not say who runs a relay, but operators of many relays number them: relays whose nicknames differ only in digits at the end
-count as one family (stems of fewer than four letters and the default nickname do not). The sizes are taken as those of a Pitman-Yor process,
-whose discount and concentration are found by maximum likelihood on a grid.
+A consensus does not say who runs a relay, but operators of many relays number them: relays whose nicknames differ only in
+digits at the end count as one family (stems of fewer than four letters and the default nickname do not). The sizes are taken
+as those of a Pitman-Yor process, whose discount and concentration are found by maximum likelihood on a grid.
 
     python tools/fit_families.py ../shared/data/consensus/md-2025-06-15.xz ...
 """
