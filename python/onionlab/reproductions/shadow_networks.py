@@ -129,6 +129,10 @@ class Comparison:
         figures = [figure for row in self.figures.values() for figure in row]
         return sum(figure.within for figure in figures), len(figures)
 
+    def ratio(self, metric: str) -> float:
+        """Ours over theirs of the same network: the median over the quantiles of all sizes."""
+        return float(np.median([figure.ours / figure.theirs for figure in self.figures[metric, "all"]]))
+
 
 def reproduce(
     experiments: Path,

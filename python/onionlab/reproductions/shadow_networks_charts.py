@@ -21,6 +21,9 @@ SPREAD = "their networks of this scale: mean ± standard deviation"
 COLOURS = alt.Scale(domain=[THEIRS, OURS, SPREAD], range=[theme.PALETTE[1], theme.PALETTE[0], theme.FAINT])
 DASHES = alt.Scale(domain=[THEIRS, OURS, SPREAD], range=[[1, 0], [6, 3], [1, 0]])
 
+#: Times at which there are ticks, in seconds.
+TICKS = [step * 10**power for power in range(-2, 3) for step in (1, 2, 5)]
+
 #: Points of a line at most.
 POINTS = 200
 
@@ -55,12 +58,14 @@ def chart(one: Comparison) -> dict[str, Any]:
 
 def _panel(one: Comparison, key: tuple[str, str], title: str) -> alt.LayerChart | alt.FacetChart:
     rows = [row for source, values in ((THEIRS, one.theirs[key]), (OURS, one.ours[key])) for row in _line(source, values)]
+    ends = [float(values[end]) for values in (one.theirs[key], one.ours[key]) if len(values) for end in (0, -1)]
+    low, high = min(ends) / 1.25, max(ends) * 1.25
     marks = [
         {
             "source": SPREAD,
             "share": q,
             "value": target.mean,
-            "low": max(0.01, target.mean - target.sd),
+            "low": max(low, target.mean - target.sd),
             "high": target.mean + target.sd,
         }
         for q, target in zip(one.quantiles, one.targets[key], strict=True)
@@ -68,8 +73,8 @@ def _panel(one: Comparison, key: tuple[str, str], title: str) -> alt.LayerChart 
     x = alt.X(
         "value:Q",
         title=title,
-        scale=alt.Scale(type="log", nice=False),
-        axis=alt.Axis(tickCount=5, labelOverlap=True, format="~g"),
+        scale=alt.Scale(type="log", domain=[low, high], nice=False, clamp=True),
+        axis=alt.Axis(values=[value for value in TICKS if low <= value <= high], format="~g"),
     )
     y = alt.Y("share:Q", title="share of downloads", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
     legend = alt.Legend(symbolType="stroke", title=None, orient="top", columns=1)
