@@ -111,6 +111,7 @@ def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None
     assert "| | | | ours | **0.25** | **0.25** | **0.25** |" in page
     assert "| | | | ours | 0.50 | 0.80 | **1.00** |" in page
     assert "the built-in places" in page
+    assert 'onionlab reproduce shadow-networks --duration "1 min"' in page
     assert max(map(len, page.splitlines())) < 260
 
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 #: What their runs took, by scale: medians of Shadow 1.13, and where known of Shadow 2 on 32 cores.
 COSTS = {"1%": "4 h 47 min, 35 GiB", "10%": "19 h 24 min, 355 GiB (Shadow 2: 9.5 h, 325 GiB)"}
 
+#: Simulated time of theirs, in seconds.
+HOUR = 3600.0
+
 INTRODUCTION = """\
 # Whole networks of real tor in Shadow
 
@@ -30,7 +33,7 @@ MiB and 5 MiB.
 
 This page was written by
 
-    onionlab reproduce shadow-networks
+    onionlab reproduce shadow-networks{options}
 
 and shows the networks that have been run. Times count from the moment at which the request leaves, when the stream is
 connected, as theirs do. A figure is a quantile of a time. It is *within* if it lies within {spread:g} standard deviations
@@ -59,13 +62,15 @@ def page(comparisons: list[Comparison], differences: list[dict[str, str]]) -> st
     from onionlab.reproductions.shadow_networks import SPREAD
 
     latency, models = comparisons[0].settings
-    lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD)]
+    lengths = {one.duration for one in comparisons} - {HOUR}
+    options = f' --duration "{lengths.pop() / 60:g} min"' if lengths else ""
+    lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, options=options)]
     inside, all_ = (sum(counts) for counts in zip(*(one.within for one in comparisons), strict=True))
     lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
     lines += _overview(comparisons)
     lines += ["", MODEL]
     if differences:
-        lines += ["## What differs beyond the spread, and why", ""]
+        lines += ["## What differs, and why", ""]
         lines += ["| what | mechanism | evidence |", "| --- | --- | --- |"]
         lines += [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
         lines.append("")
