@@ -9,11 +9,11 @@ CCS 2018): streams within a circuit, packets within a stream. They are drawn fro
 - streams of a circuit, and the delays between them;
 - packets of a stream to the server and to the client, its rounds (delays of more than 10 ms, at least one), and those delays.
 
-Streams are fitted by a mixture of kinds (expectation maximisation of the likelihood of rounds and packets together): a stream of
-a kind has a geometric number of rounds, each with geometric numbers of packets either way, and one packet more to the server
+Streams are fitted by a mixture of kinds (expectation maximisation of the likelihood of rounds and packets together): a stream
+of a kind has a geometric number of rounds, each with geometric numbers of packets either way, and one packet more to the server
 in the first; its delays are log-normal above 10 ms, and 10 minutes at most. Circuits are fitted by a mixture of two geometric
-numbers of streams, and delays between streams by a mixture of an exponential and a log-normal one. Factors on the packets and rounds of all
-kinds then make the means those of the chains, which are known exactly (fundamental matrix).
+numbers of streams, and delays between streams by a mixture of an exponential and a log-normal one. Factors on the packets and
+rounds of all kinds then make the means those of the chains, which are known exactly (fundamental matrix).
 """
 
 import argparse
