@@ -55,6 +55,12 @@ pub const USE_CREATE_FAST: Param = param("usecreatefast", 0, 0, 1);
 pub const NTORS_PER_TAP: Param = param("NumNTorsPerTAP", 10, 1, 100_000);
 /// Seconds for which channels between relays stay open without circuits, on average; not read by 0.2.4.
 pub const RELAY_CHANNEL_IDLE: Param = param("nf_conntimeout_relays", 3600, 60, 604_800);
+/// Whether streams go over sets of circuits; read by 0.4.9 only.
+pub const CONFLUX_ENABLED: Param = param("cfx_enabled", 1, 0, 1);
+/// Sets of circuits that a client has or builds ahead.
+pub const CONFLUX_MAX_PREBUILT_SET: Param = param("cfx_max_prebuilt_set", 3, 0, 255);
+/// Circuits of a set.
+pub const CONFLUX_NUM_LEGS_SET: Param = param("cfx_num_legs_set", 2, 0, 255);
 /// Whether a client's data may leave before the stream is connected; not read by 0.4.9.
 pub const USE_OPTIMISTIC_DATA: Param = param("UseOptimisticData", 1, 0, 1);
 /// How many primary guards a client uses at a time.

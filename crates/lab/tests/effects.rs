@@ -182,6 +182,17 @@ fn settings_of_limits_and_guards_have_an_effect() {
     let drawn =
         |settings: &str| records(&format!("{}{settings}\n", SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "")));
     assert_ne!(drawn(""), drawn("guards = 2"));
+    let wide = [
+        "{ name = \"guard2\"",
+        "{ name = \"guard3\", role = \"guard\", up = \"20 Mbit/s\", down = \"20 Mbit/s\" },\n  { name = \"middle2\", role = \"middle\", up = \"20 Mbit/s\", down = \"20 Mbit/s\" },\n  { name = \"middle3\", role = \"middle\", up = \"20 Mbit/s\", down = \"20 Mbit/s\" },\n  { name = \"guard2\"",
+    ];
+    let wide = |settings: &str| {
+        let base = SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "").replace(wide[0], wide[1]);
+        records(&format!("{base}guards = 3\n{settings}\n"))
+    };
+    assert_ne!(wide(""), wide("conflux = false"));
+    assert_ne!(wide(""), wide("conflux-sets = 1"));
+    assert_ne!(wide(""), wide("conflux-legs = 3"));
     assert_ne!(drawn(""), drawn("guards = 0"));
     let of_families = |families: &str| {
         let drawn = SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "");

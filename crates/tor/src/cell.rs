@@ -39,6 +39,14 @@ pub(crate) enum CellKind {
     Xoff,
     /// Read this stream, at a rate that the sender's end of the stream remembers.
     Xon,
+    /// CONFLUX_LINK: this circuit is a leg of a set.
+    Link,
+    /// CONFLUX_LINKED: its answer.
+    Linked,
+    /// CONFLUX_LINKED_ACK: the answer to that.
+    LinkedAck,
+    /// CONFLUX_SWITCH: the cells of the set go on here. The set remembers at which number.
+    Switch,
 }
 
 #[derive(Debug, Clone, Copy)]

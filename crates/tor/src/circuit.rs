@@ -1,7 +1,7 @@
 //! A circuit at all its hops.
 
 use crate::cell::CellQueue;
-use crate::ids::{ClientId, EndId, FlowId, StreamId};
+use crate::ids::{ClientId, EndId, FlowId, SetId, StreamId};
 use crate::queues::Direction;
 use crate::random_cells::RandomCells;
 use crate::records::CloseReason;
@@ -82,6 +82,8 @@ pub(crate) enum Intent {
     Exit,
     /// Something within the network.
     Internal,
+    /// Streams, as a leg of a Conflux set.
+    Leg,
 }
 
 /// What one end of the circuit may send, and what it owes for what it received.
@@ -114,6 +116,8 @@ pub(crate) struct Circuit {
     /// The flow that shares it with no other.
     pub flow: FlowId,
     pub intent: Intent,
+    /// The Conflux set of which it is a leg.
+    pub set: SetId,
     /// Its relays stay up long.
     pub stable: bool,
     /// It takes longer than the client waits for circuits: it is built on for measurement and never used.
@@ -152,6 +156,7 @@ impl Circuit {
             idle_timeout: SimDuration::ZERO,
             flow: FlowId::NONE,
             intent: Intent::Exit,
+            set: SetId::NONE,
             stable: false,
             timed_out: false,
             relaxed: false,

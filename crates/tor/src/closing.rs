@@ -11,6 +11,8 @@ use crate::settings::DestroyCells;
 use crate::stream::ExitState;
 use crate::world::{SocketUse, World};
 
+const EXIT: u8 = Place::Exit.hop();
+
 impl World {
     /// `circuit_about_to_free` at one node: its queued cells are lost, its streams end, and DESTROY goes to its neighbours but `not_to`, the end from
     /// which the news came.
@@ -75,6 +77,11 @@ impl World {
             let client = self.circuits[id.index()].client;
             let was = std::mem::replace(&mut self.circuits[id.index()].state, CircuitState::Closed);
             self.circuit_lost(client, id, was);
+        }
+        match hop {
+            0 => self.leg_closed(id, Place::Client),
+            EXIT => self.leg_closed(id, Place::Exit),
+            _ => {}
         }
         self.circuits[id.index()].live_cells -= 1;
         self.recycle_circuit(id);
@@ -166,7 +173,9 @@ impl World {
             && circuit.client.is_some()
         {
             circuit.client = crate::ids::ClientId::NONE;
+            let set = circuit.set;
             self.free_circuits.push(id);
+            self.forget_leg(set);
         }
     }
 

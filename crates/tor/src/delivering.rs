@@ -4,6 +4,7 @@
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
 use crate::ids::{CircuitId, StreamId};
+use crate::records::CloseReason;
 use crate::settings::FlowControl;
 use crate::stream::StreamControl;
 use crate::world::World;
@@ -13,6 +14,21 @@ use onionlab_flowcontrol::xon_xoff::{Advice, XonXoffParameters};
 use onionlab_quantities::Bytes;
 
 impl World {
+    /// A DATA cell arrived, in its turn or not: both ends' windows are looked after even if nobody wants it any more. False if that closed the circuit.
+    pub(crate) fn data_arrived(&mut self, cell: Cell, place: Place) -> bool {
+        let circuit = &mut self.circuits[cell.circuit.index()];
+        match place {
+            Place::Client => circuit.cells_to_client += 1,
+            Place::Exit => circuit.cells_to_exit += 1,
+        }
+        if self.count_for_circuit(cell.circuit, place).is_err() {
+            self.closes_because(cell.circuit, CloseReason::Protocol);
+            self.close_at(cell.circuit, place.hop(), None);
+            return false;
+        }
+        true
+    }
+
     /// A DATA cell arrived: a circuit SENDME goes back at once if it is due, whether or not anybody wants the bytes.
     pub(crate) fn count_for_circuit(&mut self, id: CircuitId, place: Place) -> Result<(), FlowError> {
         let owed = self.circuits[id.index()].edge(place).deliver.data_received()?;

@@ -5,7 +5,6 @@ use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
 use crate::ids::StreamId;
-use crate::records::CloseReason;
 use crate::stream::ExitState;
 use crate::world::{Event, SocketUse, World};
 use onionlab_engine::HostId;
@@ -19,7 +18,7 @@ const EXIT: u8 = Place::Exit.hop();
 impl World {
     /// BEGIN: the exit connects to the server.
     pub(crate) fn process_begin(&mut self, cell: Cell) {
-        let circuit = &mut self.circuits[cell.circuit.index()];
+        let circuit = &mut self.circuits[self.streams[cell.stream.index()].circuit.index()];
         circuit.streams.push(cell.stream);
         let (exit, server) = (circuit.hops[EXIT as usize].host, self.streams[cell.stream.index()].server);
         let socket = self.net.connect(&mut self.queue, exit, server);
@@ -50,14 +49,8 @@ impl World {
         }
     }
 
-    /// A DATA cell of the client's request: its bytes go on to the server.
+    /// A DATA cell of the client's, in its turn: its bytes go on to the server.
     pub(crate) fn data_at_exit(&mut self, cell: Cell) {
-        self.circuits[cell.circuit.index()].cells_to_exit += 1;
-        if self.count_for_circuit(cell.circuit, Place::Exit).is_err() {
-            self.closes_because(cell.circuit, CloseReason::Protocol);
-            self.close_at(cell.circuit, EXIT, None);
-            return;
-        }
         if matches!(self.streams[cell.stream.index()].exit, ExitState::None | ExitState::Ended)
             || self.count_for_stream(cell, Place::Exit).is_err()
         {

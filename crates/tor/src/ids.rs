@@ -51,6 +51,11 @@ id! {
     TransferId
 }
 
+id! {
+    /// A Conflux set: circuits of one client to one exit.
+    SetId
+}
+
 impl EndId {
     /// The other end of the channel.
     #[must_use]

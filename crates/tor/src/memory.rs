@@ -14,6 +14,9 @@ use std::collections::BTreeMap;
 /// Bytes of a chunk of an outbuf, its header included.
 const CHUNK_ALLOCATION: u64 = 4096;
 
+/// Bytes of a cell that waits for its turn in a Conflux set (`total_ooo_q_bytes`).
+const EARLY_CELL: u64 = 520;
+
 /// A relay's limit of memory for its queues (`MaxMemInQueues`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MemoryLimit {
@@ -54,6 +57,9 @@ impl World {
             if limit.counts == MemoryCounts::CellsAndBuffers {
                 allocated += u64::from(end.outbuf.chunks(self.settings.outbuf_chunk)) * CHUNK_ALLOCATION;
             }
+        }
+        if limit.counts == MemoryCounts::CellsAndBuffers {
+            allocated += u64::from(self.nodes[host.index()].early_cells) * EARLY_CELL;
         }
         if allocated >= limit.most.get() {
             self.kill_oldest(host, limit, allocated - limit.most.get() / 10 * 9);

@@ -95,6 +95,8 @@ pub(crate) struct Node {
     pub timer_event: Option<SimTime>,
     pub buckets: Option<Box<Buckets>>,
     pub counters: NodeCounters,
+    /// Cells of Conflux sets that have come here too early.
+    pub early_cells: u32,
     /// At relays whose computing takes time.
     pub main_thread: Option<Box<MainThread>>,
     pub workers: Option<Box<Workers>>,
@@ -114,6 +116,7 @@ impl Node {
             timer_event: None,
             buckets,
             counters: NodeCounters::default(),
+            early_cells: 0,
             main_thread: None,
             workers: None,
         }

@@ -10,8 +10,16 @@ use crate::world::World;
 use onionlab_flowcontrol::CongestionAlgorithm;
 
 impl World {
+    /// Sends a cell from one end of its circuit, or of the set of which that is a leg, to the other.
+    pub(crate) fn send_from(&mut self, place: Place, mut cell: Cell) {
+        if let Some(leg) = self.leg_for(cell.circuit, cell.kind, place) {
+            cell.circuit = leg;
+            self.send_on(place, cell);
+        }
+    }
+
     /// Sends a cell from one end of its circuit to the other.
-    pub(crate) fn send_from(&mut self, place: Place, cell: Cell) {
+    pub(crate) fn send_on(&mut self, place: Place, cell: Cell) {
         self.originate(place.hop(), place.outgoing(), cell.for_hop(place.other().hop()));
     }
 
@@ -21,8 +29,7 @@ impl World {
         if !stream.is_open(place) || !stream.ends[place as usize].may_read() {
             return false;
         }
-        let circuit = &self.circuits[stream.circuit.index()];
-        !circuit.way_out(place).blocked && circuit.edges[place as usize].package.can_send()
+        self.has_room(stream.circuit, place)
     }
 
     /// `connection_edge_package_raw_inbuf`: whole payloads first, what remains as a short cell; at most `max` cells. Returns how many of
@@ -32,15 +39,16 @@ impl World {
         let payload = u64::from(self.settings.cell_payload);
         let mut used = 0;
         while used < max {
-            let stream = &mut self.streams[id.index()];
+            let stream = &self.streams[id.index()];
             if !stream.is_open(place) {
                 break;
             }
-            let circuit_id = stream.circuit;
+            let Some(circuit_id) = self.sending_circuit(stream.circuit, place) else { break };
+            let stream = &mut self.streams[id.index()];
             let circuit = &mut self.circuits[circuit_id.index()];
             let random = self.random_cells.member(u64::from(self.serials[circuit_id.index()].0)).member(place as u64);
             let end = stream.end(place);
-            if !circuit.edge(place).package.can_send() || !end.may_package() || end.inbuf == 0 {
+            if !end.may_package() || end.inbuf == 0 {
                 break;
             }
             let length = if self.settings.random_cells {
@@ -50,8 +58,10 @@ impl World {
             };
             end.inbuf -= length;
             let more = end.packaged(now);
-            circuit.edge(place).package.data_sent(now);
-            self.send_from(place, Cell::new(CellKind::Data, circuit_id).on(id).carrying(length as u16));
+            // It is the leg that was found above, of which the set now takes note.
+            let Some(circuit_id) = self.leg_for(circuit_id, CellKind::Data, place) else { break };
+            self.circuits[circuit_id.index()].edge(place).package.data_sent(now);
+            self.send_on(place, Cell::new(CellKind::Data, circuit_id).on(id).carrying(length as u16));
             if !more {
                 break;
             }
@@ -76,9 +86,11 @@ impl World {
         if place == Place::Exit {
             self.trace_vegas(id);
         }
-        if signals.blocked {
+        self.leg_measured(id, place);
+        if signals.blocked || !self.has_room(id, place) && self.is_in_a_set(id) {
             return;
         }
+        let id = self.home(id);
         let streams = self.streams_at(id, place);
         self.package_in_shares(id, place, &streams);
         let first = self.first_stream(id, streams.len());
@@ -98,7 +110,7 @@ impl World {
         if !open || package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_err() {
             return;
         }
-        if !self.circuits[cell.circuit.index()].way_out(place).blocked {
+        if self.is_in_a_set(cell.circuit) || !self.circuits[cell.circuit.index()].way_out(place).blocked {
             self.package(cell.stream, place, u32::MAX);
             self.resume_reading(cell.stream, place);
         }
@@ -106,6 +118,7 @@ impl World {
 
     /// The circuit's queue at this end has become short enough: every stream may read again.
     pub(crate) fn resume_streams(&mut self, id: CircuitId, place: Place) {
+        let id = self.home(id);
         let streams = self.streams_at(id, place);
         for &stream in &streams {
             self.resume_reading(stream, place);
@@ -143,7 +156,8 @@ impl World {
         };
         let mut sharing = streams.iter().filter(|&&stream| waits(self, stream)).count() as u64;
         while sharing > 0 {
-            let circuit = &self.circuits[id.index()];
+            let Some(leg) = self.sending_circuit(id, place) else { return };
+            let circuit = &self.circuits[leg.index()];
             let window = u64::from(circuit.edges[place as usize].package.available());
             let room = self.settings.cell_queue_high.get().saturating_sub(u64::from(circuit.way_out(place).queue.len));
             let budget = window.min(room);
@@ -153,9 +167,7 @@ impl World {
             for &stream in streams {
                 packaged += u64::from(self.package(stream, place, share));
                 sharing += u64::from(self.streams[stream.index()].ends[place as usize].inbuf > 0);
-                if self.circuits[id.index()].hops[place.hop() as usize].closed
-                    || !self.circuits[id.index()].edges[place as usize].package.can_send()
-                {
+                if self.circuits[id.index()].hops[place.hop() as usize].closed || self.sending_circuit(id, place).is_none() {
                     return;
                 }
             }

@@ -135,8 +135,11 @@ impl World {
 /// Whether a cell goes from one end of the circuit to the other.
 #[cfg(debug_assertions)]
 fn end_to_end(kind: CellKind) -> bool {
-    use CellKind::{Begin, Connected, Data, End, SendmeCircuit, SendmeStream, Xoff, Xon};
-    matches!(kind, Begin | Connected | Data | End | SendmeCircuit | SendmeStream | Xoff | Xon)
+    use CellKind::{Begin, Connected, Data, End, Link, Linked, LinkedAck, SendmeCircuit, SendmeStream, Switch, Xoff, Xon};
+    matches!(
+        kind,
+        Begin | Connected | Data | End | Link | Linked | LinkedAck | SendmeCircuit | SendmeStream | Switch | Xoff | Xon
+    )
 }
 
 #[cfg(test)]

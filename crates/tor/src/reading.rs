@@ -133,9 +133,40 @@ impl World {
         self.check_sequence(cell, Direction::ToExit);
         match cell.kind {
             CellKind::Extend => self.extend_from(cell.circuit, hop),
+            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Exit),
+            CellKind::Link => self.process_link(cell),
+            CellKind::LinkedAck => self.process_linked_ack(cell),
+            CellKind::Switch => self.process_switch(cell, Place::Exit),
+            _ => return self.in_order(cell, Place::Exit),
+        }
+        self.discard(cell);
+    }
+
+    /// A cell of a stream: at once, or when its turn has come, and then those that have waited for it (`connection_edge_process_relay_cell`).
+    fn in_order(&mut self, cell: Cell, place: Place) {
+        if cell.kind == CellKind::Data && !self.data_arrived(cell, place) {
+            self.discard(cell);
+            return;
+        }
+        let circuit = cell.circuit;
+        let mut next = self.in_turn(cell, place);
+        while let Some(cell) = next {
+            // The circuit must not be recycled while its set is asked for more.
+            self.circuits[circuit.index()].live_cells += 1;
+            match place {
+                Place::Client => self.ordered_at_client(cell),
+                Place::Exit => self.ordered_at_exit(cell),
+            }
+            next = self.next_in_turn(circuit, place);
+            self.circuits[circuit.index()].live_cells -= 1;
+            self.recycle_circuit(circuit);
+        }
+    }
+
+    fn ordered_at_exit(&mut self, cell: Cell) {
+        match cell.kind {
             CellKind::Begin => self.process_begin(cell),
             CellKind::Data => self.data_at_exit(cell),
-            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Exit),
             CellKind::SendmeStream => self.stream_sendme(cell, Place::Exit),
             CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Exit),
             CellKind::End => self.end_from_client(cell.stream),
@@ -149,9 +180,18 @@ impl World {
         self.check_sequence(cell, Direction::ToClient);
         match cell.kind {
             CellKind::Extended => self.process_extended(cell.circuit),
+            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Client),
+            CellKind::Linked => self.process_linked(cell),
+            CellKind::Switch => self.process_switch(cell, Place::Client),
+            _ => return self.in_order(cell, Place::Client),
+        }
+        self.discard(cell);
+    }
+
+    fn ordered_at_client(&mut self, cell: Cell) {
+        match cell.kind {
             CellKind::Connected => self.connected_at_client(cell),
             CellKind::Data => self.data_at_client(cell),
-            CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Client),
             CellKind::SendmeStream => self.stream_sendme(cell, Place::Client),
             CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Client),
             CellKind::End => self.end_at_client(cell),

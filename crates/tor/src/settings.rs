@@ -2,6 +2,7 @@
 
 use crate::bucket::TokenRefill;
 use crate::client::BuildTimeoutParameters;
+use crate::conflux::ConfluxSettings;
 use crate::cpu::Cpu;
 use crate::handshakes::{Handshake, Handshakes};
 use crate::idle::{IdleChannels, IdleTimeout};
@@ -163,6 +164,8 @@ pub struct Settings {
     pub circuit_dirtiness: SimDuration,
     /// What clients do about circuits.
     pub client: ClientSettings,
+    /// Streams over several circuits to one exit; none: Conflux is off.
+    pub conflux: Option<ConfluxSettings>,
     /// Which handshakes circuits are built with; all the same where computing takes no time.
     pub handshakes: Handshakes,
     /// When channels without circuits are closed; none: never.
@@ -205,6 +208,7 @@ impl Default for Settings {
             random_cells: true,
             circuit_dirtiness: SimDuration::from_secs(600),
             client: ClientSettings::default(),
+            conflux: None,
             handshakes: Handshakes { fast_first_hop: false, kind: Handshake::Ntor, tap_clients: 0.0, ntors_per_tap: 10 },
             idle_channels: Some(IdleChannels {
                 clients: IdleTimeout { least: 180, spread: 90 },

@@ -9,6 +9,7 @@ use crate::cell::CellPool;
 use crate::channel::{ChannelEnd, ChannelLog};
 use crate::circuit::{Circuit, Edge, Place};
 use crate::client::{Client, ClientConfig, Flow, PathSource, Sequence, Transfer};
+use crate::conflux::Set;
 use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, StreamId, TransferId};
 use crate::node::{Node, Role};
@@ -118,6 +119,7 @@ pub struct World {
     pub(crate) free_streams: Vec<StreamId>,
     pub(crate) clients: Vec<Client>,
     pub(crate) sequences: Vec<Sequence>,
+    pub(crate) sets: Slab<Set>,
     pub(crate) flows: Slab<Flow>,
     pub(crate) transfers: Slab<Transfer>,
     pub(crate) paths: Box<dyn PathSource>,
@@ -197,6 +199,7 @@ impl World {
             free_streams: Vec::new(),
             clients,
             sequences: Vec::new(),
+            sets: Slab::new(),
             flows: Slab::new(),
             transfers: Slab::new(),
             paths: config.paths,

@@ -11,8 +11,8 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelScheduler, CircuitOutcome, CloseReason, CongestionSettings, Cpu, DestroyCells, FlowControl, Handshake, Handshakes,
-    Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
+    ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells, FlowControl,
+    Handshake, Handshakes, Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ prop_compose! {
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..400_000, 1_u32..4), 1..6),
         request in prop_oneof![Just(200_u64), 1_u64..600_000],
         (per_transfer, predict, learn) in any::<(bool, bool, bool)>(),
-        users in 1_u32..4,
+        (users, conflux) in (1_u32..4, any::<bool>()),
         vegas in any::<bool>(),
         cpu in prop::option::of((0_u64..300, 0_u64..5000, 1_u32..4)),
     ) -> Plan {
@@ -106,6 +106,7 @@ prop_compose! {
         });
         plan.circuit_per_transfer = per_transfer;
         plan.users = users;
+        plan.settings.conflux = (conflux && vegas).then(ConfluxSettings::default);
         (plan.settings.client.predict, plan.settings.client.build_timeout.learn) = (predict, learn);
         (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));
         let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {
@@ -113,6 +114,10 @@ prop_compose! {
             let limit = (limited == Some(index)).then(|| RateLimit { rate: mbit(rate / 2.0), burst: Bytes::new(100_000), relayed: None });
             plan.host(&format!("relay{index}"), Role::Relay { class, limit }, mbit(rate))
         }).collect();
+        if conflux {
+            let combination = |index: usize| [relays[index & 1], relays[2 + (index >> 1 & 1)], relays[4 + (index >> 2)]];
+            plan.other_paths = (0..8).map(combination).collect();
+        }
         let server = plan.host("server", Role::Server, mbit(100.0));
         for (index, (guard, middle, exit, size, count)) in clients.into_iter().enumerate() {
             let host = plan.host(&format!("client{index}"), Role::Client, mbit(20.0));
@@ -153,7 +158,8 @@ proptest! {
         let goodput: u64 = records.network.iter().map(|sample| sample.goodput_bytes).sum();
         prop_assert_eq!(goodput, records.transfers.iter().map(|transfer| transfer.size).sum::<u64>());
         // No circuit was closed for exceeding a window, and nothing is left anywhere.
-        let late = [Some(CloseReason::BuildTimeout), Some(CloseReason::MeasurementExpired)];
+        // A client gives up a leg that is being built with the other legs of its set.
+        let late = [Some(CloseReason::BuildTimeout), Some(CloseReason::MeasurementExpired), Some(CloseReason::Finished)];
         for circuit in &records.circuits {
             prop_assert!(circuit.outcome != CircuitOutcome::Failed || late.contains(&circuit.reason), "{:?}", circuit);
             prop_assert!(circuit.reason != Some(CloseReason::Protocol), "{:?}", circuit);

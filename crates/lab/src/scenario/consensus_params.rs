@@ -18,7 +18,10 @@ pub(crate) struct Known {
 }
 
 /// Parameters with a key of their own in the experiment file.
-const OWN_KEYS: [(&str, &str); 18] = [
+const OWN_KEYS: [(&str, &str); 21] = [
+    ("cfx_enabled", "conflux"),
+    ("cfx_max_prebuilt_set", "conflux-sets"),
+    ("cfx_num_legs_set", "conflux-legs"),
     ("CircuitPriorityHalflifeMsec", "ewma-half-life"),
     ("CircuitPriorityTickSecs", "ewma-tick"),
     ("nf_conntimeout_relays", "relay-channel-idle"),

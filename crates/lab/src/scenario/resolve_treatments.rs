@@ -90,6 +90,9 @@ const CPU_PER_HANDSHAKE: SimDuration = SimDuration::from_nanos(160_000);
 /// An estimate (docs/models/cpu.md).
 const CPU_PER_TAP: SimDuration = SimDuration::from_nanos(300_000);
 
+const CONFLUX: &str = "tor = \"0.4.9\", flow-control = \"vegas\" and a client whose path is drawn";
+const CONFLUX_ON: &str = "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true and a client whose path is drawn";
+
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
 
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
@@ -100,6 +103,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     let intervals = kist || scheduler == ChannelScheduler::KistLite;
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
     let windows = treatment.flow_control_by_file() == FlowControl::Windows;
+    let conflux = treatment.knows_conflux() && network.drawn;
     let computes = treatment.cpu == CpuModel::MainThread;
     let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
     let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
@@ -125,6 +129,9 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("memory-counts", given.memory_counts.is_some(), treatment.memory_limit.is_some(), "`memory-limit`"),
         ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` of its own"),
         ("guards", given.guards.is_some(), network.drawn, "a client whose path is drawn"),
+        ("conflux", given.conflux.is_some(), conflux, CONFLUX),
+        ("conflux-sets", given.conflux_sets.is_some(), conflux && treatment.conflux != Some(false), CONFLUX_ON),
+        ("conflux-legs", given.conflux_legs.is_some(), conflux && treatment.conflux != Some(false), CONFLUX_ON),
         ("circuit-window", given.circuit_window.is_some(), windows, for_windows),
         ("circuit-window-increment", given.circuit_window_increment.is_some(), windows, for_windows),
         ("stream-window", given.stream_window.is_some(), windows, for_windows),
@@ -307,6 +314,9 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         tls: all.tls.unwrap_or(code.tls),
         token_refill: all.token_refill.unwrap_or(code.token_refill),
         optimistic_data: all.optimistic_data,
+        conflux: all.conflux,
+        conflux_sets: all.conflux_sets.map(|sets| within(key("conflux-sets"), sets, 1, 100)).transpose()?,
+        conflux_legs: all.conflux_legs.map(|legs| within(key("conflux-legs"), legs, 2, 8)).transpose()?,
         guards: all.guards.map(|guards| within(key("guards"), guards, 0, 20)).transpose()?,
         circuit_window: circuit_window.filter(|_| windows),
         circuit_window_increment: windows

@@ -457,6 +457,12 @@ pub struct Treatment {
     pub token_refill: TokenRefill,
     /// Whether requests leave with BEGIN; `None`: as the consensus says.
     pub optimistic_data: Option<bool>,
+    /// Whether streams go over sets of circuits; `None`: as the consensus says.
+    pub conflux: Option<bool>,
+    /// Sets that a client has or builds, with Conflux; `None`: as the consensus says.
+    pub conflux_sets: Option<u32>,
+    /// Circuits of a set, with Conflux; `None`: as the consensus says.
+    pub conflux_legs: Option<u32>,
     /// How many guards a client uses; `None`: as the consensus says.
     pub guards: Option<u32>,
     /// Circuit window in cells, with windows; `None`: as the consensus says.
@@ -513,6 +519,11 @@ pub struct Treatment {
 
 impl Treatment {
     /// What limits DATA cells as far as is known without a consensus: what the file says, else the version's code.
+    /// Whether this version of tor and this flow control know Conflux.
+    pub(crate) fn knows_conflux(&self) -> bool {
+        self.tor >= TorVersion::V0_4_9 && self.flow_control_by_file() == FlowControl::Vegas
+    }
+
     pub(crate) fn flow_control_by_file(&self) -> FlowControl {
         self.flow_control.unwrap_or(self.tor.code().flow_control)
     }

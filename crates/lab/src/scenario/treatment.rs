@@ -171,6 +171,14 @@ axes! {
     token_refill: TokenRefill,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,
+    /// With tor "0.4.9", flow-control "vegas" and paths that are drawn: whether streams go over sets of circuits to one exit (Conflux). A client whose path is given has no second way and uses plain circuits. Default: as the consensus says (`cfx_enabled`), else true.
+    conflux: bool,
+    /// With conflux: how many sets a client has or builds ahead, 1 to 100. Default: as the consensus says (`cfx_max_prebuilt_set`), else 3.
+    #[schemars(range(min = 1, max = 100))]
+    conflux_sets: u32,
+    /// With conflux: circuits of a set, 2 to 8. Default: as the consensus says (`cfx_num_legs_set`), else 2.
+    #[schemars(range(min = 2, max = 8))]
+    conflux_legs: u32,
     /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 0 to 20. With 0 it keeps none (`UseEntryGuards 0`): the first relay of each circuit is drawn by weight among those with the Guard flag. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
     #[schemars(range(min = 0, max = 20))]
     guards: u32,

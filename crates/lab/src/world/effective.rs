@@ -82,6 +82,11 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let idle = read(middle, &params::RELAY_CHANNEL_IDLE).map(|seconds| SimDuration::from_secs(u64::from(seconds)));
     let idle = idle.or_else(|| (version >= middle).then(|| SimDuration::from_secs(3600)));
 
+    let conflux = version >= latest && !windows;
+    let conflux = conflux && treatment.conflux.unwrap_or_else(|| read(latest, &params::CONFLUX_ENABLED) != Some(0));
+    let sets = treatment.conflux_sets.or(read(latest, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
+    let legs = treatment.conflux_legs.or(read(latest, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);
+
     let bytes = |param: &Param| read(latest, param).map(|bytes| Bytes::new(u64::from(bytes)));
     let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
     let outbuf_low = treatment.outbuf_low.or_else(|| bytes(&params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
@@ -117,6 +122,9 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
             let read = read(first, &params::USE_OPTIMISTIC_DATA).filter(|_| version < latest);
             Some(read.map_or(code.optimistic_data, |value| value == 1))
         }),
+        conflux: Some(conflux),
+        conflux_sets: conflux.then_some(sets),
+        conflux_legs: conflux.then_some(legs),
         guards: Some(match guards(treatment, params) {
             EntryRules::Guards(rules) => rules.in_use,
             EntryRules::PerCircuit => 0,

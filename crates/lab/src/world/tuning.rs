@@ -13,8 +13,8 @@ use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
 use onionlab_tor::{
-    BuildTimeModel, BuildTimeoutParameters, ClientSettings, CongestionSettings, Cpu, Handshakes, IdleChannels, IdleTimeout,
-    MemoryLimit, Settings,
+    BuildTimeModel, BuildTimeoutParameters, ClientSettings, ConfluxSettings, CongestionSettings, Cpu, Handshakes, IdleChannels,
+    IdleTimeout, MemoryLimit, Settings,
 };
 use std::sync::Arc;
 
@@ -100,6 +100,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         },
         random_cells: treatment.tor >= TorVersion::V0_4_9,
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
+        conflux: conflux(treatment),
         circuit_dirtiness: treatment.circuit_lifetime,
         client: client(treatment.tor),
         handshakes: handshakes(treatment),
@@ -107,6 +108,14 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         cpu: cpu(treatment),
         kernel_tick: treatment.kernel_tick.filter(|&tick| tick > SimDuration::ZERO),
     }
+}
+
+/// Conflux under a treatment in which nothing is left open.
+fn conflux(treatment: &Treatment) -> Option<ConfluxSettings> {
+    let (Some(true), Some(sets), Some(legs)) = (treatment.conflux, treatment.conflux_sets, treatment.conflux_legs) else {
+        return None;
+    };
+    Some(ConfluxSettings { legs: legs as u8, max_prebuilt: sets as u8, ..ConfluxSettings::default() })
 }
 
 /// What clients of this version do about circuits.

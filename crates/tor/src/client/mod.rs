@@ -16,7 +16,7 @@ pub(crate) use program::Writer;
 pub(crate) use transfers::Transfer;
 
 use crate::circuit::CircuitState;
-use crate::ids::{CircuitId, ClientId, EndId, SequenceId, TransferId};
+use crate::ids::{CircuitId, ClientId, EndId, SequenceId, SetId, TransferId};
 use crate::records::Outcome;
 use crate::settings::ClientSettings;
 use crate::world::{Event, World};
@@ -106,6 +106,8 @@ pub(crate) struct Client {
     next_transfer: u64,
     /// Streams without a circuit, in the order in which they began to wait.
     waiting: Vec<TransferId>,
+    /// Its Conflux sets, in the order of their launch.
+    pub sets: Vec<SetId>,
 }
 
 impl Client {
@@ -116,6 +118,7 @@ impl Client {
             ports: PredictedPorts::new(random),
             next_transfer: 0,
             waiting: Vec::new(),
+            sets: Vec::new(),
             config,
         }
     }

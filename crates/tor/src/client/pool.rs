@@ -6,6 +6,7 @@ use crate::circuit::{CircuitState, Intent};
 use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
 use crate::records::{CircuitSerial, CloseReason};
 use crate::world::{Event, World};
+use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
@@ -84,7 +85,8 @@ impl World {
             self.clients[client.index()].pool.next_sweep = now + SWEEP;
             self.sweep(client);
         }
-        let launched = self.settings.client.predict && self.predict(client);
+        let sets = self.settings.client.predict && self.predict_sets(client);
+        let launched = self.settings.client.predict && self.predict(client) || sets;
         let state = &self.clients[client.index()];
         let busy = launched || state.pool.building > 0 || !state.waiting.is_empty();
         let test = state.learner.test_due(&self.settings.client.build_timeout);
@@ -121,7 +123,7 @@ impl World {
         let state = &mut self.clients[client.index()];
         let unused = |circuit: &&CircuitId| {
             let circuit = &self.circuits[circuit.index()];
-            !circuit.timed_out && !circuit.unusable
+            !circuit.timed_out && !circuit.unusable && circuit.intent != Intent::Leg
         };
         let unused: Vec<CircuitId> = state.pool.clean.iter().filter(unused).copied().collect();
         if unused.len() >= MAX_UNUSED {
@@ -162,13 +164,25 @@ impl World {
 
     /// `circuit_launch`
     fn launch(&mut self, client: ClientId, purpose: Purpose<'_>, stable: bool) -> Option<CircuitId> {
-        let now = self.queue.now();
-        let state = &mut self.clients[client.index()];
+        let state = &self.clients[client.index()];
         if state.pool.failed_before && state.pool.failures > MAX_FAILURES {
             return None;
         }
         let request = PathRequest { client, circuit: state.pool.launched, purpose, stable, exclude: &[], exit: None };
         let path = self.paths.path(&request)?;
+        let intent = match purpose {
+            Purpose::Exit { .. } => Intent::Exit,
+            Purpose::Internal => Intent::Internal,
+        };
+        let id = self.launch_on(client, path, intent, stable);
+        self.extend_from(id, 0);
+        Some(id)
+    }
+
+    /// A circuit over these relays, which counts among those being built from now on.
+    pub(crate) fn launch_on(&mut self, client: ClientId, path: [HostId; 3], intent: Intent, stable: bool) -> CircuitId {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
         state.pool.launched += 1;
         state.learner.launched(now);
         let parameters = &self.settings.client.build_timeout;
@@ -179,18 +193,14 @@ impl World {
         };
         let id = self.new_circuit(client, path);
         let circuit = &mut self.circuits[id.index()];
-        circuit.intent = match purpose {
-            Purpose::Exit { .. } => Intent::Exit,
-            Purpose::Internal => Intent::Internal,
-        };
+        circuit.intent = intent;
         circuit.stable = stable;
         circuit.idle_timeout = idle;
         let pool = &mut self.clients[client.index()].pool;
         pool.clean.push(id);
         pool.building += 1;
-        self.extend_from(id, 0);
         self.second_by(client, now);
-        Some(id)
+        id
     }
 
     /// The stream gets a circuit that is open, or waits for one that is on its way, launched now if there is none
@@ -232,7 +242,7 @@ impl World {
         !dirty
             && !circuit.unusable
             && !circuit.timed_out
-            && circuit.intent == Intent::Exit
+            && (circuit.intent == Intent::Exit || self.leads_a_set(id))
             && (circuit.stable || !long_lived(port))
             && self.paths.exits_to(circuit.last_relay(), port)
     }
@@ -249,7 +259,14 @@ impl World {
         };
         let rank = |circuit: &&CircuitId| {
             let circuit = &self.circuits[circuit.index()];
-            (!circuit.relaxed, circuit.first_used, circuit.began)
+            let set = circuit.intent == Intent::Leg;
+            // The set that was linked first, or is in use.
+            (
+                set,
+                !circuit.relaxed,
+                circuit.first_used,
+                if set { SimTime::MAX - circuit.began } else { circuit.began - SimTime::ZERO },
+            )
         };
         used.iter().chain(&pool.clean).filter(open).max_by_key(rank).copied()
     }
@@ -263,8 +280,9 @@ impl World {
         if self.circuits[best.index()].first_used.is_none() {
             let serial = self.serials[best.index()];
             self.circuits[best.index()].first_used = Some(now);
+            let legs = self.siblings(best);
             let pool = &mut self.clients[client.index()].pool;
-            pool.clean.retain(|&other| other != best);
+            pool.clean.retain(|other| *other != best && !legs.contains(other));
             pool.dirty.push_back((best, serial));
             let flow = &mut self.flows[flow_id.index()];
             if flow.isolated {
@@ -280,7 +298,7 @@ impl World {
     }
 
     /// Streams that wait try again (`connection_ap_attach_pending`).
-    fn attach_waiting(&mut self, client: ClientId) {
+    pub(crate) fn attach_waiting(&mut self, client: ClientId) {
         for id in self.clients[client.index()].waiting.clone() {
             // The ones before may have led to the end of this one.
             if self.clients[client.index()].waiting.contains(&id) {
@@ -310,7 +328,9 @@ impl World {
         state.learner.built(&self.settings.client.build_timeout, took, in_time);
         state.pool.building -= 1;
         state.pool.open += 1;
-        if in_time {
+        if in_time && self.circuits[id.index()].intent == Intent::Leg {
+            self.leg_opened(id);
+        } else if in_time {
             self.attach_waiting(client);
         }
     }
@@ -318,11 +338,19 @@ impl World {
     /// The circuit took too long: nothing will use it, but it is built on for measurement (`circuit_build_times_mark_circ_as_measurement_only`).
     fn mark_timed_out(&mut self, id: CircuitId) {
         let circuit = &mut self.circuits[id.index()];
-        if std::mem::replace(&mut circuit.timed_out, true) || circuit.relaxed {
+        if std::mem::replace(&mut circuit.timed_out, true) {
             return;
         }
+        let relaxed = circuit.relaxed;
         let (client, first_hop) = (circuit.client, circuit.built > 0);
-        self.clients[client.index()].learner.timed_out(&self.settings.client.build_timeout, first_hop);
+        if circuit.intent == Intent::Leg {
+            circuit.intent = Intent::Exit;
+            let set = circuit.set;
+            self.replace_leg(id, set);
+        }
+        if !relaxed {
+            self.clients[client.index()].learner.timed_out(&self.settings.client.build_timeout, first_hop);
+        }
     }
 
     /// `circuit_expire_building`

@@ -5,7 +5,7 @@ use super::{ClientConfig, Writer};
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
-use crate::records::{CircuitSerial, CloseReason, ExchangeKind, Outcome, TransferRecord};
+use crate::records::{CircuitSerial, ExchangeKind, Outcome, TransferRecord};
 use crate::stream::{ExitState, Stream, StreamEnd};
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
@@ -199,7 +199,7 @@ impl World {
         transfer.unread = transfer.written;
         self.arm_check(id);
         self.send_from(Place::Client, Cell::new(CellKind::Begin, circuit).on(stream));
-        if self.settings.optimistic_data {
+        if self.settings.optimistic_data && !self.is_in_a_set(circuit) {
             self.read_program(stream);
         }
     }
@@ -243,6 +243,8 @@ impl World {
         if !self.settings.optimistic_data {
             self.begin_program(id);
             self.read_program(cell.stream);
+        } else if self.is_in_a_set(cell.circuit) {
+            self.read_program(cell.stream);
         }
     }
 
@@ -250,6 +252,10 @@ impl World {
     /// has it wait.
     pub(crate) fn read_program(&mut self, id: StreamId) {
         let Some(transfer) = self.open_transfer(id) else { return };
+        // No data goes ahead of CONNECTED over a set.
+        if self.transfers[transfer.index()].state != State::Open && self.is_in_a_set(self.streams[id.index()].circuit) {
+            return;
+        }
         let unread = self.transfers[transfer.index()].unread;
         if self.may_read(id, Place::Client) {
             if unread > 0 {
@@ -281,15 +287,9 @@ impl World {
         }
     }
 
-    /// A DATA cell: both windows are looked after even if nobody wants it any more; the program gets its bytes at once.
+    /// A DATA cell in its turn: the program gets its bytes at once.
     pub(crate) fn data_at_client(&mut self, cell: Cell) {
         let now = self.queue.now();
-        self.circuits[cell.circuit.index()].cells_to_client += 1;
-        if self.count_for_circuit(cell.circuit, Place::Client).is_err() {
-            self.closes_because(cell.circuit, CloseReason::Protocol);
-            self.close_at(cell.circuit, Place::Client.hop(), None);
-            return;
-        }
         if self.transfer_of(cell).is_none() || self.count_for_stream(cell, Place::Client).is_err() {
             return;
         }

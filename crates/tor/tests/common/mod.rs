@@ -58,6 +58,10 @@ struct Fixed(Vec<(Vec<[HostId; 3]>, HostId)>);
 impl PathSource for Fixed {
     fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
         let paths = &self.0[request.client.index()].0;
+        if let Some(exit) = request.exit {
+            let fits = |path: &&[HostId; 3]| path[2] == exit && path[..2].iter().all(|relay| !request.exclude.contains(relay));
+            return paths.iter().find(fits).copied();
+        }
         (request.purpose != Purpose::Internal).then(|| paths[request.circuit as usize % paths.len()])
     }
     fn exits_to(&self, _: HostId, _: u16) -> bool {
