@@ -18,10 +18,14 @@ rounds of all kinds then make the means those of the chains, which are known exa
 
 import argparse
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 from scipy import optimize, special, stats
+
+Array: TypeAlias = np.ndarray[Any, Any]
 
 LONGEST = 600e6
 """No delay of tgen is longer (microseconds)."""
@@ -36,7 +40,7 @@ BINS = np.linspace(np.log(AT_ONCE), np.log(LONGEST), 61)
 class Chain:
     """A hidden Markov model: states, what they emit, and the delay behind each emission."""
 
-    def __init__(self, model):
+    def __init__(self, model: dict[str, Any]) -> None:
         states, symbols = model["state_space"], model["observation_space"]
         index = {state: i for i, state in enumerate(states)}
         n = len(states)
@@ -56,12 +60,12 @@ class Chain:
                 if len(values) > 1:
                     self.mu[at], self.sigma[at], self.rate[at] = values[1:]
 
-    def expected(self):
+    def expected(self) -> dict[str, float]:
         """Expected number of each symbol until the end, by the fundamental matrix."""
         visits = self.start @ np.linalg.inv(np.eye(len(self.start)) - self.step)
         return dict(zip(self.symbols, visits @ self.emit, strict=True))
 
-    def walks(self, count, rng):
+    def walks(self, count: int, rng: np.random.Generator) -> Iterator[tuple[Array, Array, Array]]:
         """Draws `count` sequences together: yields (who is not at its end, symbols, delays in microseconds) for each step."""
         state = np.minimum(np.searchsorted(np.cumsum(self.start), rng.random(count)), len(self.start) - 1)
         steps, emits = np.cumsum(self.step, axis=1), np.cumsum(self.emit, axis=1)
@@ -79,7 +83,7 @@ class Chain:
             state[alive] = np.minimum((steps[here] < rng.random(len(here))[:, None]).sum(1), len(self.start) - 1)
 
 
-def draw_streams(chain, count, rng):
+def draw_streams(chain: Chain, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array, Array, Array]:
     """Packets up and down, rounds, duration in seconds (delays that tgen waits for), histogram of delays."""
     up, down, duration = np.zeros(count), np.zeros(count), np.zeros(count)
     delays = np.zeros((count, len(BINS) - 1), dtype=np.int32)
@@ -94,7 +98,7 @@ def draw_streams(chain, count, rng):
     return up, down, np.maximum(delays.sum(1), 1), duration, delays
 
 
-def draw_circuits(chain, count, rng):
+def draw_circuits(chain: Chain, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Streams of each circuit, seconds from the first to the last, pairs of delays that follow each other in microseconds."""
     streams, duration, last, pairs = np.zeros(count), np.zeros(count), np.zeros(count), []
     for alive, _, delay in chain.walks(count, rng):
@@ -106,19 +110,20 @@ def draw_circuits(chain, count, rng):
     return streams, duration, np.concatenate(pairs)
 
 
-def log_negative_binomial(count, shape, mean):
+def log_negative_binomial(count: Array, shape: Array, mean: Array) -> Array:
     """Logarithm of the chance that `shape` geometric numbers from 0, of this mean together, have the sum `count`."""
     chance = shape / (shape + mean)
-    return (
+    logarithm: Array = (
         special.gammaln(count + shape)
         - special.gammaln(shape)
         - special.gammaln(count + 1)
         + shape * np.log(chance)
         + count * np.log1p(-chance)
     )
+    return logarithm
 
 
-def fit_kinds(up, down, rounds, kinds):
+def fit_kinds(up: Array, down: Array, rounds: Array, kinds: int) -> tuple[Array, Array]:
     """Weights, mean rounds, mean packets up and down a round of each kind; who belongs to which, as weights."""
     later = np.maximum(up - 1, 0)
     rank = np.argsort(np.argsort(down + 0.1 * up))
@@ -141,15 +146,15 @@ def fit_kinds(up, down, rounds, kinds):
     return np.c_[weight, mean, ups, downs], belongs
 
 
-def fit_delays(histogram):
+def fit_delays(histogram: Array) -> tuple[float, float]:
     """Log-normal above 10 ms, ten minutes at most: mean and deviation of the logarithm of microseconds, by maximum likelihood."""
 
-    def loss(parameters):
+    def loss(parameters: Array) -> float:
         mu, sigma = parameters[0], np.exp(parameters[1])
         edges = stats.norm.cdf((BINS - mu) / sigma)
         edges[-1] = 1.0
         chances = np.diff(edges) / max(1 - edges[0], 1e-12)
-        return -(histogram * np.log(np.maximum(chances, 1e-12))).sum() / histogram.sum()
+        return float(-(histogram * np.log(np.maximum(chances, 1e-12))).sum() / histogram.sum())
 
     # A median far below 10 ms would be another tail than a log-normal one, and slow to draw from.
     bounds = [(6.0, 25.0), (-2.0, 3.0)]
@@ -157,7 +162,7 @@ def fit_delays(histogram):
     return found.x[0], np.exp(found.x[1])
 
 
-def fit_counts(count):
+def fit_counts(count: Array) -> tuple[float, float, float]:
     """A mixture of two geometric numbers from 1: weight of the first, both means."""
     means, weight = np.array([3.0, 15.0]), np.array([0.3, 0.7])
     for _ in range(5000):
@@ -167,7 +172,7 @@ def fit_counts(count):
     return weight[0], means[0], means[1]
 
 
-def fit_pauses(pairs):
+def fit_pauses(pairs: Array) -> tuple[float, float, float, float, float]:
     """Exponential and log-normal delays, ten minutes at most; one is of the kind of the one before with some chance.
 
     Weight and mean in s of the exponential ones; mu, sigma of the others; that chance, by the correlation of the logarithms.
@@ -177,12 +182,12 @@ def fit_pauses(pairs):
     capped = delay >= LONGEST
     log = np.log(delay)
 
-    def loss(parameters):
+    def loss(parameters: Array) -> float:
         weight, mean = special.expit(parameters[0]), np.exp(parameters[1])
         mu, sigma = parameters[2], np.exp(parameters[3])
         first = np.where(capped, -LONGEST / mean, -delay / mean - np.log(mean) + log)
         second = np.where(capped, stats.norm.logsf((log - mu) / sigma), stats.norm.logpdf((log - mu) / sigma) - np.log(sigma))
-        return -np.logaddexp(np.log(weight) + first, np.log1p(-weight) + second).mean()
+        return float(-np.logaddexp(np.log(weight) + first, np.log1p(-weight) + second).mean())
 
     start = [0.0, np.log(2e6), 10.0, 1.0]
     found = optimize.minimize(loss, start, method="Nelder-Mead", options={"xatol": 1e-4, "fatol": 1e-9, "maxiter": 4000})
@@ -194,13 +199,14 @@ def fit_pauses(pairs):
     return weight, np.exp(mean) / 1e6, mu, np.exp(sigma), same
 
 
-def truncated(mu, sigma, rng):
+def truncated(mu: Array, sigma: Array, rng: np.random.Generator) -> Array:
     """Log-normal delays above 10 ms, in microseconds, ten minutes at most."""
     below = stats.norm.cdf((np.log(AT_ONCE) - mu) / sigma)
-    return np.minimum(np.exp(mu + sigma * stats.norm.ppf(below + (1 - below) * rng.random(len(mu)))), LONGEST)
+    drawn: Array = np.minimum(np.exp(mu + sigma * stats.norm.ppf(below + (1 - below) * rng.random(len(mu)))), LONGEST)
+    return drawn
 
 
-def draw_compact(table, count, rng):
+def draw_compact(table: Array, count: int, rng: np.random.Generator) -> tuple[Array, Array, Array, Array]:
     """Packets up and down, rounds and duration in seconds of streams of the compact model."""
     kind = rng.choice(len(table), count, p=table[:, 0] / table[:, 0].sum())
     rounds = rng.geometric(1 / table[kind, 1])
@@ -211,7 +217,7 @@ def draw_compact(table, count, rng):
     return up, down, rounds, np.bincount(of, weights=delays / 1e6, minlength=count)
 
 
-def draw_compact_circuits(counts, pauses, count, rng):
+def draw_compact_circuits(counts: Array, pauses: tuple[float, ...], count: int, rng: np.random.Generator) -> tuple[Array, Array]:
     """Streams of each circuit and the time from the first to the last in seconds."""
     first = rng.random(count) < counts[0]
     streams = rng.geometric(1 / np.where(first, counts[1], counts[2]))
@@ -226,15 +232,16 @@ def draw_compact_circuits(counts, pauses, count, rng):
     return streams, np.bincount(of, weights=np.minimum(delays, LONGEST) / 1e6, minlength=count)
 
 
-def distance(a, b):
+def distance(a: Array, b: Array) -> float:
     """Kolmogorov and Smirnov's: the greatest difference of the two distribution functions."""
     values = np.unique(np.concatenate([a, b]))
-    return np.abs(
+    difference: Array = np.abs(
         np.searchsorted(np.sort(a), values, side="right") / len(a) - np.searchsorted(np.sort(b), values, side="right") / len(b)
-    ).max()
+    )
+    return float(difference.max())
 
 
-def main():
+def main() -> None:
     """Fit and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("streams", type=Path)
@@ -292,7 +299,7 @@ def main():
         charts(pairs, options.charts)
 
 
-def charts(pairs, directory):
+def charts(pairs: dict[str, tuple[Array, Array]], directory: Path) -> None:
     """A chart of the distribution functions of each quantity, both models in one."""
     import altair as alt
     import polars as pl
