@@ -123,7 +123,7 @@ fn audio_comes_as_it_is_played() {
     let records = alone("audio", "15 s", "load = { kind = \"audio\", length = \"10 s\", pause = \"1 min\" }");
     let transfers = records.rows("transfers");
     let [only] = transfers.as_slice() else { panic!("{transfers:?}") };
-    assert!(is(only, "outcome", "ok") && is(only, "kind", "script") && number(&only["received_bytes"]) == 500_000, "{only:?}");
+    assert!(is(only, "outcome", "ok") && is(only, "exchange", "script") && number(&only["received_bytes"]) == 500_000, "{only:?}");
     // The first second's worth at once, the last after nine seconds more.
     let took = number(&only["last_byte_ns"]) - number(&only["first_byte_ns"]);
     assert!((8_900_000_000..9_500_000_000).contains(&took), "{took}");
@@ -147,7 +147,7 @@ fn users_get_what_their_scripts_say() {
         for row in &ok {
             assert_eq!(row["size_bytes"], row["received_bytes"]);
             assert!(
-                is(row, "kind", "script") && number(&row["sent_bytes"]) >= 261 && number(&row["received_bytes"]) >= 73,
+                is(row, "exchange", "script") && number(&row["sent_bytes"]) >= 261 && number(&row["received_bytes"]) >= 73,
                 "{row:?}"
             );
         }
