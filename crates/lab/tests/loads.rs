@@ -123,7 +123,10 @@ fn audio_comes_as_it_is_played() {
     let records = alone("audio", "15 s", "load = { kind = \"audio\", length = \"10 s\", pause = \"1 min\" }");
     let transfers = records.rows("transfers");
     let [only] = transfers.as_slice() else { panic!("{transfers:?}") };
-    assert!(is(only, "outcome", "ok") && is(only, "exchange", "script") && number(&only["received_bytes"]) == 500_000, "{only:?}");
+    assert!(
+        is(only, "outcome", "ok") && is(only, "exchange", "script") && number(&only["received_bytes"]) == 500_000,
+        "{only:?}"
+    );
     // The first second's worth at once, the last after nine seconds more.
     let took = number(&only["last_byte_ns"]) - number(&only["first_byte_ns"]);
     assert!((8_900_000_000..9_500_000_000).contains(&took), "{took}");
