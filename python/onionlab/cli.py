@@ -136,11 +136,12 @@ def import_(
         str | None, typer.Option(metavar='"20 min"', help="Simulated time.", show_default="as long as in Shadow")
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, max=10_000, help="How many seeds the experiment runs.")] = 1,
+    load: Annotated[float, typer.Option(metavar="1.2", help="So many times the circuits of the source's users.")] = 1.0,
 ) -> None:
     """Make an experiment of a network that was made elsewhere, for Shadow."""
     from onionlab.importing import Options, import_network
 
-    options = Options(tor=tor, latency=latency, models=models, seeds=seeds, duration=duration)
+    options = Options(tor=tor, latency=latency, models=models, seeds=seeds, duration=duration, load=load)
     written = import_network(source, out, relay_info, options)
     print(f"{written.experiment}: `onionlab run {written.experiment}` runs it; the hosts are in {written.network}")
     for note in written.notes:
@@ -332,6 +333,10 @@ def reproduce(
         str | None,
         typer.Option(metavar='"20 min"', help="shadow-networks: simulated time; its results are kept apart.", show_default="1 h"),
     ] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
@@ -346,6 +351,7 @@ def reproduce(
         ("--seeds", seeds, ("shadow-tor",)),
         ("--networks", networks, ("shadow-networks",)),
         ("--duration", duration, ("shadow-networks",)),
+        ("--load", load, ("shadow-networks",)),
         ("--consensus", consensus, COMPUTED),
     ):
         if value is not None and paper not in owners:
@@ -362,6 +368,8 @@ def reproduce(
             chosen["networks"] = [] if networks == "none" else networks.split(",")
         if duration is not None:
             chosen["duration"] = duration
+        if load is not None:
+            chosen["load"] = load
         measurements = reference if reference is not None else Path("../shared/data/reference") / paper
         page, broken = PAPERS[paper](folder, measurements, results, docs, lambda: ProgressDisplay(errors), **chosen)
     print(f"page: {page}")

@@ -47,6 +47,16 @@ def test_a_published_network_becomes_an_experiment() -> None:
     golden("published.toml", experiment(network, Options()))
 
 
+def test_more_load_is_shorter_intervals() -> None:
+    network = importing.read(PUBLISHED)
+    text = experiment(network, Options(load=1.25))
+    assert 'flow-interval = "1600000 us"' in text
+    assert text.count("flow-interval") == experiment(network, Options()).count("flow-interval")
+    for load in (0.0, -1.0, 101.0, float("nan")):
+        with pytest.raises(ImportedError, match="more than 0 and at most 100"):
+            experiment(network, Options(load=load))
+
+
 def test_a_configuration_of_tornettools_becomes_an_experiment() -> None:
     network = importing.read(DATA / "tornettools", DATA / "relayinfo.json")
     golden("tornettools.network.json", document(network))

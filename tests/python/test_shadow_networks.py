@@ -15,8 +15,9 @@ import pytest
 from fake_core import FakeCore
 from onionlab import cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import shadow_networks, shadow_networks_charts, shadow_networks_page
+from onionlab.reproductions import shadow_networks, shadow_networks_charts, shadow_networks_page, shadow_networks_times
 from onionlab.reproductions.shadow_networks import Figure, Target, compare
+from onionlab.reproductions.shadow_networks_load import Ratio, effect
 
 ROOT = Path(__file__).parents[2]
 QUANTILES = [0.1, 0.5, 0.9]
@@ -29,11 +30,11 @@ def reference(tmp_path: Path) -> Path:
     folder = tmp_path / "reference"
     folder.mkdir()
     spread = {"runs": 100, "mean": [0.5, 1.0, 2.0], "sd": [0.1, 0.2, 0.4]}
-    keys = [f"{metric}.{size}" for metric in shadow_networks.TIMES for size in shadow_networks.SIZES]
+    keys = [f"{metric}.{size}" for metric in shadow_networks_times.TIMES for size in shadow_networks_times.SIZES]
     targets = {"quantiles": QUANTILES, "shadow": {"1% load 1.0": dict.fromkeys(keys, spread)}}
     (folder / "targets.json").write_text(json.dumps(targets))
-    times = {size: [0.4, 0.9, 1.1, 2.5] for size in shadow_networks.SIZES}
-    results = dict.fromkeys(shadow_networks.TIMES, times) | {"error_rate": {"ALL": [[0.0, 2.5], [5.0, 2.5]]}}
+    times = {size: [0.4, 0.9, 1.1, 2.5] for size in shadow_networks_times.SIZES}
+    results = dict.fromkeys(shadow_networks_times.TIMES, times) | {"error_rate": {"ALL": [[0.0, 2.5], [5.0, 2.5]]}}
     (folder / f"{NAME}.results.json.xz").write_bytes(lzma.compress(json.dumps(results).encode()))
     return folder
 
@@ -84,7 +85,7 @@ def test_times_count_from_the_request_and_what_came_early_is_left_out(reference:
     assert one.their_errors.tolist() == [0.0, 0.05]
     assert one.goodput == 8 * 5e8 / 40
     # Sizes that nobody downloaded have no figures.
-    assert sorted(one.figures) == [(metric, size) for metric in sorted(shadow_networks.TIMES) for size in ("51200", "all")]
+    assert sorted(one.figures) == [(metric, size) for metric in sorted(shadow_networks_times.TIMES) for size in ("51200", "all")]
 
 
 def test_a_figure_is_within_two_deviations_of_the_mean() -> None:
@@ -102,7 +103,7 @@ def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None
     # First byte: 0.25 s lies 2.5, 3.75 and 4.4 deviations below; last byte: 0.5, 0.8 and 1.0 s lie 0, 1 and 2.5 from the mean.
     assert (inside, all_) == (4, 12)
     reason = {"what": "first byte", "mechanism": "no queue", "evidence": "it is made up"}
-    page = shadow_networks_page.page([one], [reason])
+    page = shadow_networks_page.page([one], [], [reason])
     assert "**Of 12 figures of 1 network, 4 are within.**" in page
     assert "| first byte | no queue | it is made up |" in page
     # Ours over theirs: 0.25 to 0.4, 0.9, 1.1 s, and 0.5, 0.8, 1.0 s to the same.
@@ -113,6 +114,36 @@ def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None
     assert "the built-in places" in page
     assert 'onionlab reproduce shadow-networks --duration "1 min"' in page
     assert max(map(len, page.splitlines())) < 260
+
+
+def test_more_load_is_a_ratio_with_clients_paired(reference: Path) -> None:
+    path = reference / "targets.json"
+    targets = json.loads(path.read_text())
+    levels = [0.1, 0.25, 0.5, 0.75, 0.9]
+    keys = [f"{metric}.{size}" for metric in shadow_networks_times.TIMES for size in shadow_networks_times.SIZES]
+    for load, mean in (("1.0", 2.0), ("1.2", 3.0)):
+        targets["shadow"][f"1% load {load}"] = {key: {"mean": [mean] * 5, "sd": [0.4] * 5} for key in keys}
+    path.write_text(json.dumps(targets | {"quantiles": levels}))
+
+    def slower(factor: int) -> Any:
+        one = experiment()
+        stretched = pl.col("connected_ns") + factor * (pl.col("first_byte_ns") - pl.col("connected_ns"))
+        one.transfers = one.transfers.with_columns(first_byte_ns=stretched)
+        return one
+
+    found = effect(NAME, reference, experiment(), slower(2))
+    # Every first byte of every client takes twice as long: nothing for the bootstrap to vary. Theirs: half as long again.
+    ratios = found.ratios["time_to_first_byte_recv", "51200"]
+    assert [(ratio.ours, ratio.low, ratio.high, ratio.theirs) for ratio in ratios] == [(2.0, 2.0, 2.0, 1.5)] * 5
+    assert ratios[0].error == pytest.approx(1.5 * np.hypot(0.2, 0.4 / 3) / 10)
+    assert found.ratios["time_to_last_byte_recv", "all"][2].ours == 1.0
+    assert ("time_to_first_byte_recv", "1048576") not in found.ratios
+    assert not Ratio(2.0, 1.9, 2.1, 1.5, 0.1).agrees
+    assert Ratio(2.0, 1.6, 2.4, 1.5, 0.1).agrees
+    page = shadow_networks_page.page([compare(NAME, reference, experiment())], [found], [])
+    assert f"## 20 % more load: {NAME}" in page
+    assert "| first byte | all sizes | ours | **2.00 [2.00, 2.00]** |" in page
+    assert "| | | theirs | 1.50 ± 0.07 |" in page
 
 
 def test_charts_say_what_they_show(reference: Path) -> None:

@@ -30,6 +30,8 @@ pub enum ChannelScheduler {
         client_interval: SimDuration,
         /// How many congestion windows may wait in the kernel beyond what is in flight (`KISTSockBufSizeFactor`).
         socket_buffer_factor: f64,
+        /// Whether the kernel tells what a socket holds and has not sent (`SIOCOUTQNSD`). Without, that counts as nothing and the socket fills up.
+        knows_unsent: bool,
     },
     /// KIST's runs and order without the kernel's knowledge: each run may fill an outbuf (`scheduler_kist.c` in its lite mode).
     KistLite {
@@ -186,6 +188,7 @@ impl Default for Settings {
                 interval: SimDuration::from_millis(2),
                 client_interval: SimDuration::from_millis(2),
                 socket_buffer_factor: 1.0,
+                knows_unsent: true,
             },
             cell_payload: 498,
             flow_control: FlowControl::Windows,

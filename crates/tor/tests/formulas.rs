@@ -112,5 +112,5 @@ fn round_robin_gives_equal_circuits_equal_shares() {
 }
 
 fn kist() -> ChannelScheduler {
-    ChannelScheduler::Kist { interval: ms(2.0), client_interval: ms(2.0), socket_buffer_factor: 1.0 }
+    ChannelScheduler::Kist { interval: ms(2.0), client_interval: ms(2.0), socket_buffer_factor: 1.0, knows_unsent: true }
 }

@@ -43,6 +43,7 @@ fn schedulers() -> impl Strategy<Value = ChannelScheduler> {
             interval: SimDuration::from_millis(interval),
             client_interval: SimDuration::from_millis(2),
             socket_buffer_factor: 1.0,
+            knows_unsent: true,
         }),
     ]
 }

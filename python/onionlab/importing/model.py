@@ -99,6 +99,8 @@ class Network:
         Its hosts; ``markov`` by interval.
     tor
         The version of tor that is simulated where nobody says otherwise.
+    latency_factor
+        What the round trips of the table of latencies are multiplied by to be as long as there.
     links
         Lines of the experiment file for what the links and TCP of its Shadow do otherwise than Shadow 3.
     notes
@@ -112,6 +114,7 @@ class Network:
     perf: tuple[Host, ...]
     tor: str
     times: Times = field(default_factory=Times)
+    latency_factor: float = 1.0
     links: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -132,6 +135,8 @@ class Options:
         How many seeds are run.
     duration
         Simulated time, as an experiment file has it; None: as long as in Shadow.
+    load
+        Users open so many times as many circuits as the source says; above 0, at most 100.
     """
 
     tor: str | None = None
@@ -139,3 +144,4 @@ class Options:
     models: Path | None = None
     seeds: int = 1
     duration: str | None = None
+    load: float = 1.0

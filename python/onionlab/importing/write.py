@@ -27,6 +27,9 @@ MODELS = ("stream-model-2018.json", "packet-model-2018.json")
 #: Most bytes of a traffic model.
 MOST_MODEL = 16 * 2**20
 
+#: Greatest multiple of the load.
+MOST_LOAD = 100
+
 #: Most different intervals between circuits: each makes a group of clients.
 MOST_INTERVALS = 900
 
@@ -161,6 +164,8 @@ def _markov(network: Network) -> Iterator[tuple[str, Markov]]:
 
 def experiment(network: Network, options: Options) -> str:
     """The experiment file."""
+    if not 0 < options.load <= MOST_LOAD:
+        raise ImportedError(f"a load of {options.load:g} is not allowed; allowed is more than 0 and at most {MOST_LOAD}")
     times = network.times if options.duration is None else network.times.until(_whole_seconds(options.duration))
     clients = sum(len(markov.hosts) for markov in network.markov)
     title = f"{len(network.relays)} relays, {clients} Markov and {len(network.perf)} perf clients: {clipped(network.source, 150)}"
@@ -178,6 +183,8 @@ def experiment(network: Network, options: Options) -> str:
     ]
     if options.latency is not None:
         lines.append(f"latency = {json.dumps(str(options.latency.resolve()), ensure_ascii=False)}")
+    if network.latency_factor != 1:
+        lines.append(f"latency-factor = {network.latency_factor:g} # as long as the round trips of its own graph")
     lines += [
         "",
         "[base]",
@@ -221,7 +228,7 @@ def _whole_seconds(duration: str) -> int:
 
 
 def _users(interval_us: int, options: Options) -> str:
-    interval = f'flow-interval = "{interval_us} us"'
+    interval = f'flow-interval = "{max(1, round(interval_us / options.load))} us"'
     if options.models is None:
         return f'{{ kind = "tor-users", {interval} }}'
     streams, packets = MODELS

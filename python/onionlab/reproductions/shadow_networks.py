@@ -26,23 +26,18 @@ from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_bytes, write_text
 from onionlab.importing.sources import ImportedError, read_json
 from onionlab.reproductions import shadow_networks_charts, shadow_networks_page
+from onionlab.reproductions.shadow_networks_load import MORE_LOAD, Effect, effect
+from onionlab.reproductions.shadow_networks_times import SIZES, TIMES, Samples, errors, measured, times
 from onionlab.results import Experiment, load
 from onionlab.stats.intervals import Floats, lower_quantile
 
 #: What is run where nobody says otherwise: the networks of 1 %.
 SMALL = "1pct"
 
-#: Transfer sizes in bytes; "all" is every one of them.
-SIZES = ("all", "51200", "1048576", "5242880")
-
-#: Times, as the reference calls them, and in words.
-TIMES = {"time_to_first_byte_recv": "first byte", "time_to_last_byte_recv": "last byte"}
-
 #: Largest distance from the mean over their networks, in standard deviations between networks, of a figure within the spread.
 SPREAD = 2.0
 
 Observe = Callable[[], AbstractContextManager[runner.Observer]]
-Samples = dict[tuple[str, str], Floats]
 
 
 @dataclass(frozen=True)
@@ -142,6 +137,7 @@ def reproduce(
     observe: Observe | None = None,
     networks: Sequence[str] | None = None,
     duration: str | None = None,
+    load: float = 1.0,
 ) -> tuple[Path, list[str]]:
     """Run networks and write the page of all that have been run; return its path and no complaints.
 
@@ -159,6 +155,8 @@ def reproduce(
         Which networks are run: names, or beginnings of names; by default those of 1 %. None of them: only the page is written.
     duration : str, optional
         Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart.
+    load : float
+        Users open so many times as many circuits. Of such runs the page shows what they change; they are kept apart too.
     """
     if reference is None or not (reference / "targets.json").is_file():
         raise ResultsError(f"the published networks are not in {reference}; --reference names their folder")
@@ -166,13 +164,28 @@ def reproduce(
     chosen = _chosen(known, networks if networks is not None else [SMALL])
     folder = out if duration is None else out / re.sub(r"\W+", "-", duration)
     for name in chosen:
-        _run(name, reference, folder, observe, duration)
+        _run(name, reference, _loaded(folder, load), observe, duration, load)
     finished = {name: _finished(folder / name / "results") for name in known}
     comparisons = [compare(name, reference, results) for name, results in finished.items() if results is not None]
     if not comparisons:
         raise ResultsError(f"{folder} holds no finished run of these networks")
     reasons = load_differences(experiments / "differences.toml")
-    return write(comparisons, reasons, docs), []
+    return write(comparisons, _effects(known, reference, folder), reasons, docs), []
+
+
+def _loaded(folder: Path, load: float) -> Path:
+    """Where runs with so many times the load are."""
+    return folder if load == 1 else folder / f"load-{load:g}"
+
+
+def _effects(known: Sequence[str], reference: Path, folder: Path) -> list[Effect]:
+    """What more load changes, in networks that were run with both for the same time."""
+    effects = []
+    for name in known:
+        usual, more = (_finished(_loaded(folder, load) / name / "results") for load in (1.0, MORE_LOAD))
+        if usual is not None and more is not None:
+            effects.append(effect(name, reference, usual, more))
+    return effects
 
 
 def _chosen(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
@@ -193,7 +206,7 @@ def _finished(results: Path) -> Experiment | None:
         return None
 
 
-def _run(name: str, reference: Path, folder: Path, observe: Observe | None, duration: str | None) -> None:
+def _run(name: str, reference: Path, folder: Path, observe: Observe | None, duration: str | None, load: float) -> None:
     """Import one network, unless that is done, and run it."""
     file = folder / name / "network" / "experiment.toml"
     if not file.is_file():
@@ -203,6 +216,7 @@ def _run(name: str, reference: Path, folder: Path, observe: Observe | None, dura
             latency=latency if latency.is_file() else None,
             models=models if (models / "stream-model-2018.json").is_file() else None,
             duration=duration,
+            load=load,
         )
         importing.import_network(reference / f"{name}.network.json.xz", file.parent, None, options)
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
@@ -236,20 +250,20 @@ def compare(name: str, reference: Path, experiment: Experiment) -> Comparison:
             for key in keys
         }
         samples = {(metric, size): np.sort(np.asarray(theirs[metric][size], dtype=np.float64)) for metric, size in keys}
-        errors = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
+        failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
     except (KeyError, TypeError, ValueError, ImportedError) as error:
         raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
-    perf = experiment.transfers.filter(pl.col("group") == "perf", pl.col("start_ns") >= experiment.measure_from * 1e9)
+    perf = measured(experiment)
     scenario = experiment.plan.scenario
     network = experiment.network.filter(pl.col("time_ns") > experiment.measure_from * 1e9)
     sent = float(network["relay_bytes_sent"].sum())
     return Comparison(
         name=name,
         scale=scale,
-        ours=_times(perf),
+        ours=times(perf),
         theirs=samples,
-        our_errors=_errors(perf),
-        their_errors=errors,
+        our_errors=errors(perf),
+        their_errors=failed,
         targets=spread,
         quantiles=quantiles,
         run=experiment.runs.row(0, named=True),
@@ -263,25 +277,7 @@ def compare(name: str, reference: Path, experiment: Experiment) -> Comparison:
     )
 
 
-def _times(perf: pl.DataFrame) -> Samples:
-    """Times of completed downloads, counted as theirs from when the request leaves: when the stream is connected."""
-    done = perf.filter(pl.col("outcome") == "ok")
-    found = {}
-    for metric, column in zip(TIMES, ("first_byte_ns", "last_byte_ns"), strict=True):
-        for size in SIZES:
-            rows = done if size == "all" else done.filter(pl.col("size_bytes") == int(size))
-            found[metric, size] = np.sort(((rows[column] - rows["connected_ns"]) / 1e9).to_numpy())
-    return found
-
-
-def _errors(perf: pl.DataFrame) -> Floats:
-    """Share of failed downloads of each client."""
-    ended = perf.filter(pl.col("outcome") != "unfinished")
-    shares = ended.group_by("client").agg((pl.col("outcome") != "ok").mean()).sort("client")
-    return shares["outcome"].to_numpy()
-
-
-def write(comparisons: list[Comparison], differences: list[dict[str, str]], docs: Path) -> Path:
+def write(comparisons: list[Comparison], effects: list[Effect], differences: list[dict[str, str]], docs: Path) -> Path:
     """Write ``shadow-networks.md`` and the charts of each network as SVG and PNG into ``docs``; return the page."""
     for comparison in comparisons:
         svg = to_svg(shadow_networks_charts.chart(comparison))
@@ -289,5 +285,5 @@ def write(comparisons: list[Comparison], differences: list[dict[str, str]], docs
         write_text(docs / f"{stem}.svg", svg)
         write_bytes(docs / f"{stem}.png", to_png(svg))
     path = docs / "shadow-networks.md"
-    write_text(path, shadow_networks_page.page(comparisons, differences))
+    write_text(path, shadow_networks_page.page(comparisons, effects, differences))
     return path

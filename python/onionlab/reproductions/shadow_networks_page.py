@@ -9,6 +9,8 @@ import numpy as np
 
 from onionlab.quantity import format_bytes, format_fixed, format_size
 from onionlab.reproductions import shadow_networks_charts
+from onionlab.reproductions.shadow_networks_load import MORE_LOAD, QUANTILES, Effect, Ratio
+from onionlab.reproductions.shadow_networks_times import TIMES
 
 if TYPE_CHECKING:
     from onionlab.reproductions.shadow_networks import Comparison, Figure
@@ -49,15 +51,15 @@ MODEL = """\
 
 - **Latency.** The graph of RIPE Atlas measurements that they ran on cannot be had. Here the latency between two hosts is that
   between their countries. Hosts of one country are equally far from all others; there, cities differ.
-- **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What can be set is: segments of 1434 B, an
-  initial window of 10 segments, a receive queue of 1,024,000 B that drops what does not fit (Shadow 3: CoDel),
-  acknowledgements after 1 ms, retransmission time-outs of at least 200 ms. What cannot: links there pass bursts of 5 ms at
-  once (here token batches of 1 ms), and later acknowledgements of a connection wait 5 ms.
+- **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What can be set is: segments of 1434 B, a receive
+  queue of 1,024,000 B that drops what does not fit (Shadow 3: CoDel), and a KIST that is told of no unsent data, because
+  that Shadow answers `SIOCOUTQNSD` with a number that tor takes for success. What cannot: links there pass bursts of 5 ms at
+  once (here token batches of 1 ms).
 - **Tor.** No directory traffic, no padding, no processor time; Shadow 1.13 counts no processor time either.
 """
 
 
-def page(comparisons: list[Comparison], differences: list[dict[str, str]]) -> str:
+def page(comparisons: list[Comparison], effects: list[Effect], differences: list[dict[str, str]]) -> str:
     """The page as Markdown."""
     from onionlab.reproductions.shadow_networks import SPREAD
 
@@ -74,6 +76,8 @@ def page(comparisons: list[Comparison], differences: list[dict[str, str]]) -> st
         lines += ["| what | mechanism | evidence |", "| --- | --- | --- |"]
         lines += [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
         lines.append("")
+    for effect in effects:
+        lines += _effect(effect)
     for one in comparisons:
         lines += _section(one)
     return "\n".join(lines)
@@ -104,10 +108,34 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
+def _effect(one: Effect) -> Iterator[str]:
+    """What more load changes in one network."""
+    inside, all_ = one.agreeing
+    yield from (f"## {100 * (MORE_LOAD - 1):.0f} % more load: {one.name}", "")
+    yield (
+        f"The same network with {MORE_LOAD:g} times the circuits, {one.minutes:g} simulated minutes each, downloads from minute "
+        f"{one.measure_from:g} on. A quantile with more load over the same quantile with the usual one: ours with 95 % intervals "
+        "(bootstrap over clients), theirs the ratio of the means over their networks, plus or minus two standard errors. "
+        f"**{inside} of {all_} agree** (the two ranges meet)."
+    )
+    yield ""
+    yield f"| time to | of | | {' | '.join(f'p{100 * q:g}' for q in QUANTILES)} |"
+    yield f"| --- | --- | --- |{' ---: |' * len(QUANTILES)}"
+    for (metric, size), ratios in one.ratios.items():
+        name = "all sizes" if size == "all" else format_size(int(size))
+        yield f"| {TIMES[metric]} | {name} | ours | {' | '.join(_ratio(ratio) for ratio in ratios)} |"
+        yield f"| | | theirs | {' | '.join(f'{ratio.theirs:.2f} ± {2 * ratio.error:.2f}' for ratio in ratios)} |"
+    before, after = (f"{100 * share:.1f} %" for share in one.failed)
+    yield from ("", f"Bold: outside. Failed downloads: {before}, with more load {after}.", "")
+
+
+def _ratio(ratio: Ratio) -> str:
+    text = f"{ratio.ours:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
+    return text if ratio.agrees else f"**{text}**"
+
+
 def _section(one: Comparison) -> Iterator[str]:
     """One network: its table and its chart."""
-    from onionlab.reproductions.shadow_networks import TIMES
-
     run = one.run
     yield from (f"## {one.name}", "")
     yield (

@@ -47,6 +47,9 @@ pub struct NetworkFile {
     /// All kinds but "explicit": "built-in" (regions), or the path of a table of round-trip times between countries. Default: "built-in".
     #[schemars(length(min = 1, max = 4096))]
     pub latency: Option<String>,
+    /// All kinds but "explicit": every round trip of the table times so much, 0.1 to 10. Default: 1.
+    #[schemars(range(min = 0.1, max = 10.0))]
+    pub latency_factor: Option<f64>,
     /// Kind "consensus": the path of tor's `geoip` file, which gives each relay its country. Default: places drawn from a built-in distribution.
     #[schemars(length(min = 1, max = 4096))]
     pub geoip: Option<String>,

@@ -32,6 +32,7 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
     if file.kind == NetworkKind::Explicit {
         let placed = only("\"consensus\", \"synthetic\" or \"file\"");
         refuse("network", "latency", file.latency.as_ref(), &placed)?;
+        refuse("network", "latency-factor", file.latency_factor.as_ref(), &placed)?;
         refuse("network", "jitter", file.jitter.as_ref(), &placed)?;
         refuse("network", "loss", file.loss.as_ref(), &placed)?;
     } else {
@@ -83,8 +84,14 @@ fn made_elsewhere(scenario: &Scenario, file: &NetworkFile) -> Checked<FileNetwor
         path: clipped(path, 200),
         cause,
     })?;
-    let (latency, jitter, loss) = (latency(scenario, file)?, file.jitter.unwrap_or(true), loss(file)?);
-    Ok(FileNetwork { document, latency, jitter, loss, network: Arc::new(network) })
+    Ok(FileNetwork {
+        document,
+        latency: latency(scenario, file)?,
+        latency_factor: latency_factor(file)?,
+        jitter: file.jitter.unwrap_or(true),
+        loss: loss(file)?,
+        network: Arc::new(network),
+    })
 }
 
 /// The table of latencies that is named; `None`: the built-in one.
@@ -93,6 +100,10 @@ fn latency(scenario: &Scenario, file: &NetworkFile) -> Checked<Option<FileRef>> 
         None | Some("built-in") => Ok(None),
         Some(path) => named_file(scenario, "network.latency", path).map(Some),
     }
+}
+
+fn latency_factor(file: &NetworkFile) -> Checked<f64> {
+    within("network.latency-factor", file.latency_factor.unwrap_or(1.0), 0.1, 10.0)
 }
 
 fn loss(file: &NetworkFile) -> Checked<f64> {
@@ -113,6 +124,7 @@ fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
         size,
         capacity: capacity(file.capacity.as_ref())?,
         latency: latency(scenario, file)?,
+        latency_factor: latency_factor(file)?,
         jitter: file.jitter.unwrap_or(true),
         loss: loss(file)?,
         servers: within("network.servers", file.servers.unwrap_or(10), 1, 100_000)?,

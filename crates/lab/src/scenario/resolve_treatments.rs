@@ -118,6 +118,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("kist-interval", given.kist_interval.is_some(), intervals, KIST_OR_LITE),
         ("kist-client-interval", given.kist_client_interval.is_some(), intervals, KIST_OR_LITE),
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
+        ("kist-knows-unsent", given.kist_knows_unsent.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kernel-tick", given.kernel_tick.is_some(), intervals, KIST_OR_LITE),
         (
             "outbuf-high",
@@ -265,6 +266,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
         kist_interval: interval("kist-interval", all.kist_interval)?,
         kist_client_interval: interval("kist-client-interval", all.kist_client_interval)?,
         kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
+        kist_knows_unsent: kist.then_some(all.kist_knows_unsent.unwrap_or(true)),
         flow_control: all.flow_control,
         cpu,
         cpu_per_cell: computes("cpu-per-cell", all.cpu_per_cell, CPU_PER_CELL, ms(10))?,

@@ -159,6 +159,8 @@ pub struct FileNetwork {
     pub document: FileRef,
     /// Table of round-trip times between countries; `None`: the built-in regions.
     pub latency: Option<FileRef>,
+    /// All round trips times so much.
+    pub latency_factor: f64,
     /// Whether latencies vary as the table says.
     pub jitter: bool,
     /// Chance of loss of a packet on any path.
@@ -185,6 +187,8 @@ pub struct SampledNetwork {
     pub capacity: Capacity,
     /// Table of round-trip times between countries; `None`: the built-in regions.
     pub latency: Option<FileRef>,
+    /// All round trips times so much.
+    pub latency_factor: f64,
     /// Whether latencies vary as the table says.
     pub jitter: bool,
     /// Chance of loss of a packet on any path.
@@ -403,6 +407,8 @@ pub struct Treatment {
     pub kist_client_interval: Option<SimDuration>,
     /// KIST's socket buffer factor, with KIST.
     pub kist_socket_buffer_factor: Option<f64>,
+    /// Whether KIST is told what sockets have not sent, with KIST.
+    pub kist_knows_unsent: Option<bool>,
     /// What limits the DATA cells of circuits and streams.
     ///
     /// `None`: as the consensus says.

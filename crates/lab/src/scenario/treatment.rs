@@ -89,6 +89,8 @@ axes! {
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
     #[schemars(range(min = 0.0, max = 10.0))]
     kist_socket_buffer_factor: f64,
+    /// With channel-scheduler "kist": whether the kernel tells how much of a socket's data is not sent (Linux's `SIOCOUTQNSD`). Default: true. False is what tor finds in Shadow 1, where that counts as nothing.
+    kist_knows_unsent: bool,
     /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: as the consensus says (0.4.9: `cc_alg`), else "vegas"; with an older tor than "0.4.9" "windows".
     flow_control: FlowControl,
     /// Whether a relay's computing takes time: "none", or on one main thread with worker threads for onion handshakes. Default: "none", since a relay's

@@ -26,7 +26,7 @@ pub(super) fn layout<'a>(
         None => LatencyTable::builtin(),
     };
     let network = &file.network;
-    let mut land = Land::new(table, network_seed);
+    let mut land = Land::new(table.scaled(file.latency_factor), network_seed);
     for relay in &network.relays {
         add_relay(&mut land, relay);
     }

@@ -100,6 +100,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         kist_interval: kist.then_some(interval),
         kist_client_interval: kist.then_some(client_interval),
         kist_socket_buffer_factor: treatment.kist_socket_buffer_factor.filter(|_| channel_scheduler == ChannelScheduler::Kist),
+        kist_knows_unsent: treatment.kist_knows_unsent.filter(|_| channel_scheduler == ChannelScheduler::Kist),
         flow_control: Some(flow_control),
         cell_payload: treatment.cell_payload.or_else(|| Some(version.cell_payload(flow_control))),
         circuit_window: windows.then_some(circuit_window),

@@ -48,7 +48,7 @@ pub(super) fn layout<'a>(
         None => LatencyTable::builtin(),
     };
 
-    let mut land = Land::new(table, network_seed);
+    let mut land = Land::new(table.scaled(common.latency_factor), network_seed);
     for (relay, capacity) in network.relays.iter().zip(&capacities) {
         add_relay(&mut land, relay, *capacity, geoip.as_ref());
     }

@@ -48,6 +48,7 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
             interval,
             client_interval,
             socket_buffer_factor: treatment.kist_socket_buffer_factor.unwrap_or(1.0),
+            knows_unsent: treatment.kist_knows_unsent.unwrap_or(true),
         },
         ChannelScheduler::KistLite => onionlab_tor::ChannelScheduler::KistLite { interval, client_interval },
     };

@@ -59,6 +59,15 @@ impl LatencyTable {
         }
     }
 
+    /// The table with all round trips and deviations times `factor`; 1 changes nothing.
+    #[must_use]
+    pub fn scaled(mut self, factor: f64) -> Self {
+        for time in self.rtt.iter_mut().chain(&mut self.deviation) {
+            *time = time.mul_f64_rounded(factor);
+        }
+        self
+    }
+
     /// The number of places.
     pub fn len(&self) -> usize {
         self.places.len()
@@ -225,6 +234,16 @@ mod tests {
         let b = Location { place: place(&table, "US"), access: SimDuration::from_micros(250) };
         assert_eq!(table.between(a, b), table.one_way(a.place, b.place) + SimDuration::from_micros(8_250));
         assert_eq!(table.between(a, b), table.between(b, a));
+    }
+
+    #[test]
+    fn a_factor_stretches_round_trips_and_what_they_vary_by() {
+        let table = LatencyTable::builtin();
+        let (a, b) = (place(&table, "DE"), place(&table, "US"));
+        let slow = table.clone().scaled(1.5);
+        assert_eq!(slow.rtt(a, b) * 2, table.rtt(a, b) * 3);
+        assert_eq!(slow.jitter(a, b), table.jitter(a, b).mul_f64_rounded(1.5));
+        assert_eq!(table.clone().scaled(1.0), table);
     }
 
     /// Mean round trip of a three-hop circuit from a user to a server, without queues. On live Tor of 2019 OnionPerf saw, queues

@@ -14,15 +14,24 @@ const CELL_COST: u64 = CELL_BYTES as u64 + 29;
 /// An outbuf of more than eight cells is written out when the run turns to another channel.
 const FLUSH_ABOVE: u32 = 8 * CELL_BYTES;
 
+/// How KIST bounds what waits in a socket.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct SocketLimit {
+    /// Congestion windows that may wait beyond what is in flight.
+    pub factor: f64,
+    /// Whether what waits already is known.
+    pub knows_unsent: bool,
+}
+
 impl World {
-    /// One run (`kist_scheduler_run`). `factor` is the socket buffer's; none: KIST-lite.
-    pub(super) fn run_kist(&mut self, host: HostId, factor: Option<f64>) {
+    /// One run (`kist_scheduler_run`). No limit: KIST-lite.
+    pub(super) fn run_kist(&mut self, host: HostId, limit: Option<SocketLimit>) {
         for index in 0..self.nodes[host.index()].pending.len() {
             let id = self.nodes[host.index()].pending[index];
             self.prefetch_pending(host, index);
             self.ends[id.index()].kist_written = 0;
-            let limit = match factor {
-                Some(factor) => self.kist_limit(id, factor),
+            let limit = match limit {
+                Some(limit) => self.kist_limit(id, limit),
                 None => self.writeable_cells(id) * CELL_COST,
             };
             // Four gigabytes in a run are no limit.
@@ -99,14 +108,15 @@ impl World {
         }
     }
 
-    /// `update_socket_info_impl`: what TCP can send at once, and `factor` congestion windows more to wait in the kernel, less what waits already.
-    fn kist_limit(&self, id: EndId, factor: f64) -> u64 {
+    /// `update_socket_info_impl`: what TCP can send at once, and some congestion windows more to wait in the kernel, less what waits already.
+    fn kist_limit(&self, id: EndId, limit: SocketLimit) -> u64 {
         let end = &self.ends[id.index()];
         let info = self.net.info(end.socket);
         let mss = i64::from(info.mss);
         let space = (i64::from(info.cwnd_segments) - i64::from(info.unacked_segments)).max(0) * mss;
-        let window = f64::from(info.cwnd_segments) * f64::from(info.mss) * factor;
-        let extra = window as i64 - info.notsent_bytes as i64 - i64::from(end.outbuf.len());
+        let window = f64::from(info.cwnd_segments) * f64::from(info.mss) * limit.factor;
+        let unsent = if limit.knows_unsent { info.notsent_bytes as i64 } else { 0 };
+        let extra = window as i64 - unsent - i64::from(end.outbuf.len());
         (space + extra).max(0) as u64
     }
 }

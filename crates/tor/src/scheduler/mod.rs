@@ -149,13 +149,15 @@ impl World {
                 self.nodes[host.index()].activated = false;
                 self.run_vanilla(host);
             }
-            ChannelScheduler::Kist { socket_buffer_factor, .. } => self.run_kist_once(host, Some(socket_buffer_factor)),
+            ChannelScheduler::Kist { socket_buffer_factor, knows_unsent, .. } => {
+                self.run_kist_once(host, Some(kist::SocketLimit { factor: socket_buffer_factor, knows_unsent }));
+            }
             ChannelScheduler::KistLite { .. } => self.run_kist_once(host, None),
         }
     }
 
-    fn run_kist_once(&mut self, host: HostId, socket_buffer_factor: Option<f64>) {
-        self.run_kist(host, socket_buffer_factor);
+    fn run_kist_once(&mut self, host: HostId, limit: Option<kist::SocketLimit>) {
+        self.run_kist(host, limit);
         let now = self.queue.now();
         let node = &mut self.nodes[host.index()];
         node.activated = false;

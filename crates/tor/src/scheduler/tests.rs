@@ -6,7 +6,7 @@ use onionlab_quantities::{Cells, SimDuration, SimTime};
 
 fn kist() -> ChannelScheduler {
     let interval = SimDuration::from_millis(2);
-    ChannelScheduler::Kist { interval, client_interval: interval, socket_buffer_factor: 1.0 }
+    ChannelScheduler::Kist { interval, client_interval: interval, socket_buffer_factor: 1.0, knows_unsent: true }
 }
 
 fn kist_lite() -> ChannelScheduler {
@@ -40,6 +40,30 @@ fn a_run_of_kist_moves_two_congestion_windows() {
     // Two milliseconds later acknowledgements have come back, and only what is then in flight or unsent counts against the windows.
     bench.advance_to(at(2.0));
     assert!(bench.world.cell_hops() > expected);
+}
+
+/// Told nothing of what the socket holds, each run adds a window and more to it, and KIST holds back no more than a scheduler without limit.
+#[test]
+fn kist_that_does_not_know_what_is_unsent_fills_the_socket() {
+    let interval = SimDuration::from_millis(2);
+    let waiting = |knows_unsent| {
+        let mut bench =
+            bench(ChannelScheduler::Kist { interval, client_interval: interval, socket_buffer_factor: 1.0, knows_unsent }, 1);
+        let circuit = bench.circuit(0);
+        bench.advance_to(at(0.0));
+        bench.queue(circuit, 5000);
+        let mut most = 0.0_f64;
+        for millisecond in 0..60 {
+            bench.advance_to(at(f64::from(millisecond)));
+            let info = bench.world.net.info(bench.world.ends[bench.ends[0].index()].socket);
+            most = most.max(info.notsent_bytes as f64 / f64::from(info.cwnd_segments * info.mss));
+        }
+        most
+    };
+    let (known, unknown) = (waiting(true), waiting(false));
+    // A window that a loss has halved has more behind it than KIST would have put there.
+    assert!(known < 1.5, "{known} windows");
+    assert!(unknown > known + 0.4, "{unknown} windows: only the buffer ends it");
 }
 
 /// A quiet relay forwards at once. After a run, the milliseconds that have begun since count: within the first one the timer is set to the other, and in the

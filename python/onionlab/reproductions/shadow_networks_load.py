@@ -1,0 +1,133 @@
+"""What a fifth more load changes in a published network: each quantile's ratio, ours beside theirs.
+
+Ours is one network run twice, so clients are paired: an interval is the bootstrap's over clients, each drawn with all its
+downloads under both loads (Efron and Tibshirani 1993, chapter 13, percentiles). Theirs are other networks for each load: the
+ratio of the means over a hundred networks, with the standard error of such a ratio.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from onionlab.errors import ResultsError
+from onionlab.importing.sources import ImportedError, read_json
+from onionlab.reproductions.shadow_networks_times import SIZES, TIMES, errors, measured, times_by_client
+from onionlab.results import Experiment
+from onionlab.stats.intervals import Floats, lower_quantile
+
+#: The other load of the published simulations.
+MORE_LOAD = 1.2
+
+#: Quantiles that are shown: outer ones hang on few downloads.
+QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9)
+
+#: Networks of each load there, by scale.
+NETWORKS = {"1%": 100, "10%": 100, "30%": 10}
+
+#: Draws of the bootstrap, and the seed of its random numbers.
+DRAWS, SEED = 2000, 1
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A quantile with more load over the same with the usual one."""
+
+    ours: float
+    low: float
+    high: float
+    theirs: float
+    error: float
+
+    @property
+    def agrees(self) -> bool:
+        """Whether our interval of 95 % and two standard errors of theirs overlap."""
+        return self.low <= self.theirs + 2 * self.error and self.high >= self.theirs - 2 * self.error
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One network under both loads.
+
+    Attributes
+    ----------
+    name
+        As the reference's files are called.
+    minutes, measure_from
+        Simulated, and when statistics began, both in minutes.
+    ratios
+        By metric and size, in the order of `QUANTILES`.
+    failed
+        Mean share of failed downloads, ours with the usual load and with more.
+    """
+
+    name: str
+    minutes: float
+    measure_from: float
+    ratios: dict[tuple[str, str], tuple[Ratio, ...]]
+    failed: tuple[float, float]
+
+    @property
+    def agreeing(self) -> tuple[int, int]:
+        """How many ratios agree, and how many there are."""
+        found = [ratio for row in self.ratios.values() for ratio in row]
+        return sum(ratio.agrees for ratio in found), len(found)
+
+
+def effect(name: str, reference: Path, usual: Experiment, more: Experiment) -> Effect:
+    """Compare two finished runs of a network, which differ in their load alone."""
+    scale = f"{name.split('pct')[0]}%"
+    try:
+        targets = read_json(reference / "targets.json")
+        positions = [targets["quantiles"].index(q) for q in QUANTILES]
+        theirs = {
+            key: [_theirs(targets["shadow"], scale, ".".join(key), i) for i in positions]
+            for key in ((m, s) for m in TIMES for s in SIZES)
+        }
+    except (KeyError, TypeError, ValueError, ImportedError) as error:
+        raise ResultsError(f"{reference} does not say what more load does to networks of {scale}: {error!r}") from error
+    before, after = measured(usual), measured(more)
+    random = np.random.default_rng(SEED)
+    ratios = {}
+    for (metric, size), expected in theirs.items():
+        ours = _ratios(times_by_client(before, metric, size), times_by_client(after, metric, size), random)
+        if ours is not None:
+            ratios[metric, size] = tuple(Ratio(*own, *pair) for own, pair in zip(ours, expected, strict=True))
+    return Effect(
+        name=name,
+        minutes=usual.duration / 60,
+        measure_from=usual.measure_from / 60,
+        ratios=ratios,
+        failed=(float(np.mean(errors(before))), float(np.mean(errors(after)))),
+    )
+
+
+def _theirs(of: dict[str, Any], scale: str, metric: str, index: int) -> tuple[float, float]:
+    """Ratio of the means over networks, and its standard error by the delta method."""
+    usual, more = (
+        (of[f"{scale} load {load}"][metric]["mean"][index], of[f"{scale} load {load}"][metric]["sd"][index])
+        for load in ("1.0", "1.2")
+    )
+    ratio = more[0] / usual[0]
+    return ratio, ratio * math.hypot(usual[1] / usual[0], more[1] / more[0]) / math.sqrt(NETWORKS[scale])
+
+
+def _ratios(
+    before: dict[str, Floats], after: dict[str, Floats], random: np.random.Generator
+) -> list[tuple[float, float, float]] | None:
+    """Ratio and interval at each quantile; None where a load has no download."""
+    clients = sorted(before.keys() & after.keys())
+    if not clients:
+        return None
+
+    def quantiles(drawn: list[str]) -> list[float]:
+        both = [np.sort(np.concatenate([times[client] for client in drawn])) for times in (after, before)]
+        return [lower_quantile(both[0], q) / lower_quantile(both[1], q) for q in QUANTILES]
+
+    draws = np.array([quantiles([clients[i] for i in random.integers(len(clients), size=len(clients))]) for _ in range(DRAWS)])
+    low, high = np.quantile(draws, (0.025, 0.975), axis=0)
+    return list(zip(quantiles(clients), low.tolist(), high.tolist(), strict=True))
