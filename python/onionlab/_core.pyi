@@ -18,6 +18,7 @@ __all__ = [
     "consensus_summary",
     "network_schema",
     "plan",
+    "points",
     "resolve",
     "run_one",
     "schema",
@@ -71,15 +72,23 @@ def network_schema() -> str:
     """JSON Schema of the network document, which an experiment file may name."""
 
 def resolve(path: str, text: str | None = None) -> str:
-    """Check an experiment file; canonical JSON of the scenario with every default filled in.
+    """Check an experiment file, at every point of its sweep; canonical JSON of the scenario with every default filled in.
 
-    ``text`` stands for the content of the file, to whose place other files are relative all the same.
+    With a sweep it is that of the first point. ``text`` stands for the content of the file, to whose place other files are
+    relative all the same.
     """
 
 def plan(path: str, text: str | None = None) -> str:
     """JSON list of all runs.
 
-    ``treatment``, ``treatment_index``, ``network``, ``seed``, ``directory`` (its name below ``runs`` in the results directory).
+    ``treatment``, ``treatment_index``, ``network``, ``seed``, ``directory`` (its name below ``runs`` in the results directory),
+    ``point`` (null without a sweep), ``also`` (further points that the run serves).
+    """
+
+def points(path: str, text: str | None = None) -> str:
+    """JSON list of the points of the sweep, empty without one.
+
+    ``values`` (pairs of dotted key and value, in the order of the file), ``scenario`` (as from `resolve`).
     """
 
 def run_one(
@@ -90,11 +99,12 @@ def run_one(
     out_dir: str,
     callback: Callable[[Progress], bool],
     text: str | None = None,
+    point: int = 0,
 ) -> str:
     """Simulate one run without holding the interpreter lock.
 
     Write its record tables below the results directory ``out_dir`` and return the row of its ``run`` table as JSON. ``callback``
-    returns False to stop. ``text`` stands for the content of the file.
+    returns False to stop. ``text`` stands for the content of the file; ``point`` is the point of its sweep.
     """
 
 def synth(options_json: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,53 @@ class PlannedRun:
     seed: int
     #: Where its tables lie, relative to the results directory.
     directory: str
+    #: The point of the sweep, by its number; 0 without a sweep.
+    point: int = 0
+    #: Further points that the run serves: they differ only in keys of other treatments.
+    also: tuple[int, ...] = ()
+    #: The point in words; empty without a sweep, and where the run serves several points.
+    at: str = ""
 
     @property
     def label(self) -> str:
         """How the run is called in messages."""
-        return f"{self.treatment}, network {self.network}, seed {self.seed}"
+        where = f"{self.at}, " if self.at else ""
+        return f"{self.treatment}, {where}network {self.network}, seed {self.seed}"
+
+    def to_fields(self) -> dict[str, Any]:
+        """What `Plan.to_json` keeps: every field that is not its default."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.default is MISSING or getattr(self, field.name) != field.default
+        }
 
 
 @dataclass(frozen=True)
 class Plan:
     """All runs of an experiment with the scenario they come from, every default filled in."""
 
+    #: The scenario; with a sweep, that of its first point.
     scenario: dict[str, Any]
     version: str
     #: Identity of the code, `onionlab._core.build`; empty in results that an older version left.
     build: str
     runs: tuple[PlannedRun, ...]
+    #: The values of each point of the sweep by dotted key, in the order of the file; empty without a sweep.
+    points: tuple[dict[str, Any], ...] = ()
+    #: The scenario of each point.
+    scenarios: tuple[dict[str, Any], ...] = ()
+
+    def scenario_of(self, run: PlannedRun) -> dict[str, Any]:
+        """The scenario of a run's point."""
+        return self.scenarios[run.point] if self.points else self.scenario
+
+    def at(self, point: int) -> Plan:
+        """The plan of one point, as if a file of its own had asked for it."""
+        if not 0 <= point < len(self.points):
+            raise ValueError(f"there is no point {point}; the sweep has {len(self.points)}, counted from 0")
+        runs = tuple(run for run in self.runs if point == run.point or point in run.also)
+        return Plan(scenario=self.scenarios[point], version=self.version, build=self.build, runs=runs)
 
     @property
     def treatments(self) -> list[str]:
@@ -67,31 +98,44 @@ class Plan:
 
     def to_json(self) -> str:
         """Text that `from_json` reads back."""
-        return json.dumps(
-            {
-                "version": self.version,
-                "build": self.build,
-                "scenario": self.scenario,
-                "runs": [vars(run) for run in self.runs],
-            },
-            indent=2,
-            sort_keys=True,
-        )
+        text = {
+            "version": self.version,
+            "build": self.build,
+            "scenario": self.scenario,
+            "runs": [run.to_fields() for run in self.runs],
+        }
+        if self.points:
+            text["points"] = [
+                {"values": list(values.items()), "scenario": scenario}
+                for values, scenario in zip(self.points, self.scenarios, strict=True)
+            ]
+        return json.dumps(text, indent=2, sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Plan:
         """Read what `to_json` wrote."""
         try:
-            fields = json.loads(text)
-            runs = tuple(PlannedRun(**run) for run in fields["runs"])
-            return cls(scenario=fields["scenario"], version=fields["version"], build=fields.get("build", ""), runs=runs)
+            kept = json.loads(text)
+            runs = tuple(PlannedRun(**{**run, "also": tuple(run.get("also", ()))}) for run in kept["runs"])
+            points = kept.get("points", [])
+            return cls(
+                scenario=kept["scenario"],
+                version=kept["version"],
+                build=kept.get("build", ""),
+                runs=runs,
+                points=tuple(dict(point["values"]) for point in points),
+                scenarios=tuple(point["scenario"] for point in points),
+            )
         except (ValueError, TypeError, KeyError) as error:
             raise ResultsError(f"not a plan that onionlab wrote: {error}") from error
 
     @classmethod
     def of(cls, experiment: Path, text: str) -> Plan:
         """List the runs of the experiment file ``text``, which was read from ``experiment``."""
-        scenario = json.loads(_core.resolve(str(experiment), text))
+        planned = json.loads(_core.plan(str(experiment), text))
+        swept = any(run.get("point") is not None for run in planned)
+        points = json.loads(_core.points(str(experiment), text)) if swept else []
+        values = tuple(dict(point["values"]) for point in points)
         runs = tuple(
             PlannedRun(
                 treatment=run["treatment"],
@@ -99,10 +143,32 @@ class Plan:
                 network=run["network"],
                 seed=run["seed"],
                 directory=f"runs/{run['directory']}",
+                point=run["point"] if swept else 0,
+                also=tuple(run["also"]) if swept else (),
+                at=in_words(values[run["point"]]) if swept and not run["also"] else "",
             )
-            for run in json.loads(_core.plan(str(experiment), text))
+            for run in planned
         )
-        return cls(scenario=scenario, version=_core.version(), build=_core.build(), runs=runs)
+        return cls(
+            scenario=json.loads(_core.resolve(str(experiment), text)),
+            version=_core.version(),
+            build=_core.build(),
+            runs=runs,
+            points=values,
+            scenarios=tuple(point["scenario"] for point in points),
+        )
+
+
+def value_text(value: Any) -> str:
+    """A swept value as it stands in tables: texts as they are, everything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def in_words(values: dict[str, Any]) -> str:
+    """A point in words, such as ``relays = 50, tcp = reno``: each key by its last part, or whole where two would be alike."""
+    short = [key.rsplit(".", 1)[-1] for key in values]
+    names = short if len(set(short)) == len(short) else list(values)
+    return ", ".join(f"{name} = {value_text(value)}" for name, value in zip(names, values.values(), strict=True))
 
 
 def read_experiment(experiment: Path) -> str:
@@ -158,4 +224,4 @@ def _has_fingerprint(plan: Plan, run: PlannedRun, row: dict[str, Any], code: tup
         found = fingerprint(scenario, code, row["treatment"], row["network"], row["seed"])
     except (ValueError, KeyError, TypeError, AttributeError):
         return False
-    return found == fingerprint(plan.scenario, (plan.version, plan.build), run.treatment, run.network, run.seed)
+    return found == fingerprint(plan.scenario_of(run), (plan.version, plan.build), run.treatment, run.network, run.seed)

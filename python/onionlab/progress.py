@@ -120,7 +120,8 @@ class ProgressDisplay:
     def planned(self, plan: Plan, kept: int, outdated: int) -> None:
         """Show what is ahead."""
         self._runs, self._done, self._kept = len(plan.runs), kept, kept
-        duration = seconds(plan.scenario["duration"])
+        # A sweep may be over the duration too: then the runs have their mean.
+        duration = sum(seconds(plan.scenario_of(run)["duration"]) for run in plan.runs) / len(plan.runs)
         self._pace = Pace(duration, self._runs - kept)
         self._forecast = Forecast(duration, self._runs - kept)
         if kept:

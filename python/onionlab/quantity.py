@@ -53,6 +53,52 @@ def seconds(text: str | float) -> float:
     return float(match[1].replace("_", "")) * _SECONDS[match[2]]
 
 
+#: Units of data and of rates, as factors of a byte and of a bit per second.
+_BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3, "KB": 1e3}
+_RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9} | {
+    f"{unit}/s": 8 * factor for unit, factor in _BYTES.items() if not unit.startswith("G") and unit != "KB"
+}
+
+#: The units in which an axis may be, per kind of quantity, smallest first.
+_AXES = {
+    "time": {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0},
+    "data": {"B": 1.0, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3},
+    "rate": {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9},
+}
+
+
+def amount(text: str) -> tuple[float, str] | None:
+    """Read a quantity: its amount in seconds, bytes or bits per second, and its kind (``time``, ``data``, ``rate``).
+
+    None where the text is no quantity.
+
+    Examples
+    --------
+    >>> amount("10 ms"), amount("320 KiB"), amount("1.5 Mbit/s"), amount("reno")
+    ((0.01, 'time'), (327680.0, 'data'), (1500000.0, 'rate'), None)
+    """
+    number, _, unit = text.strip().partition(" ")
+    for kind, units in (("time", _SECONDS), ("data", _BYTES), ("rate", _RATES)):
+        if unit.strip() in units:
+            try:
+                return float(number.replace("_", "")) * units[unit.strip()], kind
+            except ValueError:
+                return None
+    return None
+
+
+def unit_for(largest: float, kind: str) -> tuple[float, str]:
+    """The largest unit of a kind in which ``largest`` is at least 1: its factor and name.
+
+    Examples
+    --------
+    >>> unit_for(0.05, "time"), unit_for(2e6, "rate")
+    ((0.001, 'ms'), (1000000.0, 'Mbit/s'))
+    """
+    fitting = [(factor, unit) for unit, factor in _AXES[kind].items() if factor <= largest]
+    return fitting[-1] if fitting else next((factor, unit) for unit, factor in _AXES[kind].items())
+
+
 def format_number(value: float, digits: int = 3) -> str:
     """Print a number with about ``digits`` significant digits and never in scientific notation.
 

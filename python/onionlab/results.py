@@ -10,17 +10,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from onionlab.errors import ResultsError
-from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, is_finished
+from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
 from onionlab.quantity import seconds
 from onionlab.stats import metrics, per_run, summarise
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,8 @@ class Experiment:
     """An experiment on disk.
 
     Every frame carries the columns ``treatment``, ``network`` and ``seed`` in front of those of the record table; times are
-    nanoseconds since the start of the simulation.
+    nanoseconds since the start of the simulation. With a sweep, ``point`` comes before them; `points` has the values of each, and
+    `at` is the experiment at one point.
 
     Examples
     --------
@@ -49,6 +50,7 @@ class Experiment:
     finished: tuple[PlannedRun, ...]
     #: Runs that failed in the call that made this object; a loaded experiment knows of none.
     failures: tuple[Failure, ...] = field(default=())
+    _at: dict[int, Experiment] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -59,6 +61,70 @@ class Experiment:
     def treatments(self) -> list[str]:
         """Treatments in the order of the experiment file; the first is the base of comparison."""
         return self.plan.treatments
+
+    @property
+    def swept(self) -> bool:
+        """Whether the experiment has a sweep."""
+        return bool(self.plan.points)
+
+    @cached_property
+    def points(self) -> pl.DataFrame:
+        """One row per point of the sweep: ``point`` and a column for each swept key.
+
+        Values of a key that are not all numbers or all truth values are texts.
+        """
+        columns: dict[str, list[Any]] = {}
+        for key in self.plan.points[0] if self.swept else ():
+            values = [point[key] for point in self.plan.points]
+            plain = all(isinstance(value, bool) for value in values) or not any(
+                isinstance(value, bool) or not isinstance(value, int | float) for value in values
+            )
+            columns[key] = values if plain else [value_text(value) for value in values]
+        numbers = pl.Series("point", range(len(self.plan.points)), dtype=pl.UInt32)
+        return pl.DataFrame([numbers, *(pl.Series(key, values, strict=False) for key, values in columns.items())])
+
+    def at(self, point: int) -> Experiment:
+        """The experiment at one point of its sweep, as if a file of its own had described it.
+
+        Parameters
+        ----------
+        point : int
+            The number of the point, from 0: its row in `points`.
+        """
+        if point not in self._at:
+            plan = self.plan.at(point)
+            own = set(plan.runs)
+            self._at[point] = Experiment(
+                directory=self.directory,
+                plan=plan,
+                finished=tuple(run for run in self.finished if run in own),
+                failures=tuple(failure for failure in self.failures if failure.run in own),
+            )
+        return self._at[point]
+
+    def at_number(self, number: int) -> Experiment:
+        """`at` for a point as reports number it, from 1; refuses one that there is not, or that has no finished run."""
+        if not self.swept:
+            raise ResultsError(f"{self.directory} holds no sweep, and so no point {number}")
+        if not 1 <= number <= len(self.plan.points):
+            raise ResultsError(
+                f"the sweep in {self.directory} has the points 1 to {len(self.plan.points)}, and no point {number}"
+            )
+        there = self.at(number - 1)
+        if not there.finished:
+            raise ResultsError(
+                f"no run of point {number} ({in_words(self.plan.points[number - 1])}) in {self.directory} is finished"
+            )
+        return there
+
+    def _over_points(self, frame: Callable[[Experiment], pl.DataFrame]) -> pl.DataFrame:
+        """A frame of each point that has a finished run, one below the other, with the point in front."""
+        parts = []
+        for point in range(len(self.plan.points)):
+            there = self.at(point)
+            if there.finished:
+                parts.append(frame(there).select(pl.lit(point, dtype=pl.UInt32).alias("point"), pl.all()))
+        return pl.concat(parts, how="vertical_relaxed")
 
     @property
     def missing(self) -> tuple[PlannedRun, ...]:
@@ -79,6 +145,8 @@ class Experiment:
     def table(self, name: str) -> pl.LazyFrame:
         """One record table of all finished runs, lazily.
 
+        A run that serves several points of a sweep has its rows at each of them.
+
         Parameters
         ----------
         name : {"transfers", "circuits", "channels", "relays", "network", "run", "vegas"}
@@ -87,6 +155,13 @@ class Experiment:
         known = (*TABLES, *OPTIONAL_TABLES)
         if name not in known:
             raise ValueError(f"no record table {name!r}; there are {', '.join(known)}")
+        if self.swept:
+            tables = [
+                self.at(point).table(name).select(pl.lit(point, dtype=pl.UInt32).alias("point"), pl.all())
+                for point in range(len(self.plan.points))
+                if self.at(point).finished
+            ]
+            return pl.concat(tables)
         parts = []
         for run in self.finished:
             path = self.directory / run.directory / f"{name}.parquet"
@@ -137,29 +212,41 @@ class Experiment:
     @cached_property
     def measured(self) -> pl.DataFrame:
         """Transfers within the measurement, with the columns ``kind``, ``ttfb`` and ``ttlb`` (seconds)."""
+        if self.swept:
+            return self._over_points(lambda experiment: experiment.measured)
         return metrics.measured(metrics.with_kind(self.transfers), self.measure_from)
 
     @cached_property
     def kinds(self) -> list[str]:
         """Kinds of client: the groups, split by size where a group fetches a few different sizes."""
+        if self.swept:
+            found = [kind for point in range(len(self.plan.points)) if self.at(point).finished for kind in self.at(point).kinds]
+            return list(dict.fromkeys(found))
         groups = [str(group["group"]) for group in self.plan.scenario["clients"]]
         return metrics.kinds(metrics.with_kind(self.transfers), groups)
 
     @cached_property
     def figures(self) -> pl.DataFrame:
-        """Every figure per run: ``treatment, network, seed, kind, metric, value``."""
+        """Every figure per run: ``treatment, network, seed, kind, metric, value``; with a sweep, ``point`` comes first."""
+        if self.swept:
+            return self._over_points(lambda experiment: experiment.figures)
         return per_run(self.transfers, self.network, self.measure_from, self.duration)
 
     @cached_property
     def summary(self) -> pl.DataFrame:
-        """Means over networks with intervals and paired differences to the first treatment; see `onionlab.stats.summarise`."""
+        """Means over networks with intervals and paired differences to the first treatment; see `onionlab.stats.summarise`.
+
+        With a sweep, the summary of each point, ``point`` in front.
+        """
+        if self.swept:
+            return self._over_points(lambda experiment: experiment.summary)
         return summarise(self.figures, self.treatments, [*self.kinds, metrics.WHOLE])
 
-    def report(self) -> Path:
-        """Draw charts, tables and ``report.html`` into the directory; return the path of the report."""
+    def report(self, into: Path | None = None) -> Path:
+        """Draw charts, tables and ``report.html`` into the directory, or into another; return the path of the report."""
         from onionlab.report import write_report
 
-        return write_report(self)
+        return write_report(self, into)
 
     def __repr__(self) -> str:
         return f"<onionlab.Experiment {self.title!r}: {len(self.finished)} of {len(self.plan.runs)} runs in {self.directory}>"

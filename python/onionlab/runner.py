@@ -85,8 +85,8 @@ def run(
     """Run an experiment file and draw its report.
 
     Runs that the results directory already holds are kept, so that the same call resumes an interrupted experiment, and adds what
-    is missing after networks, seeds or treatments were added to the file. A keyboard interrupt stops at once and keeps what is
-    finished.
+    is missing after networks, seeds, treatments or points of a sweep were added to the file. A keyboard interrupt stops at once
+    and keeps what is finished.
 
     Parameters
     ----------
@@ -179,6 +179,7 @@ class _Workers:
 
         if self._stop.is_set():
             raise Cancelled("stopped before it began")
+        point = (planned.point,) if self._plan.points else ()
         row = json.loads(
             _core.run_one(
                 str(self._experiment),
@@ -188,6 +189,7 @@ class _Workers:
                 str(self._root),
                 moved,
                 self._text,
+                *point,
             )
         )
         if not is_of(self._plan, planned, row):

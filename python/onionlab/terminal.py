@@ -10,6 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onionlab.describe import headline, warnings
+from onionlab.plan import in_words
 from onionlab.quantity import decimals, format_fixed, format_number
 from onionlab.stats.metrics import WHOLE
 
@@ -87,6 +88,9 @@ def print_summary(experiment: Experiment, console: Console) -> None:
         wide.print(text, soft_wrap=True, highlight=False)
 
     say(f"\n[bold]{escape(experiment.title)}[/bold]")
+    if experiment.swept:
+        _print_sweep(experiment, wide)
+        return
     say(escape(headline(experiment)))
     wide.print(_table(experiment, CLIENT_COLUMNS, experiment.kinds, "clients"))
     wide.print(_table(experiment, NETWORK_COLUMNS, [WHOLE], ""))
@@ -98,3 +102,23 @@ def print_summary(experiment: Experiment, console: Console) -> None:
         say(f"second line: paired difference to “{escape(experiment.treatments[0])}”{star}")
     for warning in warnings(experiment):
         say(f"[yellow]note:[/yellow] {escape(warning)}")
+
+
+def _print_sweep(experiment: Experiment, console: Console) -> None:
+    """Print a table for each kind of client: a block per point, a row per treatment."""
+    rows = {(row["kind"], row["point"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
+    for kind in experiment.kinds:
+        table = Table(box=box.SIMPLE_HEAD, title=escape(kind), title_justify="left")
+        table.add_column("point")
+        table.add_column("treatment")
+        for heading in CLIENT_COLUMNS.values():
+            table.add_column(heading, justify="right")
+        for point, values in enumerate(experiment.plan.points):
+            for number, treatment in enumerate(experiment.treatments):
+                cells = [cell(rows.get((kind, point, treatment, metric))) for metric in CLIENT_COLUMNS]
+                table.add_row(escape(in_words(values)) if number == 0 else "", escape(treatment), *cells)
+            table.add_section()
+        console.print(table)
+    if experiment.missing:
+        missing = f"{len(experiment.missing)} of {len(experiment.plan.runs)} runs are missing"
+        console.print(f"[yellow]note:[/yellow] {missing}", soft_wrap=True, highlight=False)

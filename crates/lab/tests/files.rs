@@ -42,7 +42,7 @@ fn every_bad_file_earns_its_sentence() {
         let name = path.file_name().unwrap();
         // Relative to the folder, so that the sentence does not name this machine.
         let text = fs::read_to_string(&path).unwrap();
-        let outcome = Scenario::parse(Path::new(name), text).and_then(|scenario| scenario.resolve());
+        let outcome = Scenario::parse(Path::new(name), text).and_then(|scenario| scenario.resolve_points());
         let actual = match outcome {
             Ok(_) => "accepted\n".to_owned(),
             Err(error) => format!("{}: {error}\n", error.fault.code()),

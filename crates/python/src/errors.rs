@@ -60,6 +60,11 @@ pub fn shared_links(error: &SharedLinksError, file: Option<&str>) -> PyErr {
     file.map_or_else(|| question(error, code), |file| question(&format!("{file}: {error}"), code))
 }
 
+/// The error of a point that a sweep does not have.
+pub fn no_such_point(point: usize, points: usize) -> PyErr {
+    coded(RunError::new_err, &format!("the experiment has no point {point}, only those from 0 to {}", points - 1), "run-unknown")
+}
+
 /// The error of a run.
 pub fn run(error: &onionlab_lab::RunError) -> PyErr {
     use onionlab_lab::RunError as Lab;

@@ -39,18 +39,39 @@ fn network_schema() -> String {
     onionlab_lab::network_schema()
 }
 
-/// Check an experiment file; canonical JSON of the scenario with every default filled in.
+/// Check an experiment file, at every point of its sweep; canonical JSON of the scenario with every default filled in, at the first point.
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
 fn resolve(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
-    py.detach(|| resolved(path, text).map(|scenario| scenario.to_json()))
+    py.detach(|| resolved(path, text).map(|points| points[0].to_json()))
+}
+
+/// A point of a sweep as Python sees it.
+#[derive(serde::Serialize)]
+struct PointOf<'a> {
+    values: &'a [(String, serde_json::Value)],
+    scenario: &'a ResolvedScenario,
+}
+
+/// JSON list of the points of the sweep, empty without one.
+#[pyfunction]
+#[pyo3(signature = (path, text=None))]
+fn points(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
+    py.detach(|| {
+        let resolved = resolved(path, text)?;
+        let points: Vec<PointOf<'_>> = resolved
+            .iter()
+            .filter_map(|scenario| scenario.point.as_ref().map(|point| PointOf { values: &point.values, scenario }))
+            .collect();
+        Ok(json(&points))
+    })
 }
 
 /// JSON list of all runs.
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
 fn plan(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
-    py.detach(|| resolved(path, text).map(|scenario| json(&scenario.plan())))
+    py.detach(|| resolved(path, text).map(|points| json(&onionlab_lab::scenario::plan(&points))))
 }
 
 /// Options of `synth`, each optional.
@@ -85,11 +106,24 @@ fn consensus_summary(py: Python<'_>, path: &str) -> PyResult<String> {
     py.detach(|| Consensus::read(path).map(|network| json(&network.summary())).map_err(|error| errors::document(&error)))
 }
 
-/// The scenario of the file at `path`, or of `text` that was read from it before: a file may change while its experiment runs.
-fn resolved(path: &str, text: Option<String>) -> PyResult<ResolvedScenario> {
+/// The experiment file at `path`, or `text` that was read from it before: a file may change while its experiment runs.
+fn parsed(path: &str, text: Option<String>) -> PyResult<Scenario> {
     let path = Path::new(path);
-    let scenario = text.map_or_else(|| Scenario::read(path), |text| Scenario::parse(path, text));
-    scenario.and_then(|scenario| scenario.resolve()).map_err(|error| errors::scenario(&error))
+    text.map_or_else(|| Scenario::read(path), |text| Scenario::parse(path, text)).map_err(|error| errors::scenario(&error))
+}
+
+/// It at every point of its sweep: at least one.
+fn resolved(path: &str, text: Option<String>) -> PyResult<Vec<ResolvedScenario>> {
+    parsed(path, text)?.resolve_points().map_err(|error| errors::scenario(&error))
+}
+
+/// It at one point of its sweep.
+fn resolved_at(path: &str, text: Option<String>, point: usize) -> PyResult<ResolvedScenario> {
+    let scenario = parsed(path, text)?;
+    if point >= scenario.points() {
+        return Err(errors::no_such_point(point, scenario.points()));
+    }
+    scenario.at(point).and_then(|scenario| scenario.resolve()).map_err(|error| errors::scenario(&error))
 }
 
 /// JSON with sorted keys.
@@ -117,6 +151,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(network_schema, module)?)?;
     module.add_function(wrap_pyfunction!(resolve, module)?)?;
+    module.add_function(wrap_pyfunction!(points, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_one, module)?)?;
     module.add_function(wrap_pyfunction!(synth, module)?)?;

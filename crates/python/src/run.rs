@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 /// Between two calls of the callback, in wall time.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Simulate one run and write its record tables to `out_dir`/runs; the row of its `run` table as JSON.
+/// Simulate one run, at one point of the sweep if there is one, and write its record tables to `out_dir`/runs; the row of its `run` table as JSON.
 #[pyfunction]
-#[pyo3(signature = (path, treatment_index, network_index, seed, out_dir, callback, text=None))]
+#[pyo3(signature = (path, treatment_index, network_index, seed, out_dir, callback, text=None, point=0))]
 #[allow(clippy::too_many_arguments, reason = "the arguments have names in Python")]
 pub fn run_one(
     py: Python<'_>,
@@ -24,9 +24,10 @@ pub fn run_one(
     out_dir: &str,
     callback: Py<PyAny>,
     text: Option<String>,
+    point: usize,
 ) -> PyResult<String> {
     py.detach(|| {
-        let scenario = crate::resolved(path, text)?;
+        let scenario = crate::resolved_at(path, text, point)?;
         let runs = Path::new(out_dir).join("runs");
         let mut raised = None;
         let mut told = None;

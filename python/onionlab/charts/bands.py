@@ -35,24 +35,28 @@ def values(curves: pl.DataFrame) -> list[dict[str, Any]]:
     return curves.with_columns(pl.selectors.float().round_sig_figs(6)).to_dicts()
 
 
-def _style(treatments: Sequence[str], dashed: bool) -> dict[str, Any]:
-    """Colour and dash of lines, one legend for both; a single treatment needs none, for the title names it."""
+def style(treatments: Sequence[str], dashed: bool, drawn: Sequence[str] | None = None) -> dict[str, Any]:
+    """Colour and dash of lines, one legend for both, with the treatments ``drawn``, all by default.
+
+    A single treatment needs none, for the title names it.
+    """
     colour = alt.Scale(domain=list(treatments), range=list(theme.colours(treatments).values()))
     legend = (
         None
         if len(treatments) == 1
         else alt.Legend(
+            values=list(drawn if drawn is not None else treatments),
             columns=theme.legend_columns(treatments),
             symbolType="stroke",
             symbolFillColor="transparent",
             symbolOpacity=1,
         )
     )
-    style: dict[str, Any] = {"color": alt.Color("treatment:N", scale=colour, legend=legend, sort=list(treatments))}
+    looks: dict[str, Any] = {"color": alt.Color("treatment:N", scale=colour, legend=legend, sort=list(treatments))}
     if dashed:
         dash = alt.Scale(domain=list(treatments), range=theme.dashes(treatments))
-        style["strokeDash"] = alt.StrokeDash("treatment:N", scale=dash, legend=legend, sort=list(treatments))
-    return style
+        looks["strokeDash"] = alt.StrokeDash("treatment:N", scale=dash, legend=legend, sort=list(treatments))
+    return looks
 
 
 def band_chart(
@@ -87,7 +91,7 @@ def band_chart(
     """
     base = alt.Chart(alt.NamedData(data), width=size[0], height=size[1])
     # Dashes tell smooth lines apart in print; of a jagged line they leave only crumbs.
-    style = _style(treatments, dashed=spread == "x")
+    looks = style(treatments, dashed=spread == "x")
     along: Axis = y if spread == "x" else x
     other: Literal["x", "y"] = "y" if spread == "x" else "x"
     across: Axis = x if spread == "x" else y
@@ -97,11 +101,11 @@ def band_chart(
             spread: across.channel(spread, "low"),
             f"{spread}2": "high:Q",
             other: along.channel(other),
-            "color": style["color"],
+            "color": looks["color"],
         }
         orient: Literal["horizontal", "vertical"] = "horizontal" if spread == "x" else "vertical"
         layers.append(base.transform_filter("isValid(datum.low)").mark_area(clip=True, orient=orient).encode(**encoding))
-    line: dict[str, Any] = {"x": x.channel("x"), "y": y.channel("y"), "order": f"{along.column}:Q", **style}
+    line: dict[str, Any] = {"x": x.channel("x"), "y": y.channel("y"), "order": f"{along.column}:Q", **looks}
     layers.append(base.mark_line(clip=True).encode(**line))
     if rule_at is not None:
         layers.append(alt.Chart(alt.InlineData(values=[{}])).mark_rule().encode(x=alt.XDatum(rule_at)))

@@ -71,6 +71,7 @@ def config() -> dict[str, Any]:
             "columnPadding": 24,
             "title": None,
         },
+        "header": {"labelColor": INK, "labelFontSize": 13},
         "line": {"strokeWidth": 2.2, "strokeCap": "butt"},
         "area": {"opacity": 0.18, "line": False},
         "rule": {"color": FAINT, "strokeDash": [3, 3], "strokeWidth": 1.2},

@@ -190,9 +190,8 @@ def _runs(experiment: Experiment) -> list[Row]:
     return lines
 
 
-def _totals(experiment: Experiment) -> str:
-    """What the runs cost together."""
-    runs = experiment.runs
+def totals(runs: pl.DataFrame) -> str:
+    """What runs cost together, given their ``run`` tables."""
     wall = float(runs["wall_seconds"].sum())
     hops = int(runs["cell_hops"].sum())
     speed = f", {format_number(hops / wall / 1e6)} M cell-hops a second and core" if wall > 0 else ""
@@ -204,9 +203,9 @@ def _totals(experiment: Experiment) -> str:
     )
 
 
-def _software(experiment: Experiment) -> str:
+def software(runs: pl.DataFrame) -> str:
     """Versions that the records and the figures rest on."""
-    versions = sorted({str(version) for version in experiment.runs["version"].unique()})
+    versions = sorted({str(version) for version in runs["version"].unique()})
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in ("polars", "scipy", "altair"))
     return f"Records: onionlab {', '.join(versions)}. Statistics and charts: Python {platform.python_version()}, {packages}."
 
@@ -246,8 +245,8 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "counts": _counts(rows, experiment),
         "charts": charts,
         "runs": _runs(experiment),
-        "totals": _totals(experiment),
-        "software": _software(experiment),
+        "totals": totals(experiment.runs),
+        "software": software(experiment.runs),
         "divergence": _divergence(experiment),
         "experiment_file": source.read_text(encoding="utf-8", errors="replace") if source.is_file() else "",
         "scenario": json.dumps(experiment.plan.scenario, indent=2, ensure_ascii=False),

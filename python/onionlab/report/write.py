@@ -13,23 +13,31 @@ from markupsafe import Markup
 
 from onionlab.charts import Chart, all_charts
 from onionlab.charts.export import inline, to_png, to_svg
+from onionlab.charts.sweep import sweep_charts
 from onionlab.files import write_text
-from onionlab.report.content import page
+from onionlab.report import content, sweep
 
 if TYPE_CHECKING:
     from onionlab.results import Experiment
 
 
-def write_report(experiment: Experiment) -> Path:
+def write_report(experiment: Experiment, into: Path | None = None) -> Path:
     """Draw everything that is derived from an experiment's records.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        With a sweep, its report shows each figure against the swept key; `Experiment.at` gives a point's.
+    into : Path, optional
+        Folder for the page, the charts and the tables; the results directory by default.
 
     Returns
     -------
     Path
-        The page, ``report.html`` in the results directory.
+        The page, ``report.html``.
     """
-    root = experiment.directory
-    charts = all_charts(experiment)
+    root = into if into is not None else experiment.directory
+    charts = sweep_charts(experiment) if experiment.swept else all_charts(experiment)
     drawings = {chart.name: to_svg(chart.specification) for chart in charts if chart.specification is not None}
     replace_folder(root / "charts", lambda folder: _charts(folder, charts, drawings))
     replace_folder(root / "tables", lambda folder: _tables(folder, experiment, charts))
@@ -52,7 +60,8 @@ def render(experiment: Experiment, charts: list[Chart], pictures: dict[str, Mark
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("report.html.j2").render(page(experiment, charts), pictures=pictures)
+    name, page = ("sweep", sweep.page) if experiment.swept else ("report", content.page)
+    return environment.get_template(f"{name}.html.j2").render(page(experiment, charts), pictures=pictures)
 
 
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -89,6 +98,8 @@ def _charts(folder: Path, charts: list[Chart], drawings: dict[str, str]) -> None
 
 def _tables(folder: Path, experiment: Experiment, charts: list[Chart]) -> None:
     """The numbers of the page, and those behind each chart."""
+    if experiment.swept:
+        experiment.points.write_csv(folder / "points.csv")
     experiment.summary.write_csv(folder / "summary.csv")
     experiment.figures.write_csv(folder / "figures-per-run.csv")
     runs = experiment.runs.drop("scenario", "treatment_json", "divergence_json", strict=False)

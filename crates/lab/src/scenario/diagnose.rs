@@ -25,10 +25,33 @@ pub(super) fn explain(file: &Path, text: &str, error: &toml::de::Error) -> Scena
     ScenarioError { place: Place { file: file.into(), line }, fault }
 }
 
+/// Whether an error of a document with the values of a point in it lies in one of these, and not elsewhere in the file.
+pub(super) fn is_within_sweep(text: &str, error: &toml::de::Error) -> bool {
+    let Ok(document) = DeTable::parse(text) else { return false };
+    let key = error.span().and_then(|span| key_at(document.get_ref(), span.start)).unwrap_or_default();
+    key == "sweep" || key.starts_with("sweep.")
+}
+
 /// The line of the value or table that `key` (as `clients[1].load.size`) leads to, or of its nearest parent that is there.
 pub(super) fn line_of_key(text: &str, key: &str) -> Option<usize> {
     let document = DeTable::parse(text).ok()?;
     line_and_value(&document, key).map(|(start, _)| line_of(text, start))
+}
+
+/// The line of a swept key, written in one piece (`"clients.web.count"`) or as tables; `name` is without `sweep`.
+pub(super) fn line_of_sweep(text: &str, name: &str) -> Option<usize> {
+    fn start(table: &DeTable<'_>, name: &str) -> Option<usize> {
+        table.iter().find_map(|(key, value)| {
+            let rest = name.strip_prefix(key.get_ref().as_ref())?;
+            match rest.strip_prefix('.') {
+                None => rest.is_empty().then(|| key.span().start),
+                Some(deeper) => value.get_ref().as_table().and_then(|table| start(table, deeper)).or(Some(key.span().start)),
+            }
+        })
+    }
+    let document = DeTable::parse(text).ok()?;
+    let sweep = document.get_ref().get("sweep")?.get_ref().as_table()?;
+    start(sweep, name).map(|offset| line_of(text, offset))
 }
 
 /// Where the value or table that `key` leads to begins, or its nearest parent that is there, and that value.

@@ -105,6 +105,14 @@ pub enum Fault {
         /// Why not.
         cause: String,
     },
+    /// A defect of the experiment as it is at one point of its sweep.
+    #[error("at point {point} of the sweep: {fault}")]
+    AtPoint {
+        /// Number and values of the point.
+        point: String,
+        /// The defect there.
+        fault: Box<Fault>,
+    },
 }
 
 fn did_you_mean(near: Option<&String>) -> String {
@@ -129,6 +137,7 @@ impl Fault {
             Self::OutOfRange { .. } => "scenario-out-of-range",
             Self::Conflict { .. } => "scenario-conflict",
             Self::File { .. } => "scenario-file",
+            Self::AtPoint { fault, .. } => fault.code(),
         }
     }
 

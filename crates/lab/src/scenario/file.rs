@@ -5,6 +5,7 @@
 
 use super::clients::{ClientsFile, LoadTargetFile};
 use super::network::NetworkFile;
+use super::sweep::SweepFile;
 use super::text::DurationText;
 use super::treatment::{BaseFile, TreatmentFile};
 use onionlab_quantities::SimDuration;
@@ -51,4 +52,6 @@ pub struct ScenarioFile {
     /// The treatments to compare; the first is the one that the others are held against. Default: one, named "base".
     #[schemars(length(min = 1, max = 1000))]
     pub treatments: Option<Vec<TreatmentFile>>,
+    /// Run all this at several points: keys of this file, each with the values that it takes. Several keys make a grid of at most 1000 points.
+    pub sweep: Option<SweepFile>,
 }

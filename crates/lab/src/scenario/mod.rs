@@ -17,6 +17,7 @@ mod resolve_network;
 mod resolve_treatments;
 pub mod resolved;
 mod schema;
+mod sweep;
 mod text;
 pub mod treatment;
 pub mod version;
@@ -24,22 +25,30 @@ pub mod version;
 pub use error::{Fault, Place, ScenarioError};
 pub use file::ScenarioFile;
 pub use resolve::{MAX_CLIENTS, MAX_DURATION, MAX_RUNS};
-pub use resolved::{PlannedRun, ResolvedScenario};
+pub use resolved::{PlannedRun, ResolvedScenario, plan};
 pub use schema::{network_schema, schema};
+pub use sweep::{MAX_POINTS, Point, SweepFile};
 
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::DeTable;
 
 /// The largest experiment file that is read.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// A parsed experiment file.
+/// A parsed experiment file, at one point of its sweep if it has one.
 #[derive(Debug, Clone)]
 pub struct Scenario {
-    /// What the file says.
+    /// What the file says; with a sweep, with the values of the point in their places.
     pub file: ScenarioFile,
     path: PathBuf,
     text: String,
+    /// Points of the sweep; `None` without one.
+    points: Option<usize>,
+    point: Option<Point>,
 }
 
 impl Scenario {
@@ -59,18 +68,63 @@ impl Scenario {
         Self::parse(path, text)
     }
 
-    /// Parses `text` as the experiment file `path`, which need not exist but to which other files are relative.
+    /// Parses `text` as the experiment file `path`, which need not exist but to which other files are relative. With a sweep, the result is the experiment at its
+    /// first point.
     ///
     /// # Errors
     /// The text is no TOML or not in the format of an experiment.
     pub fn parse(path: &Path, text: String) -> Result<Self, ScenarioError> {
+        let points = match DeTable::parse(&text) {
+            Ok(document) => sweep::count(document.get_ref()).map_err(|fault| resolve::located_in(path, &text, fault))?,
+            Err(error) => return Err(diagnose::explain(path, &text, &error)),
+        };
+        if points.is_some() {
+            return Self::parse_point(path, text, points, 0);
+        }
         match toml::from_str(&text) {
-            Ok(file) => Ok(Self { file, path: path.into(), text }),
+            Ok(file) => Ok(Self { file, path: path.into(), text, points, point: None }),
             Err(error) => Err(diagnose::explain(path, &text, &error)),
         }
     }
 
-    /// Checks everything and fills in every default.
+    /// Parses a file that has a sweep, at one of its points.
+    fn parse_point(path: &Path, text: String, points: Option<usize>, index: usize) -> Result<Self, ScenarioError> {
+        let document = DeTable::parse(&text).map_err(|error| diagnose::explain(path, &text, &error))?;
+        let (point, file) =
+            sweep::at(&document, index, read_document).map_err(|fault| resolve::located_in(path, &text, fault))?;
+        match file {
+            Ok(file) => Ok(Self { file, path: path.into(), text, points, point: Some(point) }),
+            Err(error) => {
+                let mut explained = diagnose::explain(path, &text, &error);
+                if diagnose::is_within_sweep(&text, &error) {
+                    explained.fault = Fault::AtPoint { point: point.to_string(), fault: Box::new(explained.fault) };
+                }
+                Err(explained)
+            }
+        }
+    }
+
+    /// How many points the experiment has: one without a sweep.
+    pub fn points(&self) -> usize {
+        self.points.unwrap_or(1)
+    }
+
+    /// The experiment at another point of its sweep.
+    ///
+    /// # Errors
+    /// The values of the point do not fit the format.
+    ///
+    /// # Panics
+    /// There is no such point.
+    pub fn at(&self, point: usize) -> Result<Self, ScenarioError> {
+        assert!(point < self.points(), "there are {} points", self.points());
+        match self.points {
+            None => Ok(self.clone()),
+            Some(_) => Self::parse_point(&self.path, self.text.clone(), self.points, point),
+        }
+    }
+
+    /// Checks everything and fills in every default, at this point of the sweep if there is one.
     ///
     /// # Errors
     /// A value out of range, a reference to nothing, or settings that make no sense together.
@@ -78,8 +132,39 @@ impl Scenario {
         resolve::resolve(self)
     }
 
+    /// The same at every point of the sweep, in their order; the experiment alone where there is none.
+    ///
+    /// # Errors
+    /// As for one point; also where two points are the same experiment, or all of them together have too many runs.
+    pub fn resolve_points(&self) -> Result<Vec<ResolvedScenario>, ScenarioError> {
+        let mut resolved: Vec<ResolvedScenario> = Vec::new();
+        let mut known = BTreeMap::new();
+        for index in 0..self.points() {
+            let point = self.at(index)?.resolve()?;
+            if let Some(twin) = known.insert(point.to_json(), index) {
+                let name = |index: usize| {
+                    resolved.get(index).unwrap_or(&point).point.as_ref().map_or_else(String::new, Point::to_string)
+                };
+                let reason = format!("has points {} and {}, which are the same experiment", name(twin), name(index));
+                return Err(resolve::located(self, Fault::conflict("sweep", reason)));
+            }
+            resolved.push(point);
+        }
+        let runs = plan(&resolved).len();
+        if runs > MAX_RUNS {
+            let fault = Fault::out_of_range("sweep", format!("{runs} runs"), format!("at most {MAX_RUNS} in one experiment"));
+            return Err(resolve::located(self, fault));
+        }
+        Ok(resolved)
+    }
+
     /// The directory to which paths in the file are relative.
     fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new(""))
     }
+}
+
+/// The experiment file that a document is.
+fn read_document(document: Spanned<DeTable<'_>>) -> Result<ScenarioFile, toml::de::Error> {
+    ScenarioFile::deserialize(toml::Deserializer::from(document))
 }

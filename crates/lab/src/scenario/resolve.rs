@@ -1,6 +1,6 @@
 //! From the file as written to the checked experiment: defaults, ranges, references, and combinations that make no sense.
 
-use super::diagnose::line_of_key;
+use super::diagnose::{line_of_key, line_of_sweep};
 use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
 use super::resolve_treatments::Circumstances;
@@ -11,6 +11,7 @@ use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Read;
+use std::path::Path;
 
 /// Most runs of an experiment: treatments times networks times seeds.
 pub const MAX_RUNS: usize = 10_000;
@@ -28,16 +29,39 @@ pub(super) type Checked<T> = Result<T, Fault>;
 /// Checks `scenario` and fills in every default.
 pub(super) fn resolve(scenario: &Scenario) -> Result<ResolvedScenario, ScenarioError> {
     check(scenario).map_err(|fault| {
-        let line = match &fault {
-            Fault::WrongValue { key, .. }
-            | Fault::OutOfRange { key, .. }
-            | Fault::Conflict { key, .. }
-            | Fault::File { key, .. } => line_of_key(&scenario.text, key),
-            Fault::MissingKey { table, .. } => line_of_key(&scenario.text, table),
-            _ => None,
-        };
+        let Some(point) = &scenario.point else { return located(scenario, fault) };
+        // A value that the sweep has put there stands in the sweep.
+        let key = key_of(&fault).unwrap_or_default();
+        let swept = point.leads_to.iter().zip(&point.values).find(|(at, _)| key == *at || key.starts_with(&format!("{at}.")));
+        let line = swept.map_or_else(|| line_of_key(&scenario.text, key), |(_, (name, _))| line_of_sweep(&scenario.text, name));
+        let fault = Fault::AtPoint { point: point.to_string(), fault: Box::new(fault) };
         ScenarioError { place: Place { file: scenario.path.clone(), line }, fault }
     })
+}
+
+/// An error with the line of the key that it names.
+pub(super) fn located(scenario: &Scenario, fault: Fault) -> ScenarioError {
+    located_in(&scenario.path, &scenario.text, fault)
+}
+
+/// The same in the text of a file.
+pub(super) fn located_in(path: &Path, text: &str, fault: Fault) -> ScenarioError {
+    let line = key_of(&fault).and_then(|key| match key.strip_prefix("sweep.") {
+        Some(name) => line_of_sweep(text, name),
+        None => line_of_key(text, key),
+    });
+    ScenarioError { place: Place { file: path.into(), line }, fault }
+}
+
+/// The key that an error names.
+fn key_of(fault: &Fault) -> Option<&str> {
+    match fault {
+        Fault::WrongValue { key, .. } | Fault::OutOfRange { key, .. } | Fault::Conflict { key, .. } | Fault::File { key, .. } => {
+            Some(key)
+        }
+        Fault::MissingKey { table, .. } => Some(table),
+        _ => None,
+    }
 }
 
 fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
@@ -116,6 +140,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         clients,
         load_target,
         treatments,
+        point: scenario.point.clone(),
     })
 }
 

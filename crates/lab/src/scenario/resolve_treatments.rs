@@ -388,7 +388,7 @@ fn buffer(key: String, size: Bytes) -> Checked<Bytes> {
 }
 
 /// `name` as part of a file name.
-fn slug(name: &str) -> String {
+pub(super) fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars().take(100) {
         if c.is_ascii_alphanumeric() {

@@ -3,6 +3,7 @@
 use super::clients::{Position, StartRange};
 use super::document::NetworkDocument;
 use super::network::{ExitPolicies, PowerFile, Role};
+use super::sweep::Point;
 use super::treatment::{
     ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
     LinkShaping, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
@@ -41,6 +42,9 @@ pub struct ResolvedScenario {
     pub load_target: Option<LoadTarget>,
     /// The treatments.
     pub treatments: Vec<Treatment>,
+    /// The point of the sweep at which the experiment is this one. It is no part of what happens in a run.
+    #[serde(skip)]
+    pub point: Option<Point>,
 }
 
 /// One run of an experiment.
@@ -56,6 +60,38 @@ pub struct PlannedRun {
     pub seed: u64,
     /// Name of the directory that holds the run's records.
     pub directory: String,
+    /// The point of the sweep, by its number; `None` without a sweep.
+    pub point: Option<usize>,
+    /// Further points that the run serves: they differ only in keys of other treatments.
+    pub also: Vec<usize>,
+}
+
+/// All runs of an experiment, given the experiment at each of its points: network by network, within it seed by seed, point by point, and treatment by treatment, so
+/// that pairs are complete early.
+pub fn plan(points: &[ResolvedScenario]) -> Vec<PlannedRun> {
+    let Some(first) = points.first() else { return Vec::new() };
+    let mut runs: Vec<PlannedRun> = Vec::new();
+    for network in 0..first.networks {
+        for &seed in &first.seeds {
+            let mut there: BTreeMap<String, usize> = BTreeMap::new();
+            for scenario in points {
+                let point = scenario.point.as_ref().map(|point| point.index);
+                for (treatment_index, treatment) in scenario.treatments.iter().enumerate() {
+                    let part = scenario.point.as_ref().and_then(|point| point.directory_part(treatment_index));
+                    let part = part.map_or_else(String::new, |part| format!("--{part}"));
+                    let directory = format!("{}{part}--net{network}--seed{seed}", treatment.slug);
+                    if let Some(&run) = there.get(&directory) {
+                        runs[run].also.extend(point);
+                        continue;
+                    }
+                    there.insert(directory.clone(), runs.len());
+                    let treatment = treatment.name.clone();
+                    runs.push(PlannedRun { treatment, treatment_index, network, seed, directory, point, also: Vec::new() });
+                }
+            }
+        }
+    }
+    runs
 }
 
 impl ResolvedScenario {
@@ -74,18 +110,9 @@ impl ResolvedScenario {
         Seed(RandomStream::new(self.network_seed(index), "run", "seed").at(seed).bits())
     }
 
-    /// All runs: network by network, within it seed by seed, within it treatment by treatment, so that pairs are complete early.
+    /// The runs of this point, or all runs where there is no sweep: see [`plan`].
     pub fn plan(&self) -> Vec<PlannedRun> {
-        let mut runs = Vec::new();
-        for network in 0..self.networks {
-            for &seed in &self.seeds {
-                for (treatment_index, treatment) in self.treatments.iter().enumerate() {
-                    let directory = format!("{}--net{network}--seed{seed}", treatment.slug);
-                    runs.push(PlannedRun { treatment: treatment.name.clone(), treatment_index, network, seed, directory });
-                }
-            }
-        }
-        runs
+        plan(std::slice::from_ref(self))
     }
 }
 

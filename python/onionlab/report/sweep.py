@@ -1,0 +1,89 @@
+"""The report of a sweep: each figure against the swept key, then the figures of every point."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from onionlab import describe
+from onionlab.charts import Chart, colours
+from onionlab.plan import in_words, value_text
+from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, finished_networks, software, totals
+from onionlab.stats.intervals import CONFIDENCE
+from onionlab.stats.metrics import WHOLE
+
+if TYPE_CHECKING:
+    from onionlab.results import Experiment
+
+
+def swept(experiment: Experiment) -> str:
+    """Each swept key with its values, and how many points that makes."""
+    points = experiment.plan.points
+    keys = [f"{key} = {', '.join(dict.fromkeys(value_text(point[key]) for point in points))}" for key in points[0]]
+    return f"{'; '.join(keys)} ({describe.plural(len(points), 'point')})"
+
+
+def _lines(experiment: Experiment, kind: str, columns: list[str]) -> list[Row]:
+    """One line per point and treatment; a point without a finished run says so."""
+    rows = {
+        (row["point"], row["treatment"], row["metric"]): row
+        for row in experiment.summary.filter(pl.col("kind") == kind).iter_rows(named=True)
+    }
+    lines = []
+    for number, values in enumerate(experiment.plan.points):
+        networks = finished_networks(experiment.at(number))
+        for place, treatment in enumerate(experiment.treatments):
+            cells = [cell(rows.get((number, treatment, metric)), networks) for metric in columns]
+            point = {"number": number + 1, "words": in_words(values)} if place == 0 else None
+            lines.append({"treatment": treatment, "cells": cells, "point": point})
+    return lines
+
+
+def warnings(experiment: Experiment) -> list[str]:
+    """What to keep in mind, said once however many points it is true of."""
+    points = range(len(experiment.plan.points))
+    there = [experiment.at(point) for point in points if experiment.at(point).finished]
+    found: dict[str, int] = {}
+    for each in there:
+        for warning in describe.warnings(each):
+            found[warning] = found.get(warning, 0) + 1
+    return [
+        warning if count == len(points) else f"At {count} of {len(points)} points: {warning}" for warning, count in found.items()
+    ]
+
+
+def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
+    """Everything that the template shows."""
+    treatments = experiment.treatments
+    source = experiment.directory / "experiment.toml"
+    first = next(experiment.at(run.point) for run in experiment.finished)
+    # A run that serves several points is there once for each.
+    runs = experiment.runs.drop("point").unique(maintain_order=True)
+    return {
+        "title": experiment.title,
+        "facts": [
+            ("Sweep", swept(experiment)),
+            ("Network", f"{describe.network(first)}, at the first point"),
+            ("Load", f"{describe.load(first)}, at the first point"),
+            ("Extent", f"{describe.extent(first)}, at each point"),
+            ("Simulator", f"onionlab {experiment.plan.version}"),
+        ],
+        "treatments": treatments,
+        "base": treatments[0],
+        "colours": colours(treatments),
+        "confidence": round(100 * CONFIDENCE),
+        "several_networks": finished_networks(experiment) > 1,
+        "warnings": warnings(experiment),
+        "client_columns": list(CLIENT_COLUMNS.values()),
+        "clients": [(kind, _lines(experiment, kind, list(CLIENT_COLUMNS))) for kind in experiment.kinds],
+        "network_columns": list(NETWORK_COLUMNS.values()),
+        "network": _lines(experiment, WHOLE, list(NETWORK_COLUMNS)),
+        "charts": charts,
+        "totals": totals(runs),
+        "software": software(runs),
+        "experiment_file": source.read_text(encoding="utf-8", errors="replace") if source.is_file() else "",
+        "scenarios": json.dumps(experiment.plan.scenarios, indent=2, ensure_ascii=False),
+        "directory": experiment.directory,
+    }

@@ -1,0 +1,131 @@
+"""Sweeps with the real simulator: what is planned, what is run, what is kept when a sweep grows, and what the results know."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import onionlab
+from onionlab import _core
+from onionlab.plan import Plan, in_words
+
+SMALL = """\
+title = "Two schedulers under two loads"
+duration = "12 s"
+measure-from = "4 s"
+networks = 2
+
+[network]
+kind = "synthetic"
+relays = 12
+
+[[clients]]
+group = "web"
+count = 4
+start = { from = "0 s", to = "3 s" }
+load = { kind = "web", size = "100 KiB", pause = { uniform = ["1 s", "3 s"] } }
+
+[[treatments]]
+name = "round robin"
+circuitmux = "round-robin"
+
+[[treatments]]
+name = "EWMA"
+circuitmux = "ewma"
+
+"""
+COUNTS = '[sweep]\n"clients.web.count" = [2, 6]\n'
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    path = tmp_path / "small.toml"
+    path.write_text(SMALL + COUNTS, encoding="utf-8")
+    return path
+
+
+def records(root: Path) -> dict[str, tuple[str, int]]:
+    """Digest and time of writing of every file of transfers."""
+    files = root.glob("runs/*/transfers.parquet")
+    return {path.parent.name: (hashlib.sha256(path.read_bytes()).hexdigest(), path.stat().st_mtime_ns) for path in files}
+
+
+def test_a_sweep_is_run_and_its_results_know_their_points(small: Path) -> None:
+    results = onionlab.run(small, small.parent / "out")
+    assert len(results.finished) == 2 * 2 * 2
+    assert results.points.to_dicts() == [{"point": 0, "clients.web.count": 2}, {"point": 1, "clients.web.count": 6}]
+    clients = results.transfers.group_by("point", "treatment", "network").agg(pl.col("client").n_unique())
+    assert clients.height == 8
+    assert dict(clients.select("point", "client").unique().iter_rows()) == {0: 2, 1: 6}
+    summary = results.summary.filter(pl.col("metric") == "completed", pl.col("kind") == "web")
+    assert summary["point"].to_list() == [0, 0, 1, 1]
+    assert summary["mean"][2] > summary["mean"][0]
+    # Nothing is pooled over points: each has its own networks.
+    assert summary["networks"].to_list() == [2, 2, 2, 2]
+    again = onionlab.load(results.directory)
+    assert again.points.equals(results.points)
+    assert again.figures.equals(results.figures)
+
+
+def test_a_point_is_what_a_file_of_its_own_gives(small: Path) -> None:
+    swept = onionlab.run(small, small.parent / "out", report=False)
+    plain = small.parent / "plain.toml"
+    plain.write_text(SMALL.replace("count = 4", "count = 6"), encoding="utf-8")
+    alone = onionlab.run(plain, small.parent / "plain", report=False)
+    assert swept.at(1).transfers.equals(alone.transfers)
+    assert swept.at(1).summary.equals(alone.summary)
+    assert json.loads(_core.resolve(str(plain))) == swept.at(1).plan.scenario
+
+
+def test_a_longer_sweep_keeps_what_is_finished(small: Path) -> None:
+    before = records(onionlab.run(small, small.parent / "out", report=False).directory)
+    small.write_text(SMALL + "[sweep]\nclients.web.count = { from = 2, to = 6, steps = 3 }\n", encoding="utf-8")
+    after = onionlab.run(small, small.parent / "out", report=False)
+    now = records(after.directory)
+    assert len(now) == 12
+    assert {name: now[name] for name in before} == before
+    assert after.points["clients.web.count"].to_list() == [2, 4, 6]
+    # The points have other numbers now, and their runs have gone with them.
+    assert after.at(2).transfers["client"].n_unique() == 6
+
+
+def test_a_key_of_one_treatment_does_not_repeat_the_others(small: Path) -> None:
+    small.write_text(SMALL + '[sweep]\ntreatments.EWMA.ewma-half-life = ["1 s", "30 s"]\n', encoding="utf-8")
+    results = onionlab.run(small, small.parent / "out", report=False)
+    assert len(results.plan.runs) == 2 * (1 + 2)
+    for point in (0, 1):
+        assert results.at(point).treatments == ["round robin", "EWMA"]
+        assert results.at(point).transfers["treatment"].n_unique() == 2
+    rows = results.transfers.filter(pl.col("treatment") == "round robin")
+    first, second = (rows.filter(pl.col("point") == point).drop("point") for point in (0, 1))
+    assert first.equals(second)
+
+
+def test_a_plan_without_a_sweep_is_written_as_before(small: Path) -> None:
+    plan = Plan.of(small, SMALL)
+    assert plan.points == ()
+    kept = json.loads(plan.to_json())
+    assert set(kept) == {"build", "runs", "scenario", "version"}
+    assert set(kept["runs"][0]) == {"directory", "network", "seed", "treatment", "treatment_index"}
+    swept = Plan.of(small, SMALL + COUNTS)
+    assert Plan.from_json(swept.to_json()) == swept
+    assert swept.runs[0].label == "round robin, count = 2, network 0, seed 1"
+    assert swept.scenario_of(swept.runs[-1])["clients"][0]["members"]["count"]["count"] == 6
+
+
+def test_a_point_in_words_is_short_where_it_can_be() -> None:
+    assert in_words({"base.tcp": "reno", "network.relays": 30}) == "tcp = reno, relays = 30"
+    assert in_words({"clients.web.count": 3, "clients.bulk.count": 4}) == "clients.web.count = 3, clients.bulk.count = 4"
+
+
+def test_a_bad_value_is_refused_before_anything_is_run(small: Path) -> None:
+    small.write_text(SMALL + '[sweep]\n"clients.web.count" = [2, 0]\n', encoding="utf-8")
+    with pytest.raises(
+        onionlab.ScenarioError, match=r"line 25: at point 2 \(clients.web.count = 0\) of the sweep: `clients\[0\]"
+    ):
+        onionlab.run(small, small.parent / "out")
+    assert not (small.parent / "out").exists()
