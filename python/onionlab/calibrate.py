@@ -49,7 +49,9 @@ class Calibration:
     lines: tuple[Line, ...]
 
 
-def calibrate(experiment: Experiment, metrics: Metrics, scale: float | None = None) -> list[Calibration]:
+def calibrate(
+    experiment: Experiment, metrics: Metrics, scale: float | None = None, network: int | None = None
+) -> list[Calibration]:
     """Hold each treatment of a finished experiment against the live network.
 
     Parameters
@@ -60,6 +62,8 @@ def calibrate(experiment: Experiment, metrics: Metrics, scale: float | None = No
         The live network's figures.
     scale : float, optional
         Share of Tor that was simulated; else as far as the experiment knows it.
+    network : int, optional
+        The sampled network that is looked at; else all of them together.
 
     Raises
     ------
@@ -70,12 +74,16 @@ def calibrate(experiment: Experiment, metrics: Metrics, scale: float | None = No
     if not groups:
         raise ResultsError(f'{experiment.directory} has no group of clients that measure (load = {{ kind = "perf" }})')
     share = scale if scale is not None else scale_of(experiment)
-    return [_one(experiment, metrics, treatment, groups, share) for treatment in experiment.treatments]
+    return [_one(experiment, metrics, treatment, network, groups, share) for treatment in experiment.treatments]
 
 
-def _one(experiment: Experiment, metrics: Metrics, treatment: str, groups: list[str], share: float | None) -> Calibration:
+def _one(
+    experiment: Experiment, metrics: Metrics, treatment: str, network: int | None, groups: list[str], share: float | None
+) -> Calibration:
     since = experiment.measure_from * 1e9
     mine = pl.col("treatment") == treatment
+    if network is not None:
+        mine &= pl.col("network") == network
     perf = experiment.transfers.filter(mine, pl.col("group").is_in(groups), pl.col("start_ns") >= since)
     ended = perf.filter(pl.col("outcome") != "unfinished")
     if ended.is_empty():
@@ -97,9 +105,9 @@ def _one(experiment: Experiment, metrics: Metrics, treatment: str, groups: list[
         failed = ended.filter(pl.col("outcome") != "ok").height / ended.height
         lines.append(Line("failed downloads, %", "all", 100 * failed, 100 * metrics.error_rate))
     if metrics.relay_goodput is not None and share:
-        network = experiment.network.filter(mine, pl.col("time_ns") > since)
+        samples = experiment.network.filter(mine, pl.col("time_ns") > since)
         runs = max(1, len(experiment.runs.filter(mine)))
-        rate = 8 * float(network["relay_bytes_sent"].sum()) / runs / (experiment.duration - experiment.measure_from)
+        rate = 8 * float(samples["relay_bytes_sent"].sum()) / runs / (experiment.duration - experiment.measure_from)
         lines.append(
             Line(f"goodput of relays at {100 * share:g} %, Gbit/s", "mean", rate / 1e9, metrics.relay_goodput * share / 1e9)
         )

@@ -299,7 +299,9 @@ def calibrate(
 
 @app.command(epilog="Example: onionlab reproduce salsa")
 def reproduce(
-    paper: Annotated[str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor, shadow-networks or salsa.")],
+    paper: Annotated[
+        str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor, shadow-networks, live or salsa.")
+    ],
     experiments: Annotated[
         Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
     ] = None,

@@ -8,7 +8,7 @@ the page.
 from collections.abc import Callable
 from pathlib import Path
 
-from onionlab.reproductions import salsa, shadow_networks, shadow_tor
+from onionlab.reproductions import live, salsa, shadow_networks, shadow_tor
 
 #: Names on the command line. Each has a function `reproduce` that takes the folder of ``published.json``, what it needs of the
 #: world outside, the folder for results and that for the page; it returns the page's path and a sentence for each figure that
@@ -16,7 +16,8 @@ from onionlab.reproductions import salsa, shadow_networks, shadow_tor
 PAPERS: dict[str, Callable[..., tuple[Path, list[str]]]] = {
     "shadow-tor": shadow_tor.reproduce,
     "shadow-networks": shadow_networks.reproduce,
+    "live": live.reproduce,
 }
 COMPUTED = {"salsa": salsa.reproduce}
 
-__all__ = ["COMPUTED", "PAPERS", "salsa", "shadow_networks", "shadow_tor"]
+__all__ = ["COMPUTED", "PAPERS", "live", "salsa", "shadow_networks", "shadow_tor"]

@@ -1,0 +1,89 @@
+"""The page that holds a simulated Tor of today beside the live network, on networks small enough for a test."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from onionlab.importing import ImportedError
+from onionlab.reproductions import live
+from onionlab.results import load
+from onionlab.tor_metrics import Metrics
+
+EXPERIMENT = """\
+title = "A small Tor"
+duration = "40 s"
+measure-from = "10 s"
+networks = 3
+[network]
+kind = "synthetic"
+relays = 12
+servers = 2
+[[clients]]
+group = "perf"
+count = 4
+start = { from = "5 s", to = "8 s" }
+load = { kind = "perf", pause = "4 s", sizes = [{ size = "50 KiB", weight = 1, timeout = "15 s" }] }
+[base]
+tor = "0.4.9"
+[[treatments]]
+name = "conflux"
+[[treatments]]
+name = "without conflux"
+conflux = false
+"""
+
+DIFFERENCES = '[[difference]]\nwhat = "all of it"\nmechanism = "twelve relays"\nevidence = "count them"\n'
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> tuple[Path, Path]:
+    """The folder of the experiment, and that of the references."""
+    experiments, reference = tmp_path / "experiments", tmp_path / "reference"
+    experiments.mkdir()
+    (experiments / "today.toml").write_text(EXPERIMENT)
+    (experiments / "differences.toml").write_text(DIFFERENCES)
+    (reference / "shadow-networks").mkdir(parents=True)
+    times = {"circuit_rtt": [0.1, 0.4], "download_times": {"51200": [0.5, 1.0], "1048576": [1.0, 2.0]}, "timeout_percent": 2.0}
+    (reference / live.USUAL).write_text(json.dumps({"quantiles": [0.1, 0.5], "tor_2019": times}))
+    return experiments, reference
+
+
+def test_figures_are_means_over_networks_beside_the_live_network(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    experiments, reference = folders
+    path, complaints = live.reproduce(experiments, reference / "live", tmp_path / "out", tmp_path / "docs")
+    assert path == tmp_path / "docs/live.md"
+    assert complaints == []
+    page = path.read_text()
+    assert "3 sampled networks" in page
+    assert "## conflux" in page
+    assert "## without conflux" in page
+    assert "| all of it | twelve relays | count them |" in page
+    assert "1 MiB |" not in page, "nobody downloaded it"
+    assert "Live: `targets.json`." in page
+    assert max(map(len, page.splitlines())) < 260
+
+    metrics = Metrics()
+    metrics.add(reference / live.USUAL)
+    table = {(row.name, row.of): row for row in live.rows(load(tmp_path / "out/today"), metrics)["without conflux"]}
+    median = table["time to last byte, 50 KiB, s", "p50"]
+    assert median.ours.count == 3
+    assert median.ours.low is not None
+    assert median.ours.low < median.ours.mean
+    assert median.theirs == 1.0
+    assert median.ratio == median.ours.mean
+    assert 0.1 < median.ours.mean < 5
+    assert f"| {median.name} | p50 | {median.ours.mean:.2f} [" in page
+
+
+def test_named_figures_come_first_and_absent_ones_are_a_sentence(folders: tuple[Path, Path], tmp_path: Path) -> None:
+    experiments, _ = folders
+    table = tmp_path / "metrics"
+    table.mkdir()
+    (table / "onionperf-latencies.csv").write_text("date,source,server,low,q1,md,q3,high\n2026-05-01,us,public,1,2,300,4,5\n")
+    path, _ = live.reproduce(experiments, table, tmp_path / "out", tmp_path / "docs")
+    assert "onionlab reproduce live --reference metrics" in path.read_text()
+    with pytest.raises(ImportedError, match="cannot read"):
+        live.reproduce(experiments, tmp_path / "nowhere/live", tmp_path / "out", tmp_path / "docs")
