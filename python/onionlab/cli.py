@@ -87,13 +87,19 @@ def run(
 @app.command(epilog="Example: onionlab report out/demo")
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of `onionlab run`.")],
+    point: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of a sweep: the whole report of this point, into DIR/points.", show_default="the sweep's"),
+    ] = None,
 ) -> None:
     """Draw the report of a results directory anew, from whatever runs are finished."""
     from onionlab.results import load
     from onionlab.terminal import print_summary
 
-    results = load(directory)
-    path = results.report()
+    results, into = load(directory), None
+    if point is not None:
+        results, into = results.at_number(point), directory / "points" / str(point)
+    path = results.report(into)
     print_summary(results, Console())
     print(f"report: {path}")
 
