@@ -14,6 +14,7 @@ from rich.table import Table
 
 from onionlab import _core
 from onionlab.errors import DocumentError, OnionlabError, QuestionError, ResultsError, ScenarioError
+from onionlab.export_command import app as export_app
 from onionlab.files import write_text
 
 EXIT_FAILED = 1
@@ -201,6 +202,9 @@ def fetch_consensus(
         found = fetch.consensus(hour, flavour, output, base=url, tell=display.moved)
     print(f"{found.path}: {found.relays:,} relays, valid after {found.valid_after} UTC, from {found.url}")
     print("Its signatures were not verified: it is as trustworthy as the server and the way from there.")
+
+
+app.add_typer(export_app, name="export")
 
 
 @app.command(name="shared-links", epilog="Example: onionlab shared-links consensus-2021-07-20.xz --circuits 96000 --undirected")

@@ -118,13 +118,11 @@ fn into_list<'i>(
     };
     *at = format!("{at}[{index}]");
     let entry = list.get_mut(index).expect("the index is of an entry");
-    match rest[length..].strip_prefix('.') {
-        Some(deeper) => through(entry.get_mut(), deeper, key, value, at),
-        None => {
-            *entry = value;
-            Ok(())
-        }
+    if let Some(deeper) = rest[length..].strip_prefix('.') {
+        return through(entry.get_mut(), deeper, key, value, at);
     }
+    *entry = value;
+    Ok(())
 }
 
 /// The name of an entry of a list: of a group of clients, a treatment, a host.

@@ -9,6 +9,7 @@ use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use serde_json::Value;
 use std::fmt::Display;
 use std::str::FromStr;
+use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 const KEYS: [&str; 4] = ["from", "to", "steps", "scale"];
@@ -38,7 +39,7 @@ pub(super) fn values(place: &str, range: &DeTable<'_>) -> Checked<Vec<String>> {
         Some(steps) if (2..=MAX_POINTS).contains(&steps) => steps,
         _ => return Err(Fault::out_of_range(key("steps"), steps, format!("a whole number from 2 to {MAX_POINTS}"))),
     };
-    let logarithmic = match range.get("scale").map(|value| value.get_ref()) {
+    let logarithmic = match range.get("scale").map(Spanned::get_ref) {
         None => false,
         Some(DeValue::String(scale)) if scale == "linear" => false,
         Some(DeValue::String(scale)) if scale == "logarithmic" => true,

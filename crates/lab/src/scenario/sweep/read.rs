@@ -87,7 +87,7 @@ fn gather<'i>(outer: &str, table: &DeTable<'i>, keys: &mut Vec<SweptKey<'i>>) ->
         match value.get_ref() {
             DeValue::Array(values) if values.is_empty() => return Err(wrong(&place, "an empty list; it needs a value")),
             DeValue::Array(values) => {
-                keys.push(SweptKey { name, span, values: values.iter().cloned().map(SweptValue::Written).collect() })
+                keys.push(SweptKey { name, span, values: values.iter().cloned().map(SweptValue::Written).collect() });
             }
             DeValue::Table(range) if range::is_range(range) => {
                 let values = range::values(&place, range)?;
