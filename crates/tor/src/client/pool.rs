@@ -1,17 +1,16 @@
-//! The circuits of a client: built ahead, built when a stream needs one, given up when they take too long, closed when nothing uses them any more
-//! (`core/or/circuituse.c`).
+//! The circuits of a client: built ahead, and built when a stream needs one (`core/or/circuituse.c`). How they end is in `expiry`.
 
 use super::{PathRequest, Purpose};
 use crate::circuit::{CircuitState, Intent};
-use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
-use crate::records::{CircuitSerial, CloseReason};
+use crate::ids::{CircuitId, ClientId, TransferId};
+use crate::records::CircuitSerial;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
 /// tor looks after its circuits each second.
-const SECOND: SimDuration = SimDuration::from_secs(1);
+pub(super) const SECOND: SimDuration = SimDuration::from_secs(1);
 /// It looks for old ones each half minute, and forgets then how many failed (`NewCircuitPeriod`).
 const SWEEP: SimDuration = SimDuration::from_secs(30);
 /// Unused circuits that suffice for a port (`MIN_CIRCUITS_HANDLING_STREAM`).
@@ -21,7 +20,7 @@ const MAX_UNUSED: usize = 14;
 /// With so many being built none is launched for a stream (`MaxClientCircuitsPending`).
 const MAX_PENDING: usize = 32;
 /// After so many failures in two periods in a row no circuit is launched (`MAX_CIRCUIT_FAILURES`).
-const MAX_FAILURES: u32 = 5;
+pub(super) const MAX_FAILURES: u32 = 5;
 /// Ports for which an exit is chosen at a time.
 const MOST_PORTS: usize = 4;
 /// Streams to these ports want relays that stay up long (`LongLivedPorts`).
@@ -33,19 +32,19 @@ pub(crate) struct Pool {
     /// The ordinal of the next one.
     pub launched: u64,
     /// Those that no stream has used, being built or built. There are never many.
-    clean: Vec<CircuitId>,
+    pub(super) clean: Vec<CircuitId>,
     /// Those that streams have used which share circuits, the latest last.
-    shared: Vec<CircuitId>,
+    pub(super) shared: Vec<CircuitId>,
     /// All that streams have used, in the order of their first; some are closed by now.
-    dirty: VecDeque<(CircuitId, CircuitSerial)>,
+    pub(super) dirty: VecDeque<(CircuitId, CircuitSerial)>,
     /// Those among them that take no new streams and are closed when their streams are over.
-    overdue: Vec<(CircuitId, CircuitSerial)>,
+    pub(super) overdue: Vec<(CircuitId, CircuitSerial)>,
     /// How many are open, used or not; and how many are being built.
-    open: u32,
-    building: u32,
+    pub(super) open: u32,
+    pub(super) building: u32,
     /// Failures in this period, and whether there were any in the one before.
-    failures: u32,
-    failed_before: bool,
+    pub(super) failures: u32,
+    pub(super) failed_before: bool,
     /// When it is looked after next, and when old circuits are.
     next_second: SimTime,
     next_sweep: SimTime,
@@ -332,123 +331,6 @@ impl World {
             self.leg_opened(id);
         } else if in_time {
             self.attach_waiting(client);
-        }
-    }
-
-    /// The circuit took too long: nothing will use it, but it is built on for measurement (`circuit_build_times_mark_circ_as_measurement_only`).
-    fn mark_timed_out(&mut self, id: CircuitId) {
-        let circuit = &mut self.circuits[id.index()];
-        if std::mem::replace(&mut circuit.timed_out, true) {
-            return;
-        }
-        let relaxed = circuit.relaxed;
-        let (client, first_hop) = (circuit.client, circuit.built > 0);
-        if circuit.intent == Intent::Leg {
-            circuit.intent = Intent::Exit;
-            let set = circuit.set;
-            self.replace_leg(id, set);
-        }
-        if !relaxed {
-            self.clients[client.index()].learner.timed_out(&self.settings.client.build_timeout, first_hop);
-        }
-    }
-
-    /// `circuit_expire_building`
-    fn expire_building(&mut self, client: ClientId) {
-        if self.clients[client.index()].pool.building == 0 {
-            return;
-        }
-        let now = self.queue.now();
-        let parameters = self.settings.client.build_timeout;
-        for id in self.clients[client.index()].pool.clean.clone() {
-            let circuit = &self.circuits[id.index()];
-            if circuit.state != CircuitState::Building || circuit.client != client || circuit.began == SimTime::MAX {
-                continue;
-            }
-            let state = &mut self.clients[client.index()];
-            let (age, first_hop) = (now.saturating_since(circuit.began), circuit.built > 0);
-            let (timeout, close) = (state.learner.timeout(), state.learner.close());
-            if age < if circuit.timed_out { close } else { timeout } {
-                continue;
-            }
-            if state.pool.open == 0 && age < close {
-                if !circuit.relaxed {
-                    state.learner.timed_out(&parameters, first_hop);
-                    self.circuits[id.index()].relaxed = true;
-                }
-                continue;
-            }
-            let mut reason = CloseReason::BuildTimeout;
-            if parameters.learn && state.learner.learned(&parameters) {
-                if !circuit.timed_out {
-                    self.mark_timed_out(id);
-                    continue;
-                }
-                reason = CloseReason::MeasurementExpired;
-                if age <= close + close + SECOND {
-                    state.learner.abandoned(&parameters, circuit.launched);
-                }
-            }
-            self.closes_because(id, reason);
-            self.close_at(id, 0, None);
-        }
-    }
-
-    /// The circuit takes no new streams (`mark_circuit_unusable_for_new_conns`).
-    pub(crate) fn mark_unusable(&mut self, id: CircuitId) {
-        let circuit = &mut self.circuits[id.index()];
-        if circuit.state != CircuitState::Open || std::mem::replace(&mut circuit.unusable, true) {
-            return;
-        }
-        let (client, serial) = (circuit.client, self.serials[id.index()]);
-        self.clients[client.index()].pool.overdue.push((id, serial));
-        self.forget_for_streams(id);
-    }
-
-    /// No new stream is to find the circuit.
-    fn forget_for_streams(&mut self, id: CircuitId) {
-        let circuit = &mut self.circuits[id.index()];
-        let flow = std::mem::replace(&mut circuit.flow, FlowId::NONE);
-        if flow.is_some() {
-            self.flows[flow.index()].circuits.retain(|&other| other != id);
-        } else {
-            self.clients[circuit.client.index()].pool.shared.retain(|&other| other != id);
-        }
-    }
-
-    /// Closes circuits that are old and have no streams, and those that nothing has ever used (`circuit_expire_old_circuits_clientside`).
-    fn sweep(&mut self, client: ClientId) {
-        let now = self.queue.now();
-        let dirtiness = self.settings.circuit_dirtiness;
-        let pool = &mut self.clients[client.index()].pool;
-        pool.failed_before = pool.failures > MAX_FAILURES;
-        pool.failures = 0;
-        while let Some(&(id, serial)) = self.clients[client.index()].pool.dirty.front() {
-            let here = self.serials[id.index()] == serial && self.circuits[id.index()].state != CircuitState::Closed;
-            let old = self.circuits[id.index()].first_used.is_none_or(|used| used + dirtiness < now);
-            if here && !old {
-                break;
-            }
-            self.clients[client.index()].pool.dirty.pop_front();
-            if here && !self.circuits[id.index()].unusable {
-                self.mark_unusable(id);
-            }
-        }
-        for (id, serial) in std::mem::take(&mut self.clients[client.index()].pool.overdue) {
-            if self.serials[id.index()] != serial || self.circuits[id.index()].state == CircuitState::Closed {
-                continue;
-            }
-            if self.circuits[id.index()].client_streams.is_empty() {
-                self.close_at(id, 0, None);
-            } else {
-                self.clients[client.index()].pool.overdue.push((id, serial));
-            }
-        }
-        for id in self.clients[client.index()].pool.clean.clone() {
-            let circuit = &self.circuits[id.index()];
-            if circuit.state == CircuitState::Open && circuit.began + circuit.idle_timeout < now {
-                self.close_at(id, 0, None);
-            }
         }
     }
 
