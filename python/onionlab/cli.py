@@ -1,9 +1,13 @@
-"""The command line. Exit codes: 0 done, 1 a run failed, 2 the input was refused, 130 interrupted."""
+"""The command line.
+
+Exit codes: 0 done, 1 a run failed, 2 the input was refused, 3 an interval is not as narrow as asked for, 130 interrupted.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +23,7 @@ from onionlab.files import write_text
 
 EXIT_FAILED = 1
 EXIT_REFUSED = 2
+EXIT_TOO_WIDE = 3
 EXIT_INTERRUPTED = 130
 
 app = typer.Typer(
@@ -57,6 +62,25 @@ def run(
         bool, typer.Option("--fresh/--resume", help="Repeat finished runs, or keep them and add what is missing.")
     ] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Draw the report at the end.")] = True,
+    until_ci: Annotated[
+        str | None,
+        typer.Option(metavar="5%", help="Add networks until the 95 % interval reaches no further than this to each side."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="--until-ci: of what, a metric of the summary.", show_default="ttlb_median")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="--until-ci: of which clients.", show_default="the first in the report")
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(help="--until-ci: every mean, or every difference to the first treatment.", show_default="mean"),
+    ] = None,
+    max_networks: Annotated[int | None, typer.Option(help="--until-ci: most networks.", show_default="100")] = None,
+    measure_from: Annotated[
+        str | None,
+        typer.Option(metavar='"40 s"', help="Begin of the measurement, or auto to find it.", show_default="the file's"),
+    ] = None,
 ) -> None:
     """Run an experiment: all treatments, sampled networks and seeds, on all cores; then draw the report.
 
@@ -65,11 +89,19 @@ def run(
     """
     from onionlab import runner
     from onionlab.progress import ProgressDisplay
+    from onionlab.until import rule_of, run_until
 
     root = out if out is not None else runner.default_directory(experiment)
+    rule = rule_of(until_ci, metric=metric, kind=kind, of=of, at_most=max_networks)
+    options: dict[str, Any] = {"jobs": jobs, "fresh": fresh, "report": report, "measure_from": measure_from}
+    errors = Console(stderr=True)
     try:
-        with ProgressDisplay(Console(stderr=True)) as display:
-            results = runner.run(experiment, root, jobs=jobs, fresh=fresh, report=report, observer=display)
+        with ProgressDisplay(errors) as display:
+            if rule is None:
+                results = runner.run(experiment, root, observer=display, **options)
+            else:
+                tell = partial(errors.print, soft_wrap=True, highlight=False, markup=False)
+                results = run_until(experiment, root, rule, tell=tell, observer=display, **options)
     except KeyboardInterrupt:
         print(f"onionlab: stopped; finished runs are kept in {root}, the same command goes on from there", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
@@ -83,21 +115,36 @@ def run(
     if results.failures:
         print(f"onionlab: {len(results.failures)} of {len(results.plan.runs)} runs failed", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)
+    if results.evaluation.until_ci is not None and not results.evaluation.until_ci["reached"]:
+        print(f"onionlab: {results.plan.networks} networks are not enough for --until-ci {until_ci}", file=sys.stderr)
+        raise typer.Exit(EXIT_TOO_WIDE)
 
 
-@app.command(epilog="Example: onionlab report out/demo")
+@app.command(epilog="Example: onionlab report out/demo --measure-from auto")
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of `onionlab run`.")],
     point: Annotated[
         int | None,
         typer.Option(min=1, help="Of a sweep: the whole report of this point, into DIR/points.", show_default="the sweep's"),
     ] = None,
+    measure_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar='"40 s"',
+            help="Begin of the measurement from now on: a time, auto to find it, or file: that of the experiment file.",
+            show_default="as it was",
+        ),
+    ] = None,
 ) -> None:
     """Draw the report of a results directory anew, from whatever runs are finished."""
+    from onionlab.evaluation import remember_measure_from
     from onionlab.results import load
     from onionlab.terminal import print_summary
 
     results, into = load(directory), None
+    if measure_from is not None:
+        remember_measure_from(measure_from, directory, results.plan)
+        results = load(directory)
     if point is not None:
         results, into = results.at_number(point), directory / "points" / str(point)
     path = results.report(into)

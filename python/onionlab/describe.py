@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from onionlab.quantity import format_duration, format_number
+from onionlab.stats import warnings as statistics_warnings
+from onionlab.stats.caveats import until_note, warm_up_warnings
 from onionlab.stats.metrics import FAILURES
 
 if TYPE_CHECKING:
@@ -16,10 +18,6 @@ if TYPE_CHECKING:
 
     from onionlab.results import Experiment
 
-#: Fewer networks than this give intervals too wide to carry far ("Once is Never Enough", figures 6 and 7).
-FEW_NETWORKS = 5
-#: Networks smaller than this share of the original are biased, and not only noisy.
-SMALL_SCALE = 0.10
 #: From this share of unfinished transfers on, times to last byte lean towards the quick ones.
 MANY_UNFINISHED = 0.05
 
@@ -174,20 +172,14 @@ def warnings(experiment: Experiment) -> list[str]:
     if missing:
         found.append(f"{missing} of {len(experiment.plan.runs)} runs are missing; everything here rests on the others.")
     found += [f"{failure.run.label} failed: {failure.reason}" for failure in experiment.failures]
-    counts = {run.network for run in experiment.finished}
-    by_hand = experiment.plan.scenario.get("network", {}).get("kind") == "explicit"
-    if len(counts) == 1 and not by_hand:
-        found.append(
-            "One sampled network: there is no interval, and a difference may be an accident of that network. Use five or more."
-        )
-    elif len(counts) < FEW_NETWORKS and not by_hand:
-        found.append(f"Only {len(counts)} sampled networks: the intervals are wide and rest on few values. Use five or more.")
-    share = scale(experiment)
-    if share is not None and share < SMALL_SCALE:
-        found.append(
-            f"The network has {format_number(100 * share, 2)} % of the original's relays. Below 10 % results are not only noisy "
-            "but biased: compare treatments with each other, not the times with those of public Tor."
-        )
+    found += statistics_warnings(
+        networks=len({run.network for run in experiment.finished}),
+        sampled=experiment.plan.scenario.get("network", {}).get("kind") != "explicit",
+        scale=scale(experiment),
+        summary=experiment.summary,
+    )
+    found += until_note(experiment.evaluation.until_ci, experiment.plan.networks)
+    found += warm_up_warnings(experiment.settlings, experiment.measure_from, experiment.duration)
     found += _unfinished(experiment)
     return found
 

@@ -118,7 +118,9 @@ class ProgressDisplay:
             self._bar.stop()
 
     def planned(self, plan: Plan, kept: int, outdated: int) -> None:
-        """Show what is ahead."""
+        """Show what is ahead; once more where the experiment has grown."""
+        if self._bar is not None:
+            self._bar.stop()
         self._runs, self._done, self._kept = len(plan.runs), kept, kept
         # A sweep may be over the duration too: then the runs have their mean.
         duration = sum(seconds(plan.scenario_of(run)["duration"]) for run in plan.runs) / len(plan.runs)

@@ -1,8 +1,9 @@
 """A results directory as an object: the record tables of all its runs, their statistics, and the report.
 
 Layout of the directory: ``experiment.toml`` (a copy of the file that was run), ``plan.json`` (the runs it asks for and the
-scenario with all defaults), ``runs/<treatment>--net<k>--seed<s>/*.parquet`` (one directory per finished run), and what is derived
-from them: ``report.html``, ``charts/``, ``tables/``.
+scenario with all defaults), ``evaluation.json`` (what the command line chose beside the file, if it did),
+``runs/<treatment>--net<k>--seed<s>/*.parquet`` (one directory per finished run), and what is derived from them:
+``report.html``, ``charts/``, ``tables/``.
 """
 
 from __future__ import annotations
@@ -15,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from onionlab.errors import ResultsError
+from onionlab.evaluation import AUTO, Evaluation
 from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
 from onionlab.quantity import seconds
-from onionlab.stats import metrics, per_run, summarise
+from onionlab.stats import Settling, metrics, per_run, steady_state, summarise, variance_split
+from onionlab.stats.steady import begin_of_steady_state
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,6 +53,8 @@ class Experiment:
     finished: tuple[PlannedRun, ...]
     #: Runs that failed in the call that made this object; a loaded experiment knows of none.
     failures: tuple[Failure, ...] = field(default=())
+    #: What the command line chose about the evaluation.
+    evaluation: Evaluation = field(default=Evaluation())
     _at: dict[int, Experiment] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -99,6 +104,7 @@ class Experiment:
                 plan=plan,
                 finished=tuple(run for run in self.finished if run in own),
                 failures=tuple(failure for failure in self.failures if failure.run in own),
+                evaluation=self.evaluation,
             )
         return self._at[point]
 
@@ -137,10 +143,23 @@ class Experiment:
         """Simulated time per run, in seconds."""
         return seconds(self.plan.scenario["duration"])
 
-    @property
+    @cached_property
     def measure_from(self) -> float:
-        """Begin of the measurement, in seconds of simulated time."""
-        return seconds(self.plan.scenario.get("measure-from") or 0)
+        """Begin of the measurement, in seconds of simulated time.
+
+        That of the experiment file unless the command line chose another; ``auto`` is when the goodput of all treatments has
+        settled, or half of the duration where it does not settle before.
+        """
+        chosen = self.evaluation.measure_from
+        if chosen == AUTO:
+            found = begin_of_steady_state(steady_state(self.network, self.treatments, 0.0))
+            return self.duration / 2 if found is None else found
+        return seconds(chosen if chosen is not None else self.plan.scenario.get("measure-from") or 0)
+
+    @cached_property
+    def settlings(self) -> list[Settling]:
+        """When the goodput of each treatment's networks settles, beside the begin of the measurement."""
+        return steady_state(self.network, self.treatments, self.measure_from)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One record table of all finished runs, lazily.
@@ -242,6 +261,13 @@ class Experiment:
             return self._over_points(lambda experiment: experiment.summary)
         return summarise(self.figures, self.treatments, [*self.kinds, metrics.WHOLE])
 
+    @cached_property
+    def variance(self) -> pl.DataFrame:
+        """Spread between networks and between seeds of each figure; see `onionlab.stats.variance_split`."""
+        if self.swept:
+            return self._over_points(lambda experiment: experiment.variance)
+        return variance_split(self.figures)
+
     def report(self, into: Path | None = None) -> Path:
         """Draw charts, tables and ``report.html`` into the directory, or into another; return the path of the report."""
         from onionlab.report import write_report
@@ -291,4 +317,4 @@ def load(directory: str | Path) -> Experiment:
 def opened(root: Path, plan: Plan, failures: Sequence[Failure] = ()) -> Experiment:
     """The experiment ``plan`` with the runs of it that ``root`` holds."""
     finished = tuple(run for run in plan.runs if is_finished(root, plan, run))
-    return Experiment(directory=root, plan=plan, finished=finished, failures=tuple(failures))
+    return Experiment(directory=root, plan=plan, finished=finished, failures=tuple(failures), evaluation=Evaluation.read(root))

@@ -19,12 +19,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from onionlab import _core
 from onionlab.errors import Cancelled, DocumentError, OnionlabError, ResultsError, RunError
+from onionlab.evaluation import Evaluation, check_measure_from
 from onionlab.files import write_bytes
 from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, is_finished, is_of, is_outdated, read_experiment
 from onionlab.results import Experiment, Failure, opened
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
+    from onionlab.until import UntilCi
 
 
 class Observer(Protocol):
@@ -81,6 +83,9 @@ def run(
     fresh: bool = False,
     report: bool = True,
     observer: Observer | None = None,
+    networks: int | None = None,
+    measure_from: str | None = None,
+    until_ci: UntilCi | None = None,
 ) -> Experiment:
     """Run an experiment file and draw its report.
 
@@ -102,6 +107,13 @@ def run(
         Draw ``report.html`` with its charts and tables at the end.
     observer : Observer, optional
         Told about progress.
+    networks : int, optional
+        Number of sampled networks in place of the file's; network k is the same network in either case.
+    measure_from : str, optional
+        ``auto`` or a time such as ``"40 s"`` in place of the file's `measure-from`; ``auto`` is when the network's goodput has
+        settled (`onionlab.stats.steady_state`).
+    until_ci : UntilCi, optional
+        Add networks until an interval is narrow enough (`onionlab.until`).
 
     Returns
     -------
@@ -122,9 +134,23 @@ def run(
     path = Path(experiment)
     if jobs is not None and jobs < 1:
         raise ValueError(f"jobs is {jobs}; at least one run at a time is needed")
-    text = read_experiment(path)
-    plan = Plan.of(path, text)
     root = Path(out) if out is not None else default_directory(path)
+    if until_ci is not None:
+        from onionlab.until import run_until
+
+        if networks is not None:
+            raise ValueError("until_ci finds the number of networks; leave out networks")
+        return run_until(
+            path, root, until_ci, jobs=jobs, fresh=fresh, report=report, observer=observer, measure_from=measure_from
+        )
+    text = read_experiment(path)
+    if networks is not None:
+        from onionlab.until import with_networks
+
+        text = with_networks(text, networks)
+    plan = Plan.of(path, text)
+    if measure_from is not None:
+        check_measure_from(measure_from, plan)
     watcher = observer or Silent()
     with _results_directory(root, text, plan):
         waiting = [planned for planned in plan.runs if fresh or not is_finished(root, plan, planned)]
@@ -133,6 +159,7 @@ def run(
         outdated = 0 if fresh else sum(is_outdated(root, plan, planned) for planned in waiting)
         watcher.planned(plan, len(plan.runs) - len(waiting), outdated)
         failures = _Workers(path, text, plan, root, jobs or cores(), watcher).work_off(waiting)
+        Evaluation(measure_from).write(root)
         results = opened(root, plan, failures)
         if not results.finished:
             raise RunError("; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures))

@@ -42,7 +42,9 @@ def cell(row: dict[str, Any] | None) -> str:
     if row is None:
         return "–"
     text = format_number(row["mean"])
-    if row["low"] is not None and row["high"] > row["mean"]:
+    if row["low"] is not None and row["method"] == "log-normal":
+        text += f" ({format_number(row['low'], 2)}–{format_number(row['high'], 2)})"
+    elif row["low"] is not None and row["high"] > row["mean"]:
         text += f" ±{format_number(row['high'] - row['mean'], 2)}"
     if row["difference"] is not None:
         percent = row["difference_percent"]
@@ -96,7 +98,8 @@ def print_summary(experiment: Experiment, console: Console) -> None:
     wide.print(_table(experiment, NETWORK_COLUMNS, [WHOLE], ""))
     several = len({run.network for run in experiment.finished}) > 1
     if several:
-        say("± 95 % interval over sampled networks")
+        skewed = (experiment.summary["method"] == "log-normal").any()
+        say(f"±{' or (from–to)' if skewed else ''} 95 % interval over sampled networks")
     if len(experiment.treatments) > 1:
         star = ", * where its 95 % interval excludes zero" if several else ""
         say(f"second line: paired difference to “{escape(experiment.treatments[0])}”{star}")

@@ -114,7 +114,7 @@ def test_charts_and_tables_lie_beside_the_page(core: FakeCore, experiment_file: 
         assert "3 sampled networks × 2 seeds" in svg
         assert "onionlab 0.0.0-fake" in svg
     tables = {path.name for path in (results.directory / "tables").iterdir()}
-    assert tables == {f"{name}.csv" for name in (*CHARTS, "summary", "figures-per-run", "runs")}
+    assert tables == {f"{name}.csv" for name in (*CHARTS, "summary", "figures-per-run", "runs", "variance")}
     summary = pl.read_csv(results.directory / "tables" / "summary.csv")
     assert summary.height == results.summary.height
 
@@ -227,3 +227,34 @@ def test_inline_charts_share_no_identifiers() -> None:
     assert "url(#c1-clip0)" in placed
     assert "white" not in placed
     assert 'aria-label="say &quot;a&quot; &amp; b"' in placed
+
+
+def test_report_says_how_sure_it_is_and_where_the_spread_comes_from(core: FakeCore, experiment_file: Path) -> None:
+    results, page, text = made(experiment_file)
+    assert core.made
+    assert "How sure the differences are" in page.text
+    corrected = results.summary["p_holm"].drop_nulls()
+    assert f"of {corrected.len()}, Holm" in page.text
+    table = text[text.index('id="effects"') : text.index("The ratio is the geometric mean")]
+    assert table.count('<td class="number"><b>') == (corrected <= 0.05).sum() < corrected.len()
+    row = results.summary.filter(pl.col("treatment") == "EWMA", pl.col("kind") == "web", pl.col("metric") == "ttlb_median").row(
+        0, named=True
+    )
+    assert f"{row['ratio']:.3f}" in page.text
+    assert f"{row['networks_needed']} there are 3" in page.text
+    assert "Where the spread comes from" in page.text
+    split = pl.read_csv(results.directory / "tables" / "variance.csv")
+    assert split.height == results.summary.filter(pl.col("networks") == 3).height
+    assert "is cut off as warm-up; the experiment file says so" in page.text
+    assert "round robin: is too short a series to tell" in page.text
+    assert 'aria-label="Goodput of the whole network"' in text
+    svg = (results.directory / "charts" / "network-throughput.svg").read_text(encoding="utf-8")
+    assert "shaded: warm-up" in svg
+
+
+def test_one_seed_has_no_spread_to_split(core: FakeCore, experiment_file: Path) -> None:
+    experiment_file.write_text(EXPERIMENT.replace("seeds = [1, 2]", "seeds = [1]"), encoding="utf-8")
+    results, page, _ = made(experiment_file)
+    assert core.made
+    assert "Where the spread comes from" not in page.text
+    assert not (results.directory / "tables" / "variance.csv").exists()

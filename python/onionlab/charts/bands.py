@@ -67,7 +67,7 @@ def band_chart(
     *,
     spread: Literal["x", "y"],
     banded: bool,
-    rule_at: float | None = None,
+    cut_before: float | None = None,
     size: tuple[int, int] = (theme.WIDTH, theme.HEIGHT),
 ) -> alt.LayerChart:
     """Draw curves of `onionlab.stats.curves`.
@@ -84,8 +84,8 @@ def band_chart(
         Along which axis the band extends.
     banded : bool
         Whether there is a band.
-    rule_at : float, optional
-        Draw a vertical rule here, where the measurement begins.
+    cut_before : float, optional
+        Shade what lies before, which is not measured, and draw a vertical rule here.
     size : tuple of int
         Width and height of the plot, in pixels.
     """
@@ -107,6 +107,8 @@ def band_chart(
         layers.append(base.transform_filter("isValid(datum.low)").mark_area(clip=True, orient=orient).encode(**encoding))
     line: dict[str, Any] = {"x": x.channel("x"), "y": y.channel("y"), "order": f"{along.column}:Q", **looks}
     layers.append(base.mark_line(clip=True).encode(**line))
-    if rule_at is not None:
-        layers.append(alt.Chart(alt.InlineData(values=[{}])).mark_rule().encode(x=alt.XDatum(rule_at)))
+    if cut_before is not None:
+        nothing = alt.Chart(alt.InlineData(values=[{}]))
+        shade = nothing.mark_rect(color=theme.FAINT, opacity=0.16).encode(x=alt.XDatum(0), x2=alt.X2Datum(cut_before))
+        layers = [shade, *layers, nothing.mark_rule().encode(x=alt.XDatum(cut_before))]
     return alt.LayerChart(layer=layers)

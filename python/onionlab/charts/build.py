@@ -82,7 +82,10 @@ def _band_words(curves: pl.DataFrame) -> str:
     """What the shaded area is, for a subtitle."""
     if not _banded(curves):
         return "one network, hence no band"
-    return "line: mean over networks; band: 95 % t interval at each point"
+    methods = set(curves["method"].drop_nulls().unique())
+    kind = {"student": "t interval", "log-normal": "log-normal interval"}
+    words = " or ".join(kind[method] for method in kind if method in methods)
+    return f"line: mean over networks; band: 95 % {words} at each point"
 
 
 def _silent(curves: pl.DataFrame, treatments: Sequence[str], reason: str) -> list[str]:
@@ -153,13 +156,13 @@ def _over_time(
         Axis("mean", what, {"domain": [0, top], "nice": ceiling is None}),
         spread="y",
         banded=_banded(curves),
-        rule_at=experiment.measure_from if experiment.measure_from > 0 else None,
+        cut_before=experiment.measure_from if experiment.measure_from > 0 else None,
         **more,
     )
 
 
 def _rule_words(experiment: Experiment) -> str:
-    return "; dashed rule: begin of the measurement" if experiment.measure_from > 0 else ""
+    return "; shaded: warm-up, not measured" if experiment.measure_from > 0 else ""
 
 
 def throughput(experiment: Experiment) -> Chart:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import platform
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from onionlab import describe
 from onionlab.charts import Chart, colours
 from onionlab.quantity import decimals, format_bytes, format_duration, format_fixed, format_number
 from onionlab.stats.intervals import CONFIDENCE
-from onionlab.stats.metrics import METRICS, WHOLE
+from onionlab.stats.metrics import HEADLINE, METRICS, WHOLE
 
 if TYPE_CHECKING:
     from onionlab.results import Experiment
@@ -44,11 +45,9 @@ COUNT_COLUMNS = {
     "failed_timeout": "time-out",
     "failed_stall": "stall",
     "failed_circuit_closed": "circuit closed",
+    "failed_no_circuit": "no circuit",
     "unfinished": "unfinished at the end",
 }
-
-#: What the sentences at the top compare.
-HEADLINE_METRICS = ("ttfb_median", "ttlb_median", "ttlb_p90", "failed")
 
 
 def finished_networks(experiment: Experiment) -> int:
@@ -78,6 +77,8 @@ def cell(row: Row | None, networks: int) -> Cell:
     interval = "no interval"
     if row["low"] is not None:
         interval = f"{format_fixed(row['low'], places)} to {format_fixed(row['high'], places)}"
+        if row["method"] == "log-normal":
+            interval += ", log-normal"
     if row["networks"] < networks:
         interval += f" ({row['networks']} of {networks} networks)"
     if row["verdict"] is None:
@@ -132,13 +133,16 @@ def sentences(experiment: Experiment) -> list[Row]:
         shown: list[Row] = []
         for kind in experiment.kinds:
             alike = []
-            for metric in HEADLINE_METRICS:
+            for metric in HEADLINE:
                 row = rows.get((kind, treatment, metric))
                 if row is None or row["verdict"] is None:
                     continue
                 label, sense = METRICS[metric].label, cell(row, finished_networks(experiment)).sense
                 if row["difference_low"] is None or sense != "unclear":
-                    shown.append({"kind": kind, "sense": sense, "text": f"{label}: {row['verdict']}."})
+                    doubt = ""
+                    if row["p_holm"] is not None and row["p_holm"] > 1 - CONFIDENCE:
+                        doubt = ", but no longer when corrected for the number of comparisons"
+                    shown.append({"kind": kind, "sense": sense, "text": f"{label}: {row['verdict']}{doubt}."})
                 else:
                     alike.append(f"{label} ({_change(row)} on average)")
             if alike:
@@ -146,6 +150,69 @@ def sentences(experiment: Experiment) -> list[Row]:
                 shown.append({"kind": kind, "sense": "unclear", "text": text})
         found.append({"treatment": treatment, "lines": shown})
     return found
+
+
+def effects(experiment: Experiment) -> list[Row]:
+    """How sure each headline difference is, and how many networks it takes to see it: one line per comparison."""
+    lines = []
+    for row in experiment.summary.filter(pl.col("metric").is_in(HEADLINE), pl.col("p").is_not_null()).iter_rows(named=True):
+        relative = row["unit"] != "%" and row["difference_percent"] is not None
+        scale = row["difference_percent"] / row["difference"] if relative and row["difference"] else 1.0
+        unit = " %" if relative else " points" if row["unit"] == "%" else f" {row['unit']}"
+        low, high, smallest = (scale * row[key] for key in ("difference_low", "difference_high", "detectable"))
+        places = decimals(max(abs(low), abs(high)), 2)
+        lines.append(
+            {
+                "kind": row["kind"],
+                "treatment": row["treatment"],
+                "metric": METRICS[row["metric"]].label,
+                "difference": f"{format_fixed(scale * row['difference'], places, signed=True)}{unit}",
+                "bounds": f"{format_fixed(low, places, signed=True)} to {format_fixed(high, places, signed=True)}{unit}",
+                "ratio": "–" if row["ratio"] is None else format_fixed(row["ratio"], 3),
+                "ratio_bounds": ""
+                if row["ratio_low"] is None
+                else f"{format_fixed(row['ratio_low'], 3)} to {format_fixed(row['ratio_high'], 3)}",
+                "p": _p_value(row["p"]),
+                "p_holm": _p_value(row["p_holm"]),
+                "sure": row["p_holm"] <= 1 - CONFIDENCE,
+                "networks": row["difference_networks"],
+                "needed": "–" if row["networks_needed"] is None else f"{row['networks_needed']:,}",
+                "detectable": f"{format_number(abs(smallest), 2)}{unit}",
+            }
+        )
+    return lines
+
+
+def _p_value(p: float) -> str:
+    return "< 0.0001" if p < 0.0001 else format_fixed(p, decimals(p, 2) if p < 0.1 else 2)
+
+
+def spread(experiment: Experiment) -> list[Row]:
+    """Where the headline figures' spread comes from, where there are several seeds; one line per treatment and figure."""
+    split = experiment.variance.filter(pl.col("metric").is_in(HEADLINE), pl.col("network_share").is_not_null())
+    order = {kind: number for number, kind in enumerate(experiment.kinds)}
+    lines = []
+    for row in sorted(split.iter_rows(named=True), key=lambda row: order[row["kind"]]):
+        mean, networks, seeds = row["mean"], row["between_networks"], row["between_seeds"]
+        single = row["runs"] / row["networks"]
+        # Variance of the mean over k networks with s seeds each: (networks + seeds / s) / k.
+        gain = 1 - math.sqrt((networks**2 + seeds**2 / (single + 1)) / (networks**2 + seeds**2 / single))
+        more = 1 - math.sqrt(row["networks"] / (row["networks"] + 1))
+        places = decimals(mean)
+        lines.append(
+            {
+                "kind": row["kind"],
+                "treatment": row["treatment"],
+                "metric": f"{METRICS[row['metric']].label}, {row['unit']}",
+                "mean": format_fixed(mean, places),
+                "networks": format_number(networks, 2),
+                "seeds": format_number(seeds, 2),
+                "share": f"{format_number(row['network_share'], 2)} %",
+                "more_seeds": f"{format_number(100 * gain, 2)} %",
+                "more_networks": f"{format_number(100 * more, 2)} %",
+            }
+        )
+    return lines
 
 
 def _counts(rows: dict[tuple[str, str, str], Row], experiment: Experiment) -> list[Row]:
@@ -167,6 +234,24 @@ def _counts(rows: dict[tuple[str, str, str], Row], experiment: Experiment) -> li
                 }
             )
     return lines
+
+
+def settling(experiment: Experiment) -> str:
+    """When the goodput settles, and who chose the begin of the measurement."""
+    parts = []
+    for one in experiment.settlings:
+        when = "is too short a series to tell" if one.short else "does not settle in the first half"
+        if one.settled_at is not None:
+            when = f"settles at {format_duration(one.settled_at)}"
+        parts.append(f"{one.treatment}: {when}")
+    chosen = {None: "the experiment file says so", "auto": "this is where the goodput has settled under every treatment"}
+    why = chosen.get(experiment.evaluation.measure_from, "this was chosen on the command line")
+    if experiment.evaluation.measure_from == "auto" and any(one.settled_at is None for one in experiment.settlings):
+        why = "half of the time is cut, because the goodput does not settle before"
+    return (
+        f"What starts before {format_duration(experiment.measure_from)} is cut off as warm-up; {why}. The network's goodput, by "
+        f"MSER-5 over the mean of all runs: {'; '.join(parts)}."
+    )
 
 
 def _runs(experiment: Experiment) -> list[Row]:
@@ -237,6 +322,9 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "several_networks": finished_networks(experiment) > 1,
         "warnings": describe.warnings(experiment),
         "sentences": sentences(experiment),
+        "effects": effects(experiment),
+        "spread": spread(experiment),
+        "settling": settling(experiment),
         "client_columns": list(CLIENT_COLUMNS.values()),
         "clients": [(kind, _table(experiment, rows, kind, list(CLIENT_COLUMNS))) for kind in experiment.kinds],
         "network_columns": list(NETWORK_COLUMNS.values()),

@@ -102,6 +102,8 @@ def _tables(folder: Path, experiment: Experiment, charts: list[Chart]) -> None:
         experiment.points.write_csv(folder / "points.csv")
     experiment.summary.write_csv(folder / "summary.csv")
     experiment.figures.write_csv(folder / "figures-per-run.csv")
+    if experiment.variance.height:
+        experiment.variance.write_csv(folder / "variance.csv")
     runs = experiment.runs.drop("scenario", "treatment_json", "divergence_json", strict=False)
     runs.write_csv(folder / "runs.csv")
     for chart in charts:

@@ -8,7 +8,35 @@ import polars as pl
 
 from onionlab.quantity import format_number
 from onionlab.stats.intervals import Interval, t_interval
-from onionlab.stats.metrics import METRICS
+from onionlab.stats.metrics import HEADLINE, METRICS
+from onionlab.stats.multiple import holm, paired_p_value
+from onionlab.stats.power import detectable, networks_needed
+from onionlab.stats.skewed import geometric_interval, mean_interval
+
+#: Columns of `summarise` behind those that name a row.
+_NUMBERS = {
+    "networks": pl.UInt32,
+    "mean": pl.Float64,
+    "low": pl.Float64,
+    "high": pl.Float64,
+    "method": pl.String,
+    "geometric_mean": pl.Float64,
+    "geometric_low": pl.Float64,
+    "geometric_high": pl.Float64,
+    "difference": pl.Float64,
+    "difference_low": pl.Float64,
+    "difference_high": pl.Float64,
+    "difference_networks": pl.UInt32,
+    "difference_percent": pl.Float64,
+    "ratio": pl.Float64,
+    "ratio_low": pl.Float64,
+    "ratio_high": pl.Float64,
+    "p": pl.Float64,
+    "p_holm": pl.Float64,
+    "networks_needed": pl.UInt32,
+    "detectable": pl.Float64,
+    "verdict": pl.String,
+}
 
 
 def per_network(figures: pl.DataFrame) -> pl.DataFrame:
@@ -91,10 +119,17 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
     Returns
     -------
     polars.DataFrame
-        ``kind, metric, unit, treatment, networks, mean, low, high, difference, difference_low, difference_high,
-        difference_networks,
-        difference_percent, verdict``. Bounds are null with fewer than two networks; the columns of differences are null for the
-        first treatment.
+        ``kind, metric, unit, treatment``, then of the treatment itself ``networks, mean, low, high, method`` (the mean over
+        networks with its interval, and which interval it is: `onionlab.stats.skewed`), ``geometric_mean, geometric_low,
+        geometric_high`` (null where a value is not positive).
+
+        Of its difference to the first treatment ``difference, difference_low, difference_high, difference_networks,
+        difference_percent``; ``ratio, ratio_low, ratio_high``, the geometric mean of the networks' ratios; ``p`` of the paired
+        test and, for the metrics in `metrics.HEADLINE`, ``p_holm``, corrected for their number; ``networks_needed``, with which
+        the test would see a difference of this size in four of five experiments, and ``detectable``, the smallest difference
+        that as many networks as there are would see as often (`onionlab.stats.power`); ``verdict`` in words.
+
+        Bounds are null with fewer than two networks; the columns of differences are null for the first treatment.
     """
     networks = per_network(figures)
     order = list(kinds) if kinds is not None else figures["kind"].unique(maintain_order=True).to_list()
@@ -105,9 +140,11 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
         for kind in order:
             of_kind = own.filter(pl.col("kind") == kind)
             for metric, about in METRICS.items():
-                interval = t_interval(of_kind.filter(pl.col("metric") == metric)["value"].to_list())
+                values = of_kind.filter(pl.col("metric") == metric)["value"].to_list()
+                interval = mean_interval(values)
                 if interval is None:
                     continue
+                typical = geometric_interval(values)
                 row: dict[str, object] = {
                     "kind": kind,
                     "metric": metric,
@@ -118,30 +155,16 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
                     # No figure can be negative, though Student's interval does not know.
                     "low": None if interval.low is None else max(0.0, interval.low),
                     "high": interval.high,
+                    "method": interval.method if interval.low is not None else None,
                 }
+                if typical is not None:
+                    row |= {"geometric_mean": typical.mean, "geometric_low": typical.low, "geometric_high": typical.high}
                 if pairs is not None:
                     both = pairs.filter(pl.col("kind") == kind, pl.col("metric") == metric)
                     row |= _difference(metric, both)
                 rows.append(row)
-    frame = pl.DataFrame(
-        rows,
-        schema={
-            "kind": pl.String,
-            "metric": pl.String,
-            "unit": pl.String,
-            "treatment": pl.String,
-            "networks": pl.UInt32,
-            "mean": pl.Float64,
-            "low": pl.Float64,
-            "high": pl.Float64,
-            "difference": pl.Float64,
-            "difference_low": pl.Float64,
-            "difference_high": pl.Float64,
-            "difference_networks": pl.UInt32,
-            "difference_percent": pl.Float64,
-            "verdict": pl.String,
-        },
-    )
+    correct_for_number(rows)
+    frame = pl.DataFrame(rows, schema={**dict.fromkeys(("kind", "metric", "unit", "treatment"), pl.String), **_NUMBERS})
     ranks = {
         "kind": {name: number for number, name in enumerate(order)},
         "metric": {name: number for number, name in enumerate(METRICS)},
@@ -153,9 +176,17 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
     )
 
 
+def correct_for_number(rows: Sequence[dict[str, object]]) -> None:
+    """Add ``p_holm`` to the rows whose metric is in `metrics.HEADLINE`: all of them are one family of comparisons."""
+    family = [(row, p) for row in rows if row["metric"] in HEADLINE and isinstance(p := row.get("p"), float)]
+    for (row, _), corrected in zip(family, holm([p for _, p in family]), strict=True):
+        row["p_holm"] = corrected
+
+
 def _difference(metric: str, both: pl.DataFrame) -> dict[str, object]:
     """Columns of the paired difference for one metric, kind and treatment."""
-    difference = t_interval(both["difference"].to_list())
+    values = both["difference"].to_list()
+    difference = t_interval(values)
     mean = both["base"].mean()
     base_mean = float(mean) if isinstance(mean, int | float) else None
     columns: dict[str, object] = {"verdict": verdict(metric, difference, base_mean)}
@@ -166,5 +197,13 @@ def _difference(metric: str, both: pl.DataFrame) -> dict[str, object]:
             "difference_high": difference.high,
             "difference_networks": difference.count,
             "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
+            "p": paired_p_value(values),
+            "networks_needed": networks_needed(values),
+            "detectable": detectable(values),
         }
+    base = both["base"].to_numpy()
+    if (base > 0).all():
+        ratio = geometric_interval((base + both["difference"].to_numpy()) / base)
+        if ratio is not None:
+            columns |= {"ratio": ratio.mean, "ratio_low": ratio.low, "ratio_high": ratio.high}
     return columns

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 import numpy as np
 import polars as pl
 
 from onionlab.stats.intervals import Floats, pointwise_band
 from onionlab.stats.metrics import RUN, ordered
+from onionlab.stats.skewed import suitable_band
 
 #: Quantiles of a distribution chart. The last one is 0.99: beyond it, a run of a few hundred transfers has hardly any to show.
 QUANTILES: Floats = np.linspace(0.0, 0.99, 199)
@@ -24,8 +26,8 @@ def _mean_over_seeds(runs: Iterable[tuple[int, Floats]]) -> Floats | None:
     return np.stack([np.mean(curves, axis=0) for _, curves in sorted(networks.items())])
 
 
-def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None) -> pl.DataFrame:
-    """One treatment's band as rows; empty without curves."""
+def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None, *, suitable: bool = False) -> pl.DataFrame:
+    """One treatment's band as rows, Student's or the ``suitable`` one; empty without curves."""
     schema = {
         "treatment": pl.String,
         axis: pl.Float64,
@@ -33,10 +35,11 @@ def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None) -> pl.Da
         "low": pl.Float64,
         "high": pl.Float64,
         "networks": pl.UInt32,
+        "method": pl.String,
     }
     if curves is None:
         return pl.DataFrame(schema=schema)
-    mean, low, high = pointwise_band(curves)
+    mean, low, high, method = suitable_band(curves) if suitable else (*pointwise_band(curves), "student")
     size = len(at)
     return pl.DataFrame(
         {
@@ -46,30 +49,44 @@ def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None) -> pl.Da
             "low": low if low is not None else [None] * size,
             "high": high if high is not None else [None] * size,
             "networks": [curves.shape[0]] * size,
+            "method": [method if low is not None else None] * size,
         },
         schema=schema,
     )
 
 
-def cdf_bands(cut: pl.DataFrame, column: str, treatments: Sequence[str]) -> pl.DataFrame:
-    """Mean quantile function over networks with its pointwise t band, per treatment.
+def quantile_bands(
+    values: pl.DataFrame,
+    column: str,
+    treatments: Sequence[str],
+    *,
+    quantiles: Floats = QUANTILES,
+    method: Literal["student", "suitable"] = "student",
+) -> pl.DataFrame:
+    """Mean quantile function over networks with its pointwise band, per treatment.
 
-    Each run gives the lower order statistic at every quantile; runs without a value are skipped. The band lies horizontally, in
-    the direction of the times.
+    Each run gives the lower order statistic at every quantile; runs without a value are skipped; the curves of a network's seeds
+    are averaged. The band lies horizontally, in the direction of the values, and covers the mean over networks of the quantile.
 
     Parameters
     ----------
-    cut : polars.DataFrame
-        Transfers of one kind of client, from `metrics.measured`.
+    values : polars.DataFrame
+        ``treatment, network, seed`` and ``column``: one row per transfer of one kind of client, from `metrics.measured`, or any
+        other values of runs.
     column : str
-        ``ttfb`` or ``ttlb``.
+        What is measured, such as ``ttfb`` or ``ttlb``.
     treatments : sequence of str
         Treatments in the order of the experiment.
+    quantiles : array, shape (points,)
+        Between 0 and 1.
+    method : {"student", "suitable"}
+        ``student``: the field's band, so that curves can be laid beside others'. ``suitable``: in its place the log-normal band
+        for a treatment whose networks differ so much that Student's would not cover (`onionlab.stats.skewed`).
 
     Returns
     -------
     polars.DataFrame
-        ``treatment, quantile, mean, low, high, networks``; times in seconds, bounds null for a single network.
+        ``treatment, quantile, mean, low, high, networks, method``; bounds and ``method`` null for a single network.
 
     References
     ----------
@@ -78,13 +95,17 @@ def cdf_bands(cut: pl.DataFrame, column: str, treatments: Sequence[str]) -> pl.D
     parts = []
     for treatment in treatments:
         runs = []
-        for key, rows in cut.filter(pl.col("treatment") == treatment).group_by(*RUN, maintain_order=True):
-            values = ordered(rows[column])
-            if values.size:
-                ranks = ((values.size - 1) * QUANTILES).astype(np.int64)
-                runs.append((int(key[1]), values[ranks]))
-        parts.append(_rows(treatment, QUANTILES, "quantile", _mean_over_seeds(runs)))
+        for key, rows in values.filter(pl.col("treatment") == treatment).group_by(*RUN, maintain_order=True):
+            found = ordered(rows[column])
+            if found.size:
+                runs.append((int(key[1]), found[((found.size - 1) * quantiles).astype(np.int64)]))
+        parts.append(_rows(treatment, quantiles, "quantile", _mean_over_seeds(runs), suitable=method == "suitable"))
     return pl.concat(parts)
+
+
+def cdf_bands(cut: pl.DataFrame, column: str, treatments: Sequence[str]) -> pl.DataFrame:
+    """Distribution curves of a report: `quantile_bands` at `QUANTILES` with the suitable band."""
+    return quantile_bands(cut, column, treatments, method="suitable")
 
 
 def series_bands(
@@ -108,7 +129,7 @@ def series_bands(
     Returns
     -------
     bands : polars.DataFrame
-        ``treatment, time, mean, low, high, networks``; ``time`` in seconds, the end of a bin.
+        ``treatment, time, mean, low, high, networks, method``; ``time`` in seconds, the end of a bin.
     bin : float
         Length of a bin, in seconds.
     """

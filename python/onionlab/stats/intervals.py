@@ -18,13 +18,15 @@ Floats = npt.NDArray[np.float64]
 class Interval:
     """A mean over ``count`` networks with its confidence interval.
 
-    ``low`` and ``high`` are None where fewer than two networks leave the spread unknown.
+    ``low`` and ``high`` are None where fewer than two networks leave the spread unknown. ``method`` says how they came about:
+    ``"student"`` or ``"log-normal"`` (`onionlab.stats.skewed`).
     """
 
     mean: float
     low: float | None
     high: float | None
     count: int
+    method: str = "student"
 
     @property
     def excludes_zero(self) -> bool | None:
@@ -79,7 +81,7 @@ def t_interval(values: Sequence[float] | Floats, confidence: float = CONFIDENCE)
     Examples
     --------
     >>> t_interval([5.0])
-    Interval(mean=5.0, low=None, high=None, count=1)
+    Interval(mean=5.0, low=None, high=None, count=1, method='student')
     >>> interval = t_interval([1.0, 2.0, 3.0])
     >>> interval.mean, round(interval.low, 3), round(interval.high, 3)
     (2.0, -0.484, 4.484)

@@ -16,6 +16,9 @@ import polars as pl
 from onionlab.quantity import format_size
 from onionlab.stats.intervals import Floats, lower_quantile
 
+#: What an experiment's comparison in words is about. The number of these comparisons is what Holm's correction counts.
+HEADLINE = ("ttfb_median", "ttlb_median", "ttlb_p90", "failed")
+
 #: Columns that name a run.
 RUN = ("treatment", "network", "seed")
 
@@ -81,6 +84,7 @@ METRICS: dict[str, Metric] = {
         Metric("failed_timeout", "failed: time-out", "downloads", -1, "Downloads given up for taking too long."),
         Metric("failed_stall", "failed: stall", "downloads", -1, "Downloads given up because no byte came for too long."),
         Metric("failed_circuit_closed", "failed: circuit closed", "downloads", -1, "Downloads whose circuit went away."),
+        Metric("failed_no_circuit", "failed: no circuit", "downloads", -1, "Downloads for which no circuit could be had."),
         Metric("completed", "completed downloads", "downloads", 1, "Downloads that received every byte."),
         Metric(
             "unfinished",

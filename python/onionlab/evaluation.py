@@ -1,0 +1,75 @@
+"""How an experiment's records are evaluated, where that is not written in its experiment file.
+
+``evaluation.json`` in the results directory holds what the command line chose: from when on is measured, and by which rule the
+number of networks was found. It is there only if something was chosen.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from onionlab.errors import ResultsError, ScenarioError
+from onionlab.files import write_text
+from onionlab.quantity import seconds
+
+if TYPE_CHECKING:
+    from onionlab.plan import Plan
+
+FILE = "evaluation.json"
+
+#: The begin of the measurement is found instead of given.
+AUTO = "auto"
+
+#: What takes a choice back.
+FROM_FILE = "file"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Choices about an experiment's evaluation."""
+
+    #: ``auto`` or a time; None for that of the experiment file.
+    measure_from: str | None = None
+    #: The rule that found the number of networks, with what came out (`onionlab.until`); None where the file gives it.
+    until_ci: dict[str, Any] | None = None
+
+    def write(self, root: Path) -> None:
+        """Write ``evaluation.json``, or remove it where nothing was chosen."""
+        if self == Evaluation():
+            (root / FILE).unlink(missing_ok=True)
+        else:
+            write_text(root / FILE, json.dumps(asdict(self), indent=2, sort_keys=True) + "\n")
+
+    @classmethod
+    def read(cls, root: Path) -> Evaluation:
+        """Read what `write` left; nothing chosen where there is no file."""
+        path = root / FILE
+        try:
+            return cls(**json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return cls()
+        except (OSError, ValueError, TypeError) as error:
+            raise ResultsError(f"{path} is not what onionlab wrote: {error}; without it the experiment file counts") from error
+
+
+def check_measure_from(chosen: str, plan: Plan) -> None:
+    """Refuse a begin of the measurement that is neither ``auto`` nor a time before the end of the simulation."""
+    if chosen == AUTO:
+        return
+    try:
+        begin = seconds(chosen)
+    except ValueError:
+        raise ScenarioError(f"--measure-from is {chosen!r}; allowed are auto and a time such as '40 s'") from None
+    duration = plan.scenario["duration"]
+    if begin >= seconds(duration):
+        raise ScenarioError(f"--measure-from is {chosen}; it must be less than the duration, which is {duration}")
+
+
+def remember_measure_from(chosen: str, root: Path, plan: Plan) -> None:
+    """Evaluate a results directory from ``chosen`` on: ``auto``, a time, or ``file`` for what its experiment file says."""
+    if chosen != FROM_FILE:
+        check_measure_from(chosen, plan)
+    replace(Evaluation.read(root), measure_from=None if chosen == FROM_FILE else chosen).write(root)

@@ -1,0 +1,118 @@
+"""Intervals of skewed values, against simulation of the pivot and of whole experiments."""
+
+from __future__ import annotations
+
+import doctest
+import math
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import onionlab.stats.multiple
+import onionlab.stats.power
+import onionlab.stats.skewed
+import onionlab.stats.steady
+import onionlab.stats.variance
+import onionlab.until
+from onionlab.stats.intervals import pointwise_band, t_interval
+from onionlab.stats.skewed import geometric_interval, log_normal_bounds, looks_log_normal, mean_interval, suitable_band
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        onionlab.stats.multiple,
+        onionlab.stats.power,
+        onionlab.stats.skewed,
+        onionlab.stats.steady,
+        onionlab.stats.variance,
+        onionlab.until,
+    ],
+)
+def test_examples_in_the_documentation(module: object) -> None:
+    result = doctest.testmod(module)  # type: ignore[arg-type]
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+@pytest.mark.parametrize("count", [5, 10, 20])
+def test_log_normal_bounds_are_the_quantiles_of_the_generalised_pivot(count: int) -> None:
+    rng = np.random.default_rng(count)
+    values = rng.lognormal(1.0, 0.8, count)
+    logarithms = np.log(values)
+    mean, deviation = logarithms.mean(), logarithms.std(ddof=1)
+    chi = rng.chisquare(count - 1, 400_000) / (count - 1)
+    pivot = mean + rng.standard_normal(chi.size) * deviation / np.sqrt(count * chi) + deviation**2 / (2 * chi)
+    expected = np.exp(np.quantile(pivot, [0.025, 0.975]))
+    low, high = log_normal_bounds(values[:, None])
+    assert low[0] == pytest.approx(expected[0], rel=0.01)
+    assert high[0] == pytest.approx(expected[1], rel=0.08)
+
+
+def test_log_normal_interval_covers_where_students_does_not() -> None:
+    # A spread of 100 % between five networks.
+    sigma = math.sqrt(math.log(2))
+    curves = np.random.default_rng(8).lognormal(-(sigma**2) / 2, sigma, (5, 2000))
+    low, high = log_normal_bounds(curves)
+    covered = np.mean((low <= 1) & (high >= 1))
+    _, student_low, student_high = pointwise_band(curves)
+    assert student_low is not None
+    assert student_high is not None
+    by_student = np.mean((student_low <= 1) & (student_high >= 1))
+    # Binomial standard error: half a percent.
+    assert 0.93 < covered < 0.97
+    assert by_student < 0.89
+
+
+def test_values_without_spread_have_an_interval_of_no_length() -> None:
+    low, high = log_normal_bounds(np.full((6, 1), 3.0))
+    assert low[0] == pytest.approx(3.0)
+    assert high[0] == pytest.approx(3.0)
+
+
+def test_rule_takes_the_log_normal_interval_only_where_it_fits() -> None:
+    wide = [1.0, 2.0, 4.0, 8.0, 16.0]
+    assert looks_log_normal(wide)
+    assert not looks_log_normal(wide[:4])  # too few to judge
+    assert not looks_log_normal([*wide, 0.0])  # no logarithm
+    assert not looks_log_normal([10.0, 11.0, 10.5, 9.5, 9.9])  # narrow: Student's will do
+    assert not looks_log_normal([1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 100.0])  # one outlier is no log-normal spread
+    narrow = mean_interval([10.0, 11.0, 10.5, 9.5, 9.9])
+    assert narrow == t_interval([10.0, 11.0, 10.5, 9.5, 9.9])
+    found = mean_interval(wide)
+    assert found is not None
+    assert found.method == "log-normal"
+    assert found.mean == pytest.approx(6.2)
+    assert found.low is not None
+    assert found.high is not None
+    assert 0 < found.low < found.mean < found.high
+    assert mean_interval([]) is None
+
+
+def test_geometric_interval_is_students_of_the_logarithms() -> None:
+    values = [1.0, 3.0, 2.0, 8.0]
+    expected = stats.ttest_1samp(np.log(values), 0.0).confidence_interval(0.95)
+    found = geometric_interval(values)
+    assert found is not None
+    assert found.mean == pytest.approx(float(stats.gmean(values)))
+    assert found.low == pytest.approx(math.exp(expected.low))
+    assert found.high == pytest.approx(math.exp(expected.high))
+    assert geometric_interval([1.0, 0.0]) is None
+    assert geometric_interval([]) is None
+
+
+def test_band_is_of_one_kind_over_the_whole_curve() -> None:
+    rng = np.random.default_rng(4)
+    scale = rng.lognormal(0.0, 0.8, (8, 1))
+    skewed = scale * np.linspace(1.0, 2.0, 30)
+    mean, low, high, method = suitable_band(skewed)
+    assert method == "log-normal"
+    assert low is not None
+    assert high is not None
+    assert np.allclose(mean, skewed.mean(axis=0))
+    assert np.allclose(low, log_normal_bounds(skewed)[0])
+    calm = 10 + rng.normal(0, 0.2, (8, 30))
+    assert suitable_band(calm)[3] == "student"
+    assert np.allclose(suitable_band(calm)[2], pointwise_band(calm)[2])  # type: ignore[arg-type]
+    assert suitable_band(skewed[:1])[1:3] == (None, None)

@@ -1,0 +1,194 @@
+"""Adding networks until an interval is narrow: the rule, what is kept, what is refused, and what is said about it."""
+
+from __future__ import annotations
+
+import _thread
+import json
+import math
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import onionlab
+from conftest import EXPERIMENT
+from fake_core import FakeCore
+from onionlab.errors import ScenarioError
+from onionlab.until import PILOT, UntilCi, parse_width, relative_width, rule_of, samples, stein, with_networks
+from test_cli import call
+
+SHORT = EXPERIMENT.replace('duration = "60 s"', 'duration = "30 s"').replace("seeds = [1, 2]", "seeds = [1]")
+
+
+def until(path: Path, rule: UntilCi, out: str = "out", **options: object) -> onionlab.Experiment:
+    return onionlab.run(path, path.parent / out, report=False, until_ci=rule, **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def short_file(tmp_path: Path) -> Path:
+    path = tmp_path / "short.toml"
+    path.write_text(SHORT, encoding="utf-8")
+    return path
+
+
+def test_stein_asks_for_what_the_pilot_shows() -> None:
+    values = [9.0, 10.0, 11.0, 10.5, 9.5, 10.2, 9.8, 10.1, 9.9, 10.0]
+    factor = stats.t.ppf(0.975, 9) * np.std(values, ddof=1)
+    assert stein(values, 10.0, 0.02) == math.ceil((factor / 0.2) ** 2)
+    # Differences: the width is a share of the base's mean, not of the difference's.
+    differences = [value - 10.0 for value in values]
+    assert stein(differences, 10.0, 0.02) == stein(values, 10.0, 0.02)
+    assert stein([0.0] * 10, 10.0, 0.02) == 10
+    assert stein([1.0], 1.0, 0.02) is None
+
+
+def test_networks_are_added_until_the_interval_is_narrow(core: FakeCore, short_file: Path) -> None:
+    results = until(short_file, UntilCi(0.05))
+    outcome = results.evaluation.until_ci
+    assert outcome is not None
+    assert outcome["reached"] is True
+    assert outcome["kind"] == "web"
+    count = results.plan.networks
+    assert count == outcome["networks"] > PILOT
+    rule = UntilCi(0.05, kind="web")
+    pilot = samples(results, rule, PILOT)
+    assert count >= max(stein(values, scale, 0.05) or 0 for values, scale in pilot.values())
+    widths = [relative_width(values, scale, "mean") for values, scale in samples(results, rule, count).values()]
+    assert max(width for width in widths if width is not None) == outcome["found"] <= 0.05
+    assert len(core.made) == len(set(core.made)) == 2 * count
+
+
+def test_networks_are_those_of_a_fixed_number(core: FakeCore, short_file: Path) -> None:
+    grown = until(short_file, UntilCi(0.05), "grown")
+    assert grown.plan.networks > PILOT
+    fixed = onionlab.run(short_file, short_file.parent / "fixed", report=False, networks=grown.plan.networks)
+    assert core.made.count("ewma--net0--seed1") == 2
+    assert grown.transfers.equals(fixed.transfers)
+    assert fixed.evaluation.until_ci is None
+
+
+def test_interrupted_search_goes_on_to_the_same_end(core: FakeCore, short_file: Path) -> None:
+    whole = until(short_file, UntilCi(0.05), "whole").plan.networks
+    core.on_step = lambda directory: _thread.interrupt_main() if directory == f"ewma--net{PILOT}--seed1" else None
+    with pytest.raises(KeyboardInterrupt):
+        until(short_file, UntilCi(0.05), jobs=1)
+    core.on_step = lambda _: None
+    done = len(list((short_file.parent / "out" / "runs").iterdir()))
+    assert 2 * PILOT <= done < 2 * whole
+    core.made.clear()
+    assert until(short_file, UntilCi(0.05)).plan.networks == whole
+    assert len(core.made) == 2 * whole - done
+
+
+def test_the_maximum_ends_the_search(
+    core: FakeCore, short_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = short_file.parent / "out"
+    words = ("run", short_file, "--out", out, "--until-ci", "0.5%", "--max-networks", 12, "--no-report")
+    assert call(monkeypatch, *words) == 3
+    captured = capsys.readouterr()
+    assert "12 networks are not enough for --until-ci 0.5%" in captured.err
+    assert "going on to 12" in captured.err
+    assert "ended before it was reached: with 12 networks it is ±" in captured.out.replace("\n", " ")
+    assert json.loads((out / "evaluation.json").read_text())["until_ci"]["reached"] is False
+    assert len(core.made) == 24
+
+
+def test_what_was_chosen_is_said_and_forgotten_with_another_number(
+    core: FakeCore, short_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = short_file.parent / "out"
+    assert call(monkeypatch, "run", short_file, "--out", out, "--until-ci", "50 %", "--kind", "bulk", "--of", "difference") == 0
+    assert "found by looking at the difference of time to last byte, median of bulk" in capsys.readouterr().out.replace("\n", " ")
+    assert "Stein" in (out / "report.html").read_text(encoding="utf-8")
+    assert call(monkeypatch, "run", short_file, "--out", out) == 0
+    assert "Stein" not in capsys.readouterr().out
+    assert not (out / "evaluation.json").exists()
+    assert core.made
+
+
+def test_failed_run_ends_the_search(core: FakeCore, short_file: Path) -> None:
+    core.failing = {"ewma--net4--seed1"}
+    results = until(short_file, UntilCi(0.01))
+    assert results.plan.networks == PILOT
+    assert [failure.run.network for failure in results.failures] == [4]
+    assert results.evaluation.until_ci is not None
+    assert results.evaluation.until_ci["reached"] is False
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["--until-ci", "narrow"], "'narrow'"),
+        (["--until-ci", "0%"], "more than 0 %"),
+        (["--until-ci", "100%"], "less than 100 %"),
+        (["--until-ci", "5%", "--metric", "speed"], "'speed' is not one of ttfb_median"),
+        (["--until-ci", "5%", "--of", "ratio"], "'ratio' is not one of mean, difference"),
+        (["--until-ci", "5%", "--max-networks", "4"], "pilot of 10"),
+        (["--metric", "ttfb_median"], "--metric belongs to --until-ci"),
+        (["--max-networks", "30"], "--max-networks belongs to --until-ci"),
+        (["--measure-from", "soon"], "allowed are auto and a time"),
+        (["--measure-from", "30 s"], "less than the duration, which is 30 s"),
+    ],
+)
+def test_bad_options_are_refused_before_anything_runs(
+    core: FakeCore,
+    short_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    sentence: str,
+) -> None:
+    assert call(monkeypatch, "run", short_file, "--out", short_file.parent / "out", *words) == 2
+    error = capsys.readouterr().err
+    assert sentence in error
+    assert len(error.strip().splitlines()) == 1
+    assert core.made == []
+
+
+def test_unknown_kind_names_those_that_exist(core: FakeCore, short_file: Path) -> None:
+    with pytest.raises(ScenarioError, match="--kind 'voice' is not one of web, bulk, whole network"):
+        until(short_file, UntilCi(0.5, kind="voice"))
+    assert len(core.made) == 2 * PILOT
+
+
+def test_a_network_by_hand_has_nothing_to_add(core: FakeCore, short_file: Path) -> None:
+    short_file.write_text(SHORT + '\n[network]\nkind = "explicit"\n', encoding="utf-8")
+    with pytest.raises(ScenarioError, match="not sampled"):
+        until(short_file, UntilCi(0.5))
+    assert core.made == []
+
+
+def test_difference_needs_two_treatments(core: FakeCore, short_file: Path) -> None:
+    short_file.write_text(SHORT[: SHORT.index('[[treatments]]\nname = "EWMA"')], encoding="utf-8")
+    with pytest.raises(ScenarioError, match="needs two treatments"):
+        until(short_file, UntilCi(0.5, of="difference"))
+    assert core.made == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        SHORT,
+        SHORT.replace("networks = 3\n", ""),
+        '# networks = 1\n"networks"   =   1_0 # ten\n[a]\nnetworks = 5\n',
+        "[a]\nnetworks = 5\n",
+        "",
+    ],
+)
+def test_number_of_networks_is_replaced_and_nothing_else(text: str) -> None:
+    assert tomllib.loads(with_networks(text, 17)) == {**tomllib.loads(text), "networks": 17}
+
+
+def test_number_of_networks_that_cannot_be_replaced_is_refused() -> None:
+    with pytest.raises(ScenarioError, match="on a line of its own"):
+        with_networks('title = """\nnetworks = 3\n"""\nnetworks = 4\n', 17)
+
+
+def test_widths_and_rules() -> None:
+    assert parse_width("5%") == 0.05
+    assert parse_width(" .1 ") == 0.1
+    assert rule_of(None, metric=None, kind=None, of=None, at_most=None) is None
+    assert rule_of("5%", metric=None, kind="web", of=None, at_most=30) == UntilCi(0.05, kind="web", at_most=30)
