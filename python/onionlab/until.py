@@ -22,7 +22,7 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -203,6 +203,38 @@ def stein(values: list[float], scale: float, width: float) -> int | None:
     return networks_for_width(values, width * abs(scale) / abs(mean))
 
 
+def next_number(
+    pilot: Sequence[tuple[list[float], float]], so_far: Sequence[tuple[list[float], float]], rule: UntilCi, networks: int
+) -> tuple[int, float | None]:
+    """How many networks the rule wants.
+
+    Parameters
+    ----------
+    pilot, so_far : sequence of (values, scale)
+        From `samples`, of the pilot's networks and of all ``networks`` that there are.
+    rule : UntilCi
+        When to stop.
+    networks : int
+        How many there are.
+
+    Returns
+    -------
+    wanted : int
+        ``networks`` if they are enough, more than the rule's maximum if no number is known.
+    widest : float or None
+        Half width of the widest interval, as a share; None where one is not known.
+    """
+    wanted = networks
+    for values, scale in pilot:
+        wanted = max(wanted, stein(values, scale, rule.width) or rule.at_most + 1)
+    widths = [relative_width(values, scale, rule.of) for values, scale in so_far]
+    known = [width for width in widths if width is not None]
+    widest = max(known) if len(known) == len(widths) else None
+    if wanted == networks and (widest is None or widest > rule.width):
+        wanted = rule.at_most + 1 if widest is None else max(networks + 1, math.ceil(networks * (widest / rule.width) ** 2))
+    return wanted, widest
+
+
 def run_until(
     experiment: Path,
     root: Path,
@@ -283,13 +315,6 @@ def _settled(rule: UntilCi, results: Experiment) -> UntilCi:
 
 
 def _next(results: Experiment, rule: UntilCi, pilot: int, networks: int) -> tuple[int, float | None]:
-    """How many networks the rule wants, at least those that there are, and the widest interval's relative half width."""
-    wanted = networks
-    for values, scale in samples(results, rule, pilot).values():
-        wanted = max(wanted, stein(values, scale, rule.width) or rule.at_most + 1)
-    widths = [relative_width(values, scale, rule.of) for values, scale in samples(results, rule, networks).values()]
-    known = [width for width in widths if width is not None]
-    widest = max(known) if len(known) == len(widths) else None
-    if wanted == networks and (widest is None or widest > rule.width):
-        wanted = rule.at_most + 1 if widest is None else max(networks + 1, math.ceil(networks * (widest / rule.width) ** 2))
-    return wanted, widest
+    """`next_number` of all treatments' values."""
+    first, all_ = samples(results, rule, pilot), samples(results, rule, networks)
+    return next_number(list(first.values()), list(all_.values()), rule, networks)

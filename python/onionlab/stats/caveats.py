@@ -70,7 +70,8 @@ def _of_intervals(summary: pl.DataFrame) -> list[str]:
     if skewed.height:
         found.append(
             f"Networks differ so much in {_named(skewed)} that the intervals there are those of a log-normal mean: Student’s "
-            "would cover the mean too seldom. They cover 95 % if the values are log-normal, and reach far up with few networks."
+            "would cover the mean too seldom. They cover 95 % if the values are log-normal, and reach far up with few networks. "
+            "Of differences there the ratio is to be trusted more than the difference itself."
         )
     # The t factor is known from the interval's own width; a coefficient of variation needs no values.
     networks = pl.col("networks")
