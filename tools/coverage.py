@@ -211,9 +211,12 @@ def chart(rows: pl.DataFrame, count: int) -> dict[str, Any]:
             data = rows.filter(pl.col("spread") == spread, pl.col("quantile") == name).to_dicts()
             base = alt.Chart(alt.InlineData(values=data), width=250, height=170)
             band = alt.Chart(alt.InlineData(values=[{"low": WANTED[0], "high": WANTED[1]}]))
-            shade = band.mark_rect(color=theme.FAINT, opacity=0.18).encode(y="low:Q", y2="high:Q")
+            scale = alt.Scale(domain=[low, 100], nice=False, zero=False)
+            shade = band.mark_rect(color=theme.FAINT, opacity=0.18).encode(
+                y=alt.Y("low:Q", title="covered (%)", scale=scale), y2="high:Q"
+            )
             networks = alt.X("networks:O", title="networks", axis=alt.Axis(labelAngle=0))
-            cover = alt.Y("coverage:Q", title="covered (%)", scale=alt.Scale(domain=[low, 100], nice=False))
+            cover = alt.Y("coverage:Q", title="covered (%)", scale=scale)
             points = base.mark_point(filled=True, size=80, opacity=0.9).encode(
                 x=networks,
                 y=cover,
@@ -221,7 +224,9 @@ def chart(rows: pl.DataFrame, count: int) -> dict[str, Any]:
                 shape=shape,
                 xOffset=alt.XOffset("interval:N", sort=methods, scale=alt.Scale(paddingOuter=0.5)),
             )
-            panels.append(alt.layer(shade, points).properties(title=f"{name}, spread {100 * spread:g} %"))
+            panels.append(
+                alt.layer(shade, points).properties(title=alt.TitleParams(f"{name}, spread {100 * spread:g} %", fontSize=13))
+            )
     lines = [
         f"{count:,} simulated experiments each, {TRANSFERS} transfers a run; log-normal spread between networks",
         f"shaded: {WANTED[0]:g} to {WANTED[1]:g} %; “{GEOMETRIC}” is held against the geometric mean, the rest against the mean",

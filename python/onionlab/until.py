@@ -156,28 +156,31 @@ def _head(text: str) -> tuple[str, str, str]:
     return (text, "", "") if table is None else (text[: table.start()], text[table.start() : table.end()], text[table.end() :])
 
 
-def samples(experiment: Experiment, rule: UntilCi, networks: int) -> dict[str, tuple[list[float], float]]:
+def samples(experiment: Experiment, rule: UntilCi, networks: int) -> list[tuple[list[float], float]]:
     """What the rule looks at, from the first ``networks`` networks.
 
     Returns
     -------
-    dict
-        For each treatment the values, one per network, and the scale to which the width is relative: the mean, or that of the
-        first treatment where the values are differences.
+    list
+        For each treatment (at each point of a sweep) the values, one per network, and the scale to which the width is relative:
+        the mean, or that of the first treatment where the values are differences.
     """
+    if experiment.swept:
+        parts = [experiment.at(point) for point in range(len(experiment.plan.points))]
+        return [found for part in parts if part.finished for found in samples(part, rule, networks)]
     figures = experiment.figures.filter(
         pl.col("network") < networks, pl.col("kind") == rule.kind, pl.col("metric") == rule.metric
     )
     means = per_network(figures).sort("network")
-    found: dict[str, tuple[list[float], float]] = {}
+    found: list[tuple[list[float], float]] = []
     for treatment in experiment.treatments:
         values = means.filter(pl.col("treatment") == treatment)["value"].to_list()
         if rule.of == "mean":
-            found[treatment] = values, sum(values) / len(values) if values else 0.0
+            found.append((values, sum(values) / len(values) if values else 0.0))
         elif treatment != experiment.treatments[0]:
             pairs = paired_differences(figures, treatment, experiment.treatments[0]).sort("network")
             base = pairs["base"].mean()
-            found[treatment] = pairs["difference"].to_list(), float(base) if isinstance(base, int | float) else 0.0
+            found.append((pairs["difference"].to_list(), float(base) if isinstance(base, int | float) else 0.0))
     return found
 
 
@@ -316,5 +319,4 @@ def _settled(rule: UntilCi, results: Experiment) -> UntilCi:
 
 def _next(results: Experiment, rule: UntilCi, pilot: int, networks: int) -> tuple[int, float | None]:
     """`next_number` of all treatments' values."""
-    first, all_ = samples(results, rule, pilot), samples(results, rule, networks)
-    return next_number(list(first.values()), list(all_.values()), rule, networks)
+    return next_number(samples(results, rule, pilot), samples(results, rule, networks), rule, networks)

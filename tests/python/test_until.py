@@ -54,8 +54,8 @@ def test_networks_are_added_until_the_interval_is_narrow(core: FakeCore, short_f
     assert count == outcome["networks"] > PILOT
     rule = UntilCi(0.05, kind="web")
     pilot = samples(results, rule, PILOT)
-    assert count >= max(stein(values, scale, 0.05) or 0 for values, scale in pilot.values())
-    widths = [relative_width(values, scale, "mean") for values, scale in samples(results, rule, count).values()]
+    assert count >= max(stein(values, scale, 0.05) or 0 for values, scale in pilot)
+    widths = [relative_width(values, scale, "mean") for values, scale in samples(results, rule, count)]
     assert max(width for width in widths if width is not None) == outcome["found"] <= 0.05
     assert len(core.made) == len(set(core.made)) == 2 * count
 
