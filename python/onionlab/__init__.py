@@ -9,7 +9,16 @@ In a notebook, the same as on the command line, with frames in and out:
 """
 
 from onionlab._core import version as _version
-from onionlab.errors import Cancelled, DocumentError, OnionlabError, QuestionError, ResultsError, RunError, ScenarioError
+from onionlab.errors import (
+    Cancelled,
+    ClusterError,
+    DocumentError,
+    OnionlabError,
+    QuestionError,
+    ResultsError,
+    RunError,
+    ScenarioError,
+)
 from onionlab.results import Experiment, load
 from onionlab.runner import run
 
@@ -17,6 +26,7 @@ __version__ = _version()
 
 __all__ = [
     "Cancelled",
+    "ClusterError",
     "DocumentError",
     "Experiment",
     "OnionlabError",

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 a run failed, 2 the input was refused, 3 an interval is no
 from __future__ import annotations
 
 import json
+import os
 import sys
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onionlab import _core
-from onionlab.errors import DocumentError, OnionlabError, QuestionError, ResultsError, ScenarioError
+from onionlab.errors import ClusterError, DocumentError, OnionlabError, QuestionError, ResultsError, ScenarioError
 from onionlab.export_command import app as export_app
 from onionlab.files import write_text
 
@@ -57,7 +58,9 @@ def _root(
 def run(
     experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment file.")],
     out: Annotated[Path | None, typer.Option(help="Results directory.", show_default="out/<name of the file>")] = None,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
+    ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Repeat finished runs, or keep them and add what is missing.")
     ] = False,
@@ -81,6 +84,10 @@ def run(
         str | None,
         typer.Option(metavar='"40 s"', help="Begin of the measurement, or auto to find it.", show_default="the file's"),
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Make the runs on a Dask cluster.", show_default="on this machine"),
+    ] = None,
 ) -> None:
     """Run an experiment: all treatments, sampled networks and seeds, on all cores; then draw the report.
 
@@ -93,10 +100,10 @@ def run(
 
     root = out if out is not None else runner.default_directory(experiment)
     rule = rule_of(until_ci, metric=metric, kind=kind, of=of, at_most=max_networks)
-    options: dict[str, Any] = {"jobs": jobs, "fresh": fresh, "report": report, "measure_from": measure_from}
+    options: dict[str, Any] = {"jobs": jobs, "fresh": fresh, "report": report, "measure_from": measure_from, "cluster": cluster}
     errors = Console(stderr=True)
     try:
-        with ProgressDisplay(errors) as display:
+        with ProgressDisplay(errors, here=cluster is None) as display:
             if rule is None:
                 results = runner.run(experiment, root, observer=display, **options)
             else:
@@ -215,10 +222,7 @@ def synth(
     if output is None:
         sys.stdout.write(text)
     else:
-        try:
-            write_text(output, text)
-        except OSError as error:
-            raise ResultsError(f"cannot write {output}: {error.strerror}") from error
+        write_text(output, text)
 
 
 fetch_app = typer.Typer(help="Get documents of the real Tor network.", no_args_is_help=True)
@@ -348,10 +352,7 @@ def calibrate(
     if output is None:
         sys.stdout.write(text)
     else:
-        try:
-            write_text(output, text)
-        except OSError as error:
-            raise ResultsError(f"cannot write {output}: {error.strerror}") from error
+        write_text(output, text)
 
 
 @app.command(epilog="Example: onionlab reproduce salsa")
@@ -456,8 +457,11 @@ def doctor() -> None:
 def main() -> None:
     """Run the command line; every refusal is one sentence on the error stream."""
     try:
-        app()
-    except (ScenarioError, DocumentError, QuestionError, ResultsError) as error:
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except (ClusterError, ScenarioError, DocumentError, QuestionError, ResultsError) as error:
         print(f"onionlab: {error}", file=sys.stderr)
         sys.exit(EXIT_REFUSED)
     except OnionlabError as error:
@@ -466,4 +470,9 @@ def main() -> None:
     except BrokenPipeError:
         # The reader of our output has seen enough (`onionlab schema | head`).
         sys.stderr.close()
+        sys.exit(EXIT_FAILED)
+    except OSError as error:
+        # What writes files says so itself; what is left is standard output on a full disk, or a system that is worse off.
+        print(f"onionlab: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)

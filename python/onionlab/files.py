@@ -1,22 +1,112 @@
-"""Writing files so that a reader never meets half of one."""
+"""Writing files so that a reader never meets half of one, even if the writer is killed or the disk is full.
+
+All goes into a hidden draft beside its place first, which takes the place's name when it is whole. A killed writer leaves at most
+a draft, which `remove_drafts` recognises.
+"""
 
 from __future__ import annotations
 
 import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from onionlab.errors import ResultsError
+
+#: End of the hidden name of a directory while a newer one takes its place; `crates/lab` uses the same.
+REPLACED = ".replaced"
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a file in one step: into a hidden neighbour first, renamed when it is whole."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    """Write a file in one step.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be written; what was there before is there still.
+    """
+    write_all({path: content})
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write text as UTF-8 in one step."""
+    """Write text as UTF-8 in one step; as `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def write_all(contents: Mapping[Path, bytes]) -> None:
+    """Write files that belong together: none takes its name before all are whole.
+
+    Raises
+    ------
+    ResultsError
+        If one cannot be written; none has changed then.
+    """
+    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
+    try:
+        for path, content in contents.items():
+            with writing(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                drafts[path].write_bytes(content)
+        for path, draft in drafts.items():
+            with writing(path):
+                draft.replace(path)
+    finally:
+        for draft in drafts.values():
+            with suppress(OSError):
+                draft.unlink(missing_ok=True)
+
+
+def write_directory(path: Path, contents: Mapping[str, bytes]) -> None:
+    """Write a directory of files, which appears whole or not at all, in place of one that is there already.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be written; what was there before is there still.
+    """
+    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    replaced = path.with_name(f".{path.name}{REPLACED}")
+    with writing(path):
+        try:
+            shutil.rmtree(draft, ignore_errors=True)
+            draft.mkdir(parents=True)
+            for name, content in contents.items():
+                (draft / name).write_bytes(content)
+            if path.exists():
+                path.replace(replaced)
+            draft.replace(path)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+            settle_replaced(replaced)
+
+
+def settle_replaced(replaced: Path) -> None:
+    """Put a directory back that was moved away for a newer one, if the newer one did not come; remove it otherwise.
+
+    ``replaced`` is its hidden name, with `REPLACED` at the end; nothing happens where it does not exist.
+    """
+    path = replaced.with_name(replaced.name.removeprefix(".").removesuffix(REPLACED))
+    if not path.exists():
+        with suppress(FileNotFoundError):
+            replaced.replace(path)
+    shutil.rmtree(replaced, ignore_errors=True)
+
+
+@contextmanager
+def writing(what: Path) -> Iterator[None]:
+    """Turn the system's refusal to write, such as a full disk, into one sentence that names ``what`` was to be written."""
+    try:
+        yield
+    except OSError as error:
+        raise ResultsError(f"cannot write {what}: {error.strerror or error}") from error
+
+
+def remove_drafts(directory: Path, names: Iterable[str]) -> None:
+    """Remove the drafts of files with these ``names`` that a killed writer left in ``directory``."""
+    for name in names:
+        draft = re.compile(re.escape(f".{name}.") + r"\d+")
+        for path in directory.glob(f".{name}.*"):
+            if draft.fullmatch(path.name):
+                path.unlink(missing_ok=True)

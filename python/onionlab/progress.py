@@ -45,6 +45,11 @@ class Pace:
         self._marks: deque[tuple[float, float, int]] = deque()
 
     @property
+    def duration(self) -> float:
+        """Simulated seconds per run."""
+        return self._duration
+
+    @property
     def simulated(self) -> float:
         """Simulated seconds so far, finished and running."""
         return self._done + sum(there for there, _ in self._running.values())
@@ -91,14 +96,27 @@ class Pace:
         return max(0.0, self._todo - self.simulated) / pace if pace > 0 else None
 
 
+def mean_duration(plan: Plan) -> float:
+    """Simulated seconds per run; the mean where a sweep is over the duration."""
+    return sum(seconds(plan.scenario_of(run)["duration"]) for run in plan.runs) / len(plan.runs)
+
+
 class ProgressDisplay:
     """A progress bar on a terminal; one line per finished run where there is no terminal.
 
     Use it as a context manager and hand it to `onionlab.run` as the observer.
+
+    Parameters
+    ----------
+    console : Console
+        Where to.
+    here : bool
+        Whether the simulations are made by this process, whose memory then says what they need.
     """
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: Console, *, here: bool = True) -> None:
         self._console = console
+        self._here = here
         self._lock = threading.Lock()
         self._bar: Progress | None = None
         self._task: TaskID | None = None
@@ -122,8 +140,7 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
         self._runs, self._done, self._kept = len(plan.runs), kept, kept
-        # A sweep may be over the duration too: then the runs have their mean.
-        duration = sum(seconds(plan.scenario_of(run)["duration"]) for run in plan.runs) / len(plan.runs)
+        duration = mean_duration(plan)
         self._pace = Pace(duration, self._runs - kept)
         self._forecast = Forecast(duration, self._runs - kept)
         if kept:
@@ -149,13 +166,18 @@ class ProgressDisplay:
         self._show()
         self._bar.start()
 
+    def waiting(self, reason: str) -> None:
+        """Say what is waited for."""
+        with self._lock:
+            self._console.print(reason, soft_wrap=True, highlight=False)
+
     def advanced(self, run: PlannedRun, progress: _core.Progress) -> None:
         """Move the bar."""
         now = time.monotonic()
         with self._lock:
             self._pace.moved(run, progress["sim_seconds"], progress["events"], now)
             self._show()
-            expected = self._forecast.moved(self._pace.simulated, self._pace.running, now, resident())
+            expected = self._forecast.moved(self._pace.simulated, self._pace.running, now, resident() if self._here else None)
             if expected is not None:
                 self._console.print(expected.sentence(self._runs - self._kept), soft_wrap=True, highlight=False)
             if not self._console.is_terminal and now - self._told >= EVERY:

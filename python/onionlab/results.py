@@ -25,6 +25,8 @@ from onionlab.stats.steady import begin_of_steady_state
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from onionlab.charts import Chart
+
 
 @dataclass(frozen=True)
 class Failure:
@@ -273,6 +275,20 @@ class Experiment:
         from onionlab.report import write_report
 
         return write_report(self, into)
+
+    @cached_property
+    def charts(self) -> dict[str, Chart]:
+        """The charts of the report by name, such as ``time-to-last-byte-web``; a notebook shows each as a picture."""
+        from onionlab.charts import all_charts
+        from onionlab.charts.sweep import sweep_charts
+
+        return {chart.name: chart for chart in (sweep_charts(self) if self.swept else all_charts(self))}
+
+    def _repr_html_(self) -> str:
+        """What it is and its figures, for a notebook."""
+        from onionlab.notebook import experiment_html
+
+        return experiment_html(self)
 
     def __repr__(self) -> str:
         return f"<onionlab.Experiment {self.title!r}: {len(self.finished)} of {len(self.plan.runs)} runs in {self.directory}>"

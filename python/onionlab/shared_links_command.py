@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from onionlab.errors import QuestionError, ResultsError
+from onionlab.errors import QuestionError
 from onionlab.files import write_bytes
 from onionlab.quantity import format_fixed, format_number
 from onionlab.shared_links import Method, Question, documents, shared_links, to_json
@@ -87,12 +87,9 @@ def answer(
         repeat=1 if repeat is None else repeat,
         seed=1 if seed is None else seed,
     )
-    try:
-        _write(frame, question, form, out)
-        if charts is not None:
-            _draw(list(sources), question, charts)
-    except OSError as error:
-        raise ResultsError(f"cannot write {error.filename or out or charts}: {error.strerror}") from error
+    _write(frame, question, form, out)
+    if charts is not None:
+        _draw(list(sources), question, charts)
 
 
 def _draw(sources: list[str], question: Question, directory: Path) -> None:

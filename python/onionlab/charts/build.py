@@ -52,6 +52,12 @@ class Chart:
     specification: dict[str, Any] | None
     notes: tuple[str, ...] = ()
 
+    def _repr_html_(self) -> str:
+        """The drawing, for a notebook."""
+        from onionlab.notebook import chart_html
+
+        return chart_html(self)
+
 
 def slug(text: str) -> str:
     """A name that any file system takes."""

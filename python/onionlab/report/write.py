@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING
 import jinja2
 from markupsafe import Markup
 
-from onionlab.charts import Chart, all_charts
+from onionlab.charts import Chart
 from onionlab.charts.export import inline, to_png, to_svg
-from onionlab.charts.sweep import sweep_charts
-from onionlab.files import write_text
+from onionlab.files import write_text, writing
 from onionlab.report import content, sweep
 
 if TYPE_CHECKING:
@@ -37,7 +36,7 @@ def write_report(experiment: Experiment, into: Path | None = None) -> Path:
         The page, ``report.html``.
     """
     root = into if into is not None else experiment.directory
-    charts = sweep_charts(experiment) if experiment.swept else all_charts(experiment)
+    charts = list(experiment.charts.values())
     drawings = {chart.name: to_svg(chart.specification) for chart in charts if chart.specification is not None}
     replace_folder(root / "charts", lambda folder: _charts(folder, charts, drawings))
     replace_folder(root / "tables", lambda folder: _tables(folder, experiment, charts))
@@ -71,16 +70,17 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """
     draft = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
-    draft.mkdir(parents=True)
     try:
-        fill(draft)
-        folder.mkdir(exist_ok=True)
-        new = {path.name for path in draft.iterdir()}
-        for path in draft.iterdir():
-            path.replace(folder / path.name)
-        for old in folder.iterdir():
-            if old.is_file() and old.name not in new and old.suffix in {".svg", ".png", ".csv", ".json"}:
-                old.unlink()
+        with writing(folder):
+            draft.mkdir(parents=True)
+            fill(draft)
+            folder.mkdir(exist_ok=True)
+            new = {path.name for path in draft.iterdir()}
+            for path in draft.iterdir():
+                path.replace(folder / path.name)
+            for old in folder.iterdir():
+                if old.is_file() and old.name not in new and old.suffix in {".svg", ".png", ".csv", ".json"}:
+                    old.unlink()
     finally:
         shutil.rmtree(draft, ignore_errors=True)
 

@@ -5,6 +5,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+/// End of the hidden name of a directory while a newer one takes its place; `python/onionlab/files.py` uses the same.
+pub const REPLACED: &str = ".replaced";
+
 /// The hidden directory in which a run's files grow. Dropped before [`RunDirectory::publish`], it leaves nothing.
 #[derive(Debug)]
 pub struct RunDirectory {
@@ -36,18 +39,35 @@ impl RunDirectory {
 
     /// Gives the directory its name, in place of one that is there already.
     ///
+    /// At every moment one of the two is there, whole: the older one under a hidden name that ends in [`REPLACED`] between the two
+    /// renamings. What a process that is killed just then leaves is put back by the next onionlab that works on these results.
+    ///
     /// # Errors
-    /// The directory cannot be renamed.
+    /// The directory cannot be renamed; the older one is there still.
     pub fn publish(mut self) -> Result<PathBuf, RecordError> {
+        let replaced = self.replaced();
         let rename = || {
-            if self.target.exists() {
-                fs::remove_dir_all(&self.target)?;
+            let older = self.target.exists();
+            if older {
+                fs::rename(&self.target, &replaced)?;
             }
-            fs::rename(&self.hidden, &self.target)
+            fs::rename(&self.hidden, &self.target).inspect_err(|_| {
+                if older {
+                    // The first error is the one to tell.
+                    let _ = fs::rename(&replaced, &self.target);
+                }
+            })
         };
         rename().map_err(|cause| RecordError::Io { path: self.target.clone(), cause })?;
         self.published = true;
+        // A failure leaves a hidden directory behind, which the next onionlab removes.
+        let _ = fs::remove_dir_all(&replaced);
         Ok(self.target.clone())
+    }
+
+    fn replaced(&self) -> PathBuf {
+        let name = self.target.file_name().unwrap_or_default().to_string_lossy();
+        self.target.with_file_name(format!(".{name}{REPLACED}"))
     }
 }
 
@@ -112,6 +132,20 @@ mod tests {
             let path = run.publish().unwrap();
             assert_eq!(fs::read_to_string(path.join("run.parquet")).unwrap(), content);
         }
+        assert_eq!(names(&parent), ["ewma--net0--seed1"]);
+        fs::remove_dir_all(parent).unwrap();
+    }
+
+    #[test]
+    fn the_older_directory_stays_where_the_newer_one_cannot_come() {
+        let parent = place("older");
+        let older = RunDirectory::create(&parent, "ewma--net0--seed1").unwrap();
+        fs::write(older.path().join("run.parquet"), "older").unwrap();
+        let path = older.publish().unwrap();
+        let newer = RunDirectory::create(&parent, "ewma--net0--seed1").unwrap();
+        fs::remove_dir(newer.path()).unwrap();
+        newer.publish().unwrap_err();
+        assert_eq!(fs::read_to_string(path.join("run.parquet")).unwrap(), "older");
         assert_eq!(names(&parent), ["ewma--net0--seed1"]);
         fs::remove_dir_all(parent).unwrap();
     }

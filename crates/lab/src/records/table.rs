@@ -12,7 +12,7 @@ use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Rows of a full row group.
@@ -95,6 +95,7 @@ struct Buffer {
 /// Writes one table to one file.
 pub struct TableWriter {
     table: &'static Table,
+    path: PathBuf,
     buffers: Vec<Buffer>,
     rows: usize,
     /// The column that the row under construction fills next.
@@ -109,7 +110,7 @@ impl TableWriter {
     /// The file cannot be written.
     pub fn create(table: &'static Table, directory: &Path) -> Result<Self, RecordError> {
         let path = directory.join(format!("{}.parquet", table.name));
-        let file = File::create_new(&path).map_err(|cause| RecordError::Io { path, cause })?;
+        let file = File::create_new(&path).map_err(|cause| RecordError::Io { path: path.clone(), cause })?;
         let metadata = vec![
             KeyValue::new("onionlab.table".to_owned(), table.description.to_owned()),
             KeyValue::new("onionlab.columns".to_owned(), describe(table)),
@@ -123,7 +124,7 @@ impl TableWriter {
             .build();
         let file = SerializedFileWriter::new(file, Arc::new(schema(table)?), Arc::new(properties))?;
         let buffers = table.columns.iter().map(Buffer::new).collect();
-        Ok(Self { table, buffers, rows: 0, next: 0, file })
+        Ok(Self { table, path, buffers, rows: 0, next: 0, file })
     }
 
     /// Appends a row: `fill` pushes one value for each column, in order.
@@ -147,7 +148,8 @@ impl TableWriter {
             self.flush()?;
         }
         self.file.finish()?;
-        Ok(())
+        // A network file system may tell only now that the disk is full.
+        self.file.inner().sync_data().map_err(|cause| RecordError::Io { path: self.path, cause })
     }
 
     fn flush(&mut self) -> Result<(), RecordError> {

@@ -1,0 +1,95 @@
+"""The results directory while runs are made: locked, cleared of what a killed process left, put back if nothing comes of it."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from onionlab.errors import OnionlabError, ResultsError
+from onionlab.files import REPLACED, remove_drafts, settle_replaced, write_all
+from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, is_finished
+
+#: What is copied and planned, beside the runs themselves.
+OWN = ("experiment.toml", "plan.json")
+
+#: What is written after the runs: how they are evaluated, and the report.
+DERIVED = ("evaluation.json", "report.html")
+
+
+def check_replaceable(directory: Path) -> None:
+    """Refuse to have a run's directory replaced that holds anything but tables."""
+    if not directory.exists():
+        return
+    ours = {f"{table}.parquet" for table in (*TABLES, *OPTIONAL_TABLES)}
+    if not directory.is_dir() or any(path.name not in ours for path in directory.iterdir()):
+        raise ResultsError(f"{directory} holds files that onionlab did not write; move them away")
+
+
+@contextmanager
+def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
+    """Prepare and lock the results directory; undo the preparation if the experiment is refused before any run finished."""
+    if root.exists() and not root.is_dir():
+        raise ResultsError(f"{root} is a file; the results need a directory")
+    made = [directory for directory in (root, *root.parents) if not directory.exists()]
+    try:
+        (root / "runs").mkdir(parents=True, exist_ok=True)
+        lock = (root / ".lock").open("w")
+    except OSError as error:
+        _remove_empty(root, made)
+        raise ResultsError(f"cannot write into {root}: {error.strerror}") from error
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ResultsError(f"another onionlab is writing into {root}") from error
+        _clear(root)
+        before = {root / name: _content(root / name) for name in OWN}
+        try:
+            write_all({root / "experiment.toml": text.encode(), root / "plan.json": plan.to_json().encode()})
+            yield
+        except OnionlabError:
+            if not any(is_finished(root, plan, planned) for planned in plan.runs):
+                _undo(root, made, before)
+            raise
+
+
+def _clear(root: Path) -> None:
+    """Finish or undo what a killed process was about."""
+    for left_over in (root / "runs").glob(".*"):
+        if left_over.name.endswith(REPLACED):
+            settle_replaced(left_over)
+        else:
+            shutil.rmtree(left_over, ignore_errors=True)
+    remove_drafts(root, (*OWN, *DERIVED))
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.is_file() else None
+
+
+def _undo(root: Path, made: list[Path], before: dict[Path, bytes | None]) -> None:
+    """Put back what `prepared` changed; directories that it made go if they are empty."""
+    for path, content in before.items():
+        if content is None:
+            path.unlink(missing_ok=True)
+    changed = {path: content for path, content in before.items() if content is not None and content != _content(path)}
+    # What led here is reported; a disk that is still full would only say the same again.
+    with suppress(ResultsError):
+        write_all(changed)
+    if root in made:
+        (root / ".lock").unlink(missing_ok=True)
+    _remove_empty(root, made)
+
+
+def _remove_empty(root: Path, made: list[Path]) -> None:
+    """Remove the directories that were made, as far as they are empty."""
+    for directory in (root / "runs", *made):
+        try:
+            directory.rmdir()
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return

@@ -1,0 +1,78 @@
+"""Making runs on the cores of this machine.
+
+The simulator releases the interpreter lock, so plain threads fill the cores.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from typing import TYPE_CHECKING
+
+from onionlab import _core
+from onionlab.errors import Cancelled
+from onionlab.plan import PlannedRun
+from onionlab.results import Failure
+from onionlab.work import Work
+
+if TYPE_CHECKING:
+    from onionlab._core import Progress
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def work_off(work: Work, waiting: Sequence[PlannedRun], jobs: int) -> list[Failure]:
+    """Make all runs that are ``waiting``, ``jobs`` at a time; return those that failed.
+
+    A refused input or a results directory that cannot be written stops all and is raised, and so is a keyboard interrupt.
+    """
+    failures: list[Failure] = []
+    stop = threading.Event()
+    with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="onionlab") as pool:
+        futures = {pool.submit(_make, work, planned, stop): planned for planned in waiting}
+        try:
+            pending = set(futures)
+            while pending:
+                # With a time limit, so that a signal is noticed between two waits.
+                done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    error = future.exception()
+                    if error is not None:
+                        failures.append(work.failure(futures[future], error))
+        except BaseException:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return failures
+
+
+def _make(work: Work, planned: PlannedRun, stop: threading.Event) -> None:
+    """Make one run; in a thread of the pool."""
+
+    def moved(progress: Progress) -> bool:
+        work.observer.advanced(planned, progress)
+        return not stop.is_set()
+
+    if stop.is_set():
+        raise Cancelled("stopped before it began")
+    point = (planned.point,) if work.plan.points else ()
+    row = json.loads(
+        _core.run_one(
+            str(work.experiment),
+            planned.treatment_index,
+            planned.network,
+            planned.seed,
+            str(work.root),
+            moved,
+            work.text,
+            *point,
+        )
+    )
+    work.check(planned, row)
+    work.observer.finished(planned, row)

@@ -1,0 +1,48 @@
+"""What there is to do in one call of `onionlab.run`, and the judgement of each run's outcome: the same wherever runs are made."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onionlab.errors import DocumentError, ResultsError, RunError
+from onionlab.observer import Observer
+from onionlab.plan import Plan, PlannedRun, is_of
+from onionlab.results import Failure
+
+#: The ``code`` of a `RunError` that says that records could not be written.
+UNWRITABLE = "run-records"
+
+
+@dataclass(frozen=True)
+class Work:
+    """An experiment that was accepted, with the place for its results."""
+
+    #: The experiment file, to whose place the files that it names are relative.
+    experiment: Path
+    #: Its content when it was accepted.
+    text: str
+    plan: Plan
+    #: The results directory.
+    root: Path
+    observer: Observer
+
+    def check(self, run: PlannedRun, row: dict[str, Any]) -> None:
+        """Refuse a finished run that is not the planned one."""
+        if not is_of(self.plan, run, row):
+            raise DocumentError(
+                f"a file that {self.experiment} names has changed while the experiment ran; the same command makes it anew"
+            )
+
+    def failure(self, run: PlannedRun, error: BaseException) -> Failure:
+        """Judge what a run has raised: a failure of this run alone is returned, everything else raised.
+
+        Records that cannot be written, because the disk is full, say, would befall all other runs too.
+        """
+        if not isinstance(error, RunError):
+            raise error
+        if error.code == UNWRITABLE:
+            raise ResultsError(f"{error}; finished runs are kept in {self.root}, the same command goes on from there") from error
+        self.observer.failed(run, str(error))
+        return Failure(run, str(error))
