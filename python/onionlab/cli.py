@@ -159,6 +159,32 @@ def report(
     print(f"report: {path}")
 
 
+@app.command(epilog="Example: onionlab plot out/demo --paper one-column --only 'time-to-last-byte-*'")
+def plot(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of `onionlab run`.")],
+    paper: Annotated[str, typer.Option(help="one-column (3.33 in wide) or two-columns (7 in).")] = "one-column",
+    out: Annotated[Path | None, typer.Option(help="Folder for the charts.", show_default="DIR/paper/PAPER")] = None,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Charts by name, with * and ?; also several times.", show_default="all"),
+    ] = None,
+    point: Annotated[int | None, typer.Option(min=1, help="Of a sweep: the charts of this point.")] = None,
+) -> None:
+    """Draw charts for a paper: SVG, PDF and PNG in the width of a column, and the numbers behind each as CSV.
+
+    Distribution functions, also with a logarithmic tail and as complementary ones, and everything that the report shows.
+    """
+    from onionlab import plot_command
+    from onionlab.charts.theme import PAPERS
+
+    if paper not in PAPERS:
+        raise typer.BadParameter(f"{paper!r} is not one of {', '.join(PAPERS)}", param_hint="--paper")
+    folder, drawn, empty = plot_command.plot(directory, paper, out, only or [], point)
+    print(f"{len(drawn)} charts in {folder}: NAME.svg, NAME.pdf, NAME.png, NAME.csv; what they show: {folder / 'captions.md'}")
+    for sentence in empty:
+        print(f"onionlab: {sentence}", file=sys.stderr)
+
+
 @app.command(epilog="Example: onionlab schema > experiment.schema.json")
 def schema(
     of: Annotated[str, typer.Argument(metavar="[WHAT]", help="experiment, or network: a network document.")] = "experiment",

@@ -64,7 +64,7 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "chart"
 
 
-def _finish(
+def finish(
     chart: alt.LayerChart | alt.ConcatChart, title: str, experiment: Experiment, about: str, data: dict[str, pl.DataFrame]
 ) -> dict[str, Any]:
     """Title, subtitle, looks and data; the specification as plain data."""
@@ -79,14 +79,14 @@ def _finish(
     return specification
 
 
-def _banded(curves: pl.DataFrame) -> bool:
+def banded(curves: pl.DataFrame) -> bool:
     """Whether any line has a band."""
     return curves["low"].null_count() < curves.height
 
 
-def _band_words(curves: pl.DataFrame) -> str:
+def band_words(curves: pl.DataFrame) -> str:
     """What the shaded area is, for a subtitle."""
-    if not _banded(curves):
+    if not banded(curves):
         return "one network, hence no band"
     methods = set(curves["method"].drop_nulls().unique())
     kind = {"student": "t interval", "log-normal": "log-normal interval"}
@@ -94,7 +94,7 @@ def _band_words(curves: pl.DataFrame) -> str:
     return f"line: mean over networks; band: 95 % {words} at each point"
 
 
-def _silent(curves: pl.DataFrame, treatments: Sequence[str], reason: str) -> list[str]:
+def silent(curves: pl.DataFrame, treatments: Sequence[str], reason: str) -> list[str]:
     """A note for each treatment without a line."""
     drawn = set(curves["treatment"].unique())
     return [f"No line for “{treatment}”: {reason}" for treatment in treatments if treatment not in drawn]
@@ -117,7 +117,7 @@ def distribution(experiment: Experiment, kind: str, column: str) -> Chart:
         start = format_duration(experiment.measure_from)
         reason = f"Nothing to draw: no transfer of “{kind}” started after {start}, when the measurement begins."
         return Chart(name, title, curves, None, (reason,))
-    notes = _silent(curves, treatments, "no transfer got a first byte." if column == "ttfb" else "no transfer completed.")
+    notes = silent(curves, treatments, "no transfer got a first byte." if column == "ttfb" else "no transfer completed.")
     if column == "ttlb":
         gaps = {treatment: describe.left_out(experiment, kind, treatment) for treatment in treatments}
         notes += [f"Not in the curve of “{treatment}”: {missing}." for treatment, missing in gaps.items() if missing]
@@ -136,8 +136,8 @@ def distribution(experiment: Experiment, kind: str, column: str) -> Chart:
     )
     shares = Axis("quantile", "share of transfers", {"domain": [0, 1]}, {"format": "%"})
     shown = curves.with_columns(pl.col("low", "high").clip(domain[0], domain[1]))
-    chart = band_chart("curves", treatments, times, shares, spread="x", banded=_banded(shown))
-    specification = _finish(chart, title, experiment, _band_words(curves), {"curves": shown})
+    chart = band_chart("curves", treatments, times, shares, spread="x", banded=banded(shown))
+    specification = finish(chart, title, experiment, band_words(curves), {"curves": shown})
     return Chart(name, title, curves, specification, tuple(notes))
 
 
@@ -161,7 +161,7 @@ def _over_time(
         time,
         Axis("mean", what, {"domain": [0, top], "nice": ceiling is None}),
         spread="y",
-        banded=_banded(curves),
+        banded=banded(curves),
         cut_before=experiment.measure_from if experiment.measure_from > 0 else None,
         **more,
     )
@@ -179,10 +179,10 @@ def throughput(experiment: Experiment) -> Chart:
     curves, width = series_bands(experiment.network, pl.col("goodput_bytes") * 8e3 / step, treatments)
     if _largest(curves) == 0:
         return Chart(name, title, curves, None, ("Nothing to draw: no byte reached a client in any run.",))
-    about = f"mean over {format_duration(width)}; {_band_words(curves)}{_rule_words(experiment)}"
+    about = f"mean over {format_duration(width)}; {band_words(curves)}{_rule_words(experiment)}"
     chart = _over_time("curves", experiment, curves, "goodput (Mbit/s)")
-    notes = _silent(curves, treatments, "no run of it is finished.")
-    return Chart(name, title, curves, _finish(chart, title, experiment, about, {"curves": curves}), tuple(notes))
+    notes = silent(curves, treatments, "no run of it is finished.")
+    return Chart(name, title, curves, finish(chart, title, experiment, about, {"curves": curves}), tuple(notes))
 
 
 def failures(experiment: Experiment) -> Chart:
@@ -192,10 +192,10 @@ def failures(experiment: Experiment) -> Chart:
     curves, _ = series_bands(experiment.network, pl.col("transfers_failed").cast(pl.Float64), treatments, cumulated=True)
     if _largest(curves) == 0:
         return Chart(name, title, curves, None, ("Nothing to draw: no download failed in any run.",))
-    about = f"{_band_words(curves)}{_rule_words(experiment)}"
+    about = f"{band_words(curves)}{_rule_words(experiment)}"
     chart = _over_time("curves", experiment, curves, "failed downloads per run")
-    notes = _silent(curves, treatments, "no run of it is finished.")
-    return Chart(name, title, curves, _finish(chart, title, experiment, about, {"curves": curves}), tuple(notes))
+    notes = silent(curves, treatments, "no run of it is finished.")
+    return Chart(name, title, curves, finish(chart, title, experiment, about, {"curves": curves}), tuple(notes))
 
 
 def utilisation(experiment: Experiment) -> Chart:
@@ -219,8 +219,8 @@ def utilisation(experiment: Experiment) -> Chart:
     ceiling = max(100.0, 1.02 * _largest(data))
     parts = [_over_time(relays, experiment, curves, f"{relays}, % used", ceiling, size=size) for relays, curves in panels.items()]
     chart = alt.concat(*parts, columns=2, spacing=20)
-    about = f"bytes sent over capacity, mean over {format_duration(width)}; {_band_words(data)}{_rule_words(experiment)}"
-    return Chart(name, title, data, _finish(chart, title, experiment, about, panels), tuple(notes))
+    about = f"bytes sent over capacity, mean over {format_duration(width)}; {band_words(data)}{_rule_words(experiment)}"
+    return Chart(name, title, data, finish(chart, title, experiment, about, panels), tuple(notes))
 
 
 def all_charts(experiment: Experiment) -> list[Chart]:

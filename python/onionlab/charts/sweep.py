@@ -154,7 +154,7 @@ def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, wha
         chart = plot.facet(facet=facet, columns=2, spacing=22)
     words = "one network at each point, hence no interval"
     if rows["low"].null_count() < rows.height:
-        words = "mean over networks; shaded or barred: its 95 % t interval at each point"
+        words = "mean over networks; shaded or barred: its 95 % interval at each point"
     first = experiment.at(experiment.finished[0].point)
     version = f"onionlab {experiment.plan.version}"
     lines = [describe.network(first), f"{describe.extent(first)} at each point; {version}", words]

@@ -7,7 +7,7 @@ across networks. What each number means and how far it can be trusted: docs/stat
 
 from onionlab.stats.caveats import warnings
 from onionlab.stats.compare import paired_differences, per_network, summarise
-from onionlab.stats.curves import cdf_bands, quantile_bands, series_bands
+from onionlab.stats.curves import cdf_bands, quantile_bands, series_bands, tail_quantiles
 from onionlab.stats.intervals import Interval, lower_quantile, t_interval
 from onionlab.stats.metrics import METRICS, Metric, per_run
 from onionlab.stats.multiple import holm
@@ -37,6 +37,7 @@ __all__ = [
     "steady_state",
     "summarise",
     "t_interval",
+    "tail_quantiles",
     "variance_split",
     "warnings",
 ]

@@ -103,6 +103,17 @@ def quantile_bands(
     return pl.concat(parts)
 
 
+def tail_quantiles(nines: int, points: int = 201) -> Floats:
+    """Quantiles from 0 to 0.9, 0.99 or further, at equal distances of ``-log10(1 - q)``: as close in the tail as below it.
+
+    Examples
+    --------
+    >>> tail_quantiles(2, 3).round(3).tolist()
+    [0.0, 0.9, 0.99]
+    """
+    return np.asarray(1.0 - 10.0 ** -np.linspace(0.0, nines, points))
+
+
 def cdf_bands(cut: pl.DataFrame, column: str, treatments: Sequence[str]) -> pl.DataFrame:
     """Distribution curves of a report: `quantile_bands` at `QUANTILES` with the suitable band."""
     return quantile_bands(cut, column, treatments, method="suitable")
