@@ -11,6 +11,7 @@ import pytest
 
 import onionlab
 from onionlab import _core
+from onionlab.charts.sweep import SweptAxis
 from onionlab.plan import Plan, in_words
 
 SMALL = """\
@@ -66,6 +67,12 @@ def test_a_sweep_is_run_and_its_results_know_their_points(small: Path) -> None:
     assert summary["mean"][2] > summary["mean"][0]
     # Nothing is pooled over points: each has its own networks.
     assert summary["networks"].to_list() == [2, 2, 2, 2]
+    page = (results.directory / "report.html").read_text(encoding="utf-8")
+    assert "clients.web.count = 2, 6 (2 points)" in page
+    assert 'id="chart-ttlb-median-web"' in page
+    table = pl.read_csv(results.directory / "tables" / "ttlb-median-web.csv")
+    assert table.columns == ["point", "clients.web.count", "treatment", "networks", "mean", "low", "high"]
+    assert table.height == 4
     again = onionlab.load(results.directory)
     assert again.points.equals(results.points)
     assert again.figures.equals(results.figures)
@@ -115,6 +122,19 @@ def test_a_plan_without_a_sweep_is_written_as_before(small: Path) -> None:
     assert Plan.from_json(swept.to_json()) == swept
     assert swept.runs[0].label == "round robin, count = 2, network 0, seed 1"
     assert swept.scenario_of(swept.runs[-1])["clients"][0]["members"]["count"]["count"] == 6
+
+
+def test_the_axis_knows_numbers_quantities_and_names() -> None:
+    numbers = SweptAxis.of("load-target.utilisation", [0.5, 0.75, 1.0])
+    assert numbers.positions == {"0.5": 0.5, "0.75": 0.75, "1.0": 1.0}
+    assert not numbers.logarithmic
+    times = SweptAxis.of("base.ewma-half-life", ["10 ms", "1 s", "0.05 s"])
+    assert times.title == "base.ewma-half-life (s)"
+    assert times.positions == pytest.approx({"10 ms": 0.01, "1 s": 1.0, "0.05 s": 0.05})
+    assert times.logarithmic
+    assert SweptAxis.of("clients.web.up", ["500 kbit/s", "1 Mbit/s"]).title == "clients.web.up (Mbit/s)"
+    for names in (["reno", "cubic"], [True, False], ["1 s", "1 MB"], [{"kind": "bulk"}, {"kind": "audio"}]):
+        assert SweptAxis.of("base.x", names).positions is None
 
 
 def test_a_point_in_words_is_short_where_it_can_be() -> None:
