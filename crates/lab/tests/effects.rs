@@ -132,6 +132,7 @@ const AXES: &[(&str, &str)] = &[
     ("", "slow-start-after-idle = false"),
     ("", "initial-window = 2"),
     ("", "mss = 1000"),
+    ("", "packet-header = \"100 B\""),
     ("", "delayed-ack = \"0 s\""),
     ("", "min-rto = \"1 s\""),
     ("", "send-buffer = \"16 KiB\""),

@@ -27,6 +27,7 @@ LATENCY_FACTOR = 1.76
 #: What Shadow 1.13.2, which ran them, does otherwise than Shadow 3 (`shd-tcp.c`, `shd-network-interface.c`, `shd-options.c`).
 LINKS = (
     "mss = 1434 # 1500 less 66 of headers",
+    'packet-header = "66 B"',
     "kist-knows-unsent = false # it answers SIOCOUTQNSD with a number that tor takes for success and leaves the count at nothing",
     'downlink-queue = "drop-tail"',
     'downlink-queue-size = "1024 kB"',

@@ -524,6 +524,8 @@ pub struct Treatment {
     pub initial_window: u32,
     /// Bytes in a full segment.
     pub mss: u32,
+    /// Headers of a packet.
+    pub packet_header: Bytes,
     /// Shortest delay of an acknowledgement that waits for a second segment.
     pub delayed_ack: SimDuration,
     /// Least time that a retransmission time-out allows beyond the round trip.

@@ -203,6 +203,9 @@ axes! {
     /// Bytes of data in a full TCP segment. Default: 1448; with net "shadow" 1460, with "nstor" 536.
     #[schemars(range(min = 88, max = 65_483))]
     mss: u32,
+    /// Bytes of headers in front of a packet's data, which links carry too, 20 to 200. Default: 52; with net "shadow" 40, with "nstor" 54.
+    #[schemars(with = "Option<BytesText>")]
+    packet_header: Bytes,
     /// Shortest delay of an acknowledgement that waits for a second segment, "0 s" to "1 s". Default: "40 ms"; with net "shadow" "1 ms", with "nstor" "200 ms".
     #[schemars(with = "Option<DurationText>")]
     delayed_ack: SimDuration,

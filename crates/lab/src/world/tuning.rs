@@ -202,6 +202,7 @@ pub(super) fn tcp(treatment: &Treatment) -> TcpConfig {
         slow_start_after_idle: treatment.slow_start_after_idle,
         initial_window: treatment.initial_window,
         mss: treatment.mss,
+        header_bytes: treatment.packet_header.get() as u32,
         delayed_ack: treatment.delayed_ack,
         min_rto: treatment.min_rto,
         send_buffer: up_to(profile.send_buffer, treatment.send_buffer),
