@@ -60,6 +60,14 @@ def _packages() -> Finding:
     return Finding("packages", ", ".join(versions), fine=True)
 
 
+def _cluster() -> Finding:
+    """Whether runs can be made on a cluster."""
+    try:
+        return Finding("cluster", f"Dask {importlib.metadata.version('distributed')}, for --cluster", fine=True)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("cluster", "no Dask: only --cluster needs it, pip install 'onionlab[cluster]'", fine=None)
+
+
 def _drawing() -> Finding:
     """Whether a chart can be turned into a picture."""
     try:
@@ -90,6 +98,7 @@ def examine() -> list[Finding]:
         ),
         Finding("disk", f"{format_bytes(disk)} free here", fine=disk > 100 * 1024**2),
         _drawing(),
+        _cluster(),
         Finding(
             "browser",
             browser or "no Chromium: only the browser test of the report needs one",
