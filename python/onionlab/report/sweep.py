@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,6 +17,9 @@ from onionlab.stats.metrics import WHOLE
 
 if TYPE_CHECKING:
     from onionlab.results import Experiment
+
+#: A number in a sentence.
+_NUMBER = re.compile(r"[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?")
 
 
 def swept(experiment: Experiment) -> str:
@@ -42,16 +46,18 @@ def _lines(experiment: Experiment, kind: str, columns: list[str]) -> list[Row]:
 
 
 def warnings(experiment: Experiment) -> list[str]:
-    """What to keep in mind, said once however many points it is true of."""
-    points = range(len(experiment.plan.points))
-    there = [experiment.at(point) for point in points if experiment.at(point).finished]
-    found: dict[str, int] = {}
-    for each in there:
-        for warning in describe.warnings(each):
-            found[warning] = found.get(warning, 0) + 1
-    return [
-        warning if count == len(points) else f"At {count} of {len(points)} points: {warning}" for warning, count in found.items()
-    ]
+    """What to keep in mind, said once however many points it is true of; of several numbers the largest is said."""
+    points = len(experiment.plan.points)
+    found: dict[str, list[str]] = {}
+    for point in range(points):
+        if experiment.at(point).finished:
+            for warning in describe.warnings(experiment.at(point)):
+                found.setdefault(_NUMBER.sub("#", warning), []).append(warning)
+    told = []
+    for alike in found.values():
+        worst = max(alike, key=lambda warning: [float(number.replace(",", "")) for number in _NUMBER.findall(warning)])
+        told.append(worst if len(alike) == points else f"At {len(alike)} of {points} points: {worst}")
+    return told
 
 
 def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
