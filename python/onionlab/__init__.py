@@ -9,6 +9,7 @@ In a notebook, the same as on the command line, with frames in and out:
 """
 
 from onionlab._core import version as _version
+from onionlab.comparison import Comparison, compare
 from onionlab.errors import (
     Cancelled,
     ClusterError,
@@ -27,6 +28,7 @@ __version__ = _version()
 __all__ = [
     "Cancelled",
     "ClusterError",
+    "Comparison",
     "DocumentError",
     "Experiment",
     "OnionlabError",
@@ -35,6 +37,7 @@ __all__ = [
     "RunError",
     "ScenarioError",
     "__version__",
+    "compare",
     "load",
     "run",
 ]

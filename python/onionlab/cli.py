@@ -185,6 +185,17 @@ def plot(
         print(f"onionlab: {sentence}", file=sys.stderr)
 
 
+@app.command(epilog="Example: onionlab compare out/kist out/vanilla")
+def compare(
+    directories: Annotated[list[Path], typer.Argument(metavar="DIR DIR...", help="Results directories of `onionlab run`.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the page.", show_default="out/compare-<names>")] = None,
+) -> None:
+    """Compare finished experiments: what differs between them, and what that does; paired where their networks are the same."""
+    from onionlab.compare_command import answer
+
+    answer(directories, out, Console())
+
+
 @app.command(epilog="Example: onionlab schema > experiment.schema.json")
 def schema(
     of: Annotated[str, typer.Argument(metavar="[WHAT]", help="experiment, or network: a network document.")] = "experiment",

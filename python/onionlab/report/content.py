@@ -152,14 +152,14 @@ def sentences(experiment: Experiment) -> list[Row]:
     return found
 
 
-def effects(experiment: Experiment) -> list[Row]:
-    """How sure each headline difference is, and how many networks it takes to see it: one line per comparison."""
+def effect_lines(summary: pl.DataFrame) -> list[Row]:
+    """How sure each headline difference is, and how many networks it takes to see it: one line per comparison of a summary."""
     lines = []
-    for row in experiment.summary.filter(pl.col("metric").is_in(HEADLINE), pl.col("p").is_not_null()).iter_rows(named=True):
+    for row in summary.filter(pl.col("metric").is_in(HEADLINE), pl.col("p").is_not_null()).iter_rows(named=True):
         relative = row["unit"] != "%" and row["difference_percent"] is not None
         scale = row["difference_percent"] / row["difference"] if relative and row["difference"] else 1.0
         unit = " %" if relative else " points" if row["unit"] == "%" else f" {row['unit']}"
-        low, high, smallest = (scale * row[key] for key in ("difference_low", "difference_high", "detectable"))
+        low, high = (scale * row[key] for key in ("difference_low", "difference_high"))
         places = decimals(max(abs(low), abs(high)), 2)
         lines.append(
             {
@@ -177,7 +177,7 @@ def effects(experiment: Experiment) -> list[Row]:
                 "sure": row["p_holm"] <= 1 - CONFIDENCE,
                 "networks": row["difference_networks"],
                 "needed": "–" if row["networks_needed"] is None else f"{row['networks_needed']:,}",
-                "detectable": f"{format_number(abs(smallest), 2)}{unit}",
+                "detectable": "–" if row["detectable"] is None else f"{format_number(abs(scale * row['detectable']), 2)}{unit}",
             }
         )
     return lines
@@ -322,7 +322,7 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "several_networks": finished_networks(experiment) > 1,
         "warnings": describe.warnings(experiment),
         "sentences": sentences(experiment),
-        "effects": effects(experiment),
+        "effects": effect_lines(experiment.summary),
         "spread": spread(experiment),
         "settling": settling(experiment),
         "client_columns": list(CLIENT_COLUMNS.values()),

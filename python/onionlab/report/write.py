@@ -38,7 +38,7 @@ def write_report(experiment: Experiment, into: Path | None = None) -> Path:
     root = into if into is not None else experiment.directory
     charts = list(experiment.charts.values())
     drawings = {chart.name: to_svg(chart.specification) for chart in charts if chart.specification is not None}
-    replace_folder(root / "charts", lambda folder: _charts(folder, charts, drawings))
+    replace_folder(root / "charts", lambda folder: write_charts(folder, charts, drawings))
     replace_folder(root / "tables", lambda folder: _tables(folder, experiment, charts))
     pictures = {
         chart.name: Markup(inline(drawings[chart.name], f"chart-{chart.name}", chart.title))
@@ -52,15 +52,19 @@ def write_report(experiment: Experiment, into: Path | None = None) -> Path:
 
 def render(experiment: Experiment, charts: list[Chart], pictures: dict[str, Markup]) -> str:
     """Text of the page."""
-    environment = jinja2.Environment(
+    name, page = ("sweep", sweep.page) if experiment.swept else ("report", content.page)
+    return environment().get_template(f"{name}.html.j2").render(page(experiment, charts), pictures=pictures)
+
+
+def environment() -> jinja2.Environment:
+    """Where the templates of all pages lie, and how they are filled."""
+    return jinja2.Environment(
         loader=jinja2.PackageLoader("onionlab.report", "templates"),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    name, page = ("sweep", sweep.page) if experiment.swept else ("report", content.page)
-    return environment.get_template(f"{name}.html.j2").render(page(experiment, charts), pictures=pictures)
 
 
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
@@ -85,7 +89,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         shutil.rmtree(draft, ignore_errors=True)
 
 
-def _charts(folder: Path, charts: list[Chart], drawings: dict[str, str]) -> None:
+def write_charts(folder: Path, charts: list[Chart], drawings: dict[str, str]) -> None:
     """Each chart as pictures and as a specification that Vega's editor opens."""
     for chart in charts:
         if chart.specification is None:

@@ -1,0 +1,303 @@
+"""Comparing finished experiments: what differs between them, which of them can be paired, and what came out.
+
+Every treatment of every results directory, and of every point of a sweep, is a variant; the first one is the base of comparison.
+Two variants are paired where they ran on the same sampled networks with the same seeds: then common random numbers make them
+alike in everything but the keys in which their scenarios differ. Otherwise their networks are independent samples, and
+differences have Welch's interval.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from onionlab.errors import ResultsError
+from onionlab.plan import in_words, value_text
+from onionlab.results import Experiment, load
+from onionlab.stats import per_network, summarise
+from onionlab.stats.compare import correct_for_number, verdict
+from onionlab.stats.metrics import WHOLE
+from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
+
+#: Keys that say how an experiment is called or how often it is run, not what happens in it.
+_EXTENT = ("title", "networks", "seeds", "treatments", "sweep")
+
+#: Keys that decide which networks are sampled.
+_OF_NETWORK = ("network.", "base-seed")
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One treatment of one experiment."""
+
+    #: What it is called in tables and charts; unlike all others.
+    label: str
+    #: The experiment; of a sweep, that at one point.
+    experiment: Experiment
+    treatment: str
+    #: Every setting by its dotted key, as text.
+    settings: Mapping[str, str]
+
+    @property
+    def runs(self) -> set[tuple[int, int]]:
+        """Finished runs, as (network, seed)."""
+        return {(run.network, run.seed) for run in self.experiment.finished if run.treatment == self.treatment}
+
+    @property
+    def network_seeds(self) -> dict[int, int]:
+        """Seed from which each network was sampled."""
+        own: pl.DataFrame = (
+            self.experiment.runs.filter(pl.col("treatment") == self.treatment).select("network", "network_seed").unique()
+        )
+        return {int(network): int(seed) for network, seed in own.iter_rows()}
+
+    def labelled(self, frame: pl.DataFrame) -> pl.DataFrame:
+        """The variant's rows of a frame of its experiment, with its label as the treatment."""
+        return frame.filter(pl.col("treatment") == self.treatment).with_columns(treatment=pl.lit(self.label))
+
+
+def flatten(value: Any, prefix: str = "") -> dict[str, str]:
+    """Settings of a resolved scenario by dotted key; entries of a list that have a name go by it.
+
+    Examples
+    --------
+    >>> flatten({"duration": "60 s", "clients": [{"group": "web", "load": {"size": "1 MiB"}}], "seeds": [1, 2]})
+    {'duration': '60 s', 'clients.web.load.size': '1 MiB', 'seeds': '[1, 2]'}
+    """
+    if isinstance(value, dict) and value:
+        found: dict[str, str] = {}
+        for key, part in value.items():
+            found |= flatten(part, f"{prefix}.{key}" if prefix else str(key))
+        return found
+    if (
+        isinstance(value, list)
+        and value
+        and all(isinstance(part, dict) and (part.get("group") or part.get("name")) for part in value)
+    ):
+        found = {}
+        for part in value:
+            by = "group" if part.get("group") else "name"
+            found |= flatten({key: inner for key, inner in part.items() if key != by}, f"{prefix}.{part[by]}")
+        return found
+    return {prefix: value_text(value)}
+
+
+def settings(experiment: Experiment, treatment: str) -> dict[str, str]:
+    """Every setting of one treatment of an experiment: its scenario's, the treatment's own, and which simulator ran it."""
+    scenario = experiment.plan.scenario
+    found = flatten({key: value for key, value in scenario.items() if key not in _EXTENT})
+    own: dict[str, Any] = next((entry for entry in scenario.get("treatments", []) if entry.get("name") == treatment), {})
+    for key, value in own.items():
+        if key not in ("name", "slug"):
+            found |= flatten(value, f"treatment.{key}")
+    chosen = experiment.evaluation.measure_from
+    if chosen is not None:
+        found["measure-from"] = chosen
+    return found | {"onionlab": f"{experiment.plan.version}, build {experiment.plan.build or 'unknown'}"}
+
+
+def variants(directories: Sequence[Path]) -> list[Variant]:
+    """Every treatment of every directory that has a finished run.
+
+    Raises
+    ------
+    ResultsError
+        If a directory is no results directory, is named twice, or there are fewer than two variants.
+    """
+    twice = [str(path) for path, count in Counter(path.resolve() for path in directories).items() if count > 1]
+    if twice:
+        raise ResultsError(f"{twice[0]} is named twice; a comparison needs different experiments")
+    found: list[tuple[Path, str, str, Experiment]] = []
+    for path in directories:
+        whole = load(path)
+        numbers = range(len(whole.plan.points))
+        parts = [(in_words(whole.plan.points[n]), whole.at(n)) for n in numbers] if whole.swept else [("", whole)]
+        for at, experiment in parts:
+            there = {run.treatment for run in experiment.finished}
+            found += [(path, at, name, experiment) for name in experiment.treatments if name in there]
+    if len(found) < 2:
+        raise ResultsError("there is only one treatment of one experiment; a comparison needs two")
+    labels = _labels([(path, at, name) for path, at, name, _ in found])
+    return [
+        Variant(label, experiment, name, settings(experiment, name))
+        for label, (_, _, name, experiment) in zip(labels, found, strict=True)
+    ]
+
+
+def _labels(parts: Sequence[tuple[Path, str, str]]) -> list[str]:
+    """The shortest names that tell all variants apart: by treatment, by directory, or by all that there is."""
+    short = Counter(path.resolve().name for path in {path for path, _, _ in parts})
+
+    def folder(path: Path) -> str:
+        name = path.resolve().name
+        return name if short[name] == 1 else str(path)
+
+    forms = (
+        [name for _, _, name in parts],
+        [folder(path) for path, _, _ in parts],
+        [at for _, at, _ in parts],
+        [f"{folder(path)}: {name}" for path, _, name in parts],
+        [f"{name}, {at}" for _, at, name in parts],
+    )
+    for labels in forms:
+        if all(labels) and len(set(labels)) == len(labels):
+            return labels
+    return [": ".join(part for part in (folder(path), at, name) if part) for path, at, name in parts]
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Variants of finished experiments side by side; the first is the base."""
+
+    variants: tuple[Variant, ...]
+
+    def report(self, into: str | Path) -> Path:
+        """Draw charts, tables and ``compare.html`` into a folder; return the path of the page."""
+        return _drawn(self, Path(into))
+
+    @property
+    def base(self) -> Variant:
+        """What the others are compared with."""
+        return self.variants[0]
+
+    @property
+    def labels(self) -> list[str]:
+        """Names of the variants in their order."""
+        return [variant.label for variant in self.variants]
+
+    @cached_property
+    def differing(self) -> pl.DataFrame:
+        """Settings that are not the same everywhere: ``key``, then a column per variant; null where a variant has no such key."""
+        keys = dict.fromkeys(key for variant in self.variants for key in variant.settings)
+        rows = [
+            (key, *(variant.settings.get(key) for variant in self.variants))
+            for key in keys
+            if len({variant.settings.get(key) for variant in self.variants}) > 1
+        ]
+        return pl.DataFrame(rows, schema={"key": pl.String, **dict.fromkeys(self.labels, pl.String)}, orient="row")
+
+    @cached_property
+    def unpaired(self) -> dict[str, str]:
+        """Variants that cannot be paired with the base, with the reason."""
+        found = {}
+        for variant in self.variants[1:]:
+            reason = _why_unpaired(self.base, variant)
+            if reason:
+                found[variant.label] = reason
+        return found
+
+    def pairs(self, variant: Variant) -> int:
+        """Networks that a variant shares with the base, with the same seeds; 0 where they are not paired."""
+        return 0 if variant.label in self.unpaired else len({network for network, _ in variant.runs & self.base.runs})
+
+    @cached_property
+    def kinds(self) -> list[str]:
+        """Kinds of client of all variants, in the order of their first appearance."""
+        return list(dict.fromkeys(kind for variant in self.variants for kind in variant.experiment.kinds))
+
+    @cached_property
+    def figures(self) -> pl.DataFrame:
+        """Every figure per run, the variant's label as treatment; see `onionlab.stats.per_run`."""
+        return pl.concat(variant.labelled(variant.experiment.figures) for variant in self.variants)
+
+    @cached_property
+    def summary(self) -> pl.DataFrame:
+        """As `onionlab.stats.summarise` with the labels as treatments, and ``pairing``: how the difference was taken.
+
+        ``paired`` over networks, or ``Welch`` over two samples of networks, which knows no number of networks needed.
+        """
+        frame = summarise(self.figures, self.labels, [*self.kinds, WHOLE])
+        values = per_network(self.figures)
+        rows = frame.to_dicts()
+        for row in rows:
+            row["pairing"] = None
+            if row["verdict"] is None:
+                continue
+            row["pairing"] = "paired"
+            if row["treatment"] in self.unpaired:
+                row["pairing"] = "Welch"
+                same = values.filter(pl.col("kind") == row["kind"], pl.col("metric") == row["metric"])
+                ours, theirs = (
+                    same.filter(pl.col("treatment") == label)["value"].to_list() for label in (row["treatment"], self.base.label)
+                )
+                row |= _unpaired_difference(row["metric"], ours, theirs)
+        correct_for_number(rows)
+        return pl.DataFrame(rows, schema={**frame.schema, "pairing": pl.String}, orient="row")
+
+
+def _drawn(comparison: Comparison, into: Path) -> Path:
+    """Write the page of a comparison."""
+    from onionlab.report.comparison import write_comparison
+
+    return write_comparison(comparison, into)
+
+
+def _why_unpaired(base: Variant, variant: Variant) -> str:
+    """Why a variant's networks are not the base's; empty where they are."""
+    for key in dict.fromkeys([*base.settings, *variant.settings]):
+        # The same document may lie elsewhere: its digest counts.
+        if not key.startswith(_OF_NETWORK) or key.endswith(".path"):
+            continue
+        if base.settings.get(key) != variant.settings.get(key):
+            return f"its networks are sampled otherwise: {key} differs"
+    common = base.runs & variant.runs
+    if not common:
+        return "no network and seed has a finished run of both"
+    seeds, others = base.network_seeds, variant.network_seeds
+    if any(seeds[network] != others[network] for network, _ in common):
+        return "networks of the same number come from different seeds"
+    return ""
+
+
+def _unpaired_difference(metric: str, ours: list[float], theirs: list[float]) -> dict[str, Any]:
+    """Columns of the difference of two independent samples, in place of the paired ones."""
+    difference = welch_interval(ours, theirs)
+    mean = sum(theirs) / len(theirs) if theirs else None
+    ratio = welch_ratio(ours, theirs) if difference is not None else None
+    return {
+        "difference": None if difference is None else difference.mean,
+        "difference_low": None if difference is None else difference.low,
+        "difference_high": None if difference is None else difference.high,
+        "difference_networks": None if difference is None else difference.count,
+        "difference_percent": None if difference is None or not mean else 100 * difference.mean / abs(mean),
+        "ratio": None if ratio is None else ratio.mean,
+        "ratio_low": None if ratio is None else ratio.low,
+        "ratio_high": None if ratio is None else ratio.high,
+        "p": welch_p_value(ours, theirs),
+        "p_holm": None,
+        "networks_needed": None,
+        "detectable": None,
+        "verdict": "no value of both" if difference is None else verdict(metric, difference, mean),
+    }
+
+
+def compare(directories: Sequence[str | Path]) -> Comparison:
+    """Compare finished experiments.
+
+    Parameters
+    ----------
+    directories : sequence of paths
+        Results directories of `onionlab run`; the first treatment of the first one is the base.
+
+    Raises
+    ------
+    ResultsError
+        If there is nothing to compare.
+
+    Examples
+    --------
+    >>> onionlab.compare(["out/kist", "out/vanilla"]).summary  # doctest: +SKIP
+    """
+    return Comparison(tuple(variants([Path(directory) for directory in directories])))
+
+
+def settings_json(comparison: Comparison) -> str:
+    """All settings of all variants, as JSON."""
+    return json.dumps({variant.label: dict(variant.settings) for variant in comparison.variants}, indent=1, ensure_ascii=False)

@@ -1,0 +1,200 @@
+"""Comparing finished experiments: what differs, what is paired and why not, and what the page and the command say."""
+
+from __future__ import annotations
+
+import doctest
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy import stats
+
+import onionlab
+import onionlab.comparison
+import onionlab.stats.welch
+from conftest import EXPERIMENT
+from fake_core import FakeCore
+from onionlab.errors import ResultsError
+from onionlab.report.comparison import caveats, pairing
+from onionlab.stats import per_network
+from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
+from test_cli import call
+from test_report import Page
+
+#: The two treatments of the experiment, each in an experiment of its own.
+HEAD, _, TREATMENTS = EXPERIMENT.partition("[[treatments]]")
+FIRST, SECOND = TREATMENTS.split("[[treatments]]")
+
+
+def made(folder: Path, name: str, text: str) -> Path:
+    path = folder / f"{name}.toml"
+    path.write_text(text, encoding="utf-8")
+    onionlab.run(path, folder / name, report=False)
+    return folder / name
+
+
+@pytest.fixture
+def apart(core: FakeCore, tmp_path: Path) -> tuple[Path, Path]:
+    """Two results directories of one treatment each, on the same networks."""
+    return (
+        made(tmp_path, "rr", f"{HEAD}[[treatments]]{FIRST}"),
+        made(tmp_path, "ewma", f"# EWMA\n{HEAD}[[treatments]]{SECOND}"),
+    )
+
+
+@pytest.mark.parametrize("module", [onionlab.comparison, onionlab.stats.welch])
+def test_examples_in_the_documentation(module: object) -> None:
+    result = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
+    assert result.attempted > 0
+    assert result.failed == 0
+
+
+def test_treatments_of_two_directories_are_paired_as_if_in_one(apart: tuple[Path, Path], core: FakeCore) -> None:
+    comparison = onionlab.compare(apart)
+    assert comparison.labels == ["round robin", "EWMA"]
+    assert comparison.unpaired == {}
+    assert comparison.pairs(comparison.variants[1]) == 3
+    assert comparison.differing["key"].to_list() == ["treatment.fake-factor"]
+    assert comparison.differing.row(0) == ("treatment.fake-factor", None, "0.7")
+    together = onionlab.load(made(apart[0].parent, "both", EXPERIMENT)).summary
+    assert comparison.summary.drop("pairing").equals(together)
+    assert set(comparison.summary["pairing"].drop_nulls()) == {"paired"}
+    assert "paired with “round robin” over 3 networks" in pairing(comparison)[0]
+    assert core.made
+
+
+def test_other_networks_are_two_samples(apart: tuple[Path, Path], core: FakeCore) -> None:
+    year = "[network]\nyear = 2024\n\n[[clients]]"
+    other = made(apart[0].parent, "later", f"{HEAD.replace('[[clients]]', year, 1)}[[treatments]]{SECOND}")
+    comparison = onionlab.compare([apart[0], other])
+    assert comparison.unpaired == {"EWMA": "its networks are sampled otherwise: network.year differs"}
+    assert comparison.pairs(comparison.variants[1]) == 0
+    assert comparison.differing["key"].to_list() == ["network.year", "treatment.fake-factor"]
+    row = comparison.summary.filter(
+        pl.col("treatment") == "EWMA", pl.col("kind") == "web", pl.col("metric") == "ttlb_median"
+    ).row(0, named=True)
+    assert row["pairing"] == "Welch"
+    values = per_network(comparison.figures).filter(pl.col("kind") == "web", pl.col("metric") == "ttlb_median")
+    ours, theirs = (values.filter(pl.col("treatment") == label)["value"].to_numpy() for label in ("EWMA", "round robin"))
+    expected = stats.ttest_ind(ours, theirs, equal_var=False)
+    assert row["p"] == pytest.approx(expected.pvalue)
+    assert row["difference_low"] == pytest.approx(expected.confidence_interval().low)
+    assert row["difference"] == pytest.approx(ours.mean() - theirs.mean())
+    assert row["ratio"] == pytest.approx(stats.gmean(ours) / stats.gmean(theirs))
+    assert row["networks_needed"] is None
+    corrected = comparison.summary["p_holm"].drop_nulls()
+    assert corrected.len() > 1
+    assert (corrected >= comparison.summary.filter(pl.col("p_holm").is_not_null())["p"]).all()
+    assert "is not paired" in pairing(comparison)[0]
+    assert core.made
+
+
+def test_no_network_in_common_is_said(apart: tuple[Path, Path], core: FakeCore) -> None:
+    seeds = made(apart[0].parent, "seeds", f"{HEAD.replace('[1, 2]', '[3]')}[[treatments]]{SECOND}")
+    assert onionlab.compare([apart[0], seeds]).unpaired == {"EWMA": "no network and seed has a finished run of both"}
+    assert core.made
+
+
+def test_only_common_networks_and_seeds_are_paired(apart: tuple[Path, Path], core: FakeCore) -> None:
+    more = made(apart[0].parent, "more", f"{HEAD.replace('networks = 3', 'networks = 5')}[[treatments]]{SECOND}")
+    comparison = onionlab.compare([apart[0], more])
+    row = comparison.summary.filter(pl.col("treatment") == "EWMA", pl.col("metric") == "ttlb_median").row(0, named=True)
+    assert (row["networks"], row["difference_networks"], row["pairing"]) == (5, 3, "paired")
+    assert core.made
+
+
+def test_variants_of_one_name_go_by_their_directory(apart: tuple[Path, Path], core: FakeCore, tmp_path: Path) -> None:
+    again = made(tmp_path, "slow", f"{HEAD.replace('count = 12', 'count = 20')}[[treatments]]{FIRST}")
+    comparison = onionlab.compare([apart[0], again])
+    assert comparison.labels == ["rr", "slow"]
+    assert comparison.differing["key"].to_list() == ["clients.web.members.count.count"]
+    assert comparison.unpaired == {}
+    both = onionlab.compare([made(tmp_path, "both", EXPERIMENT), apart[0]])
+    assert both.labels == ["both: round robin", "both: EWMA", "rr: round robin"]
+    assert core.made
+
+
+def test_points_of_a_sweep_are_variants_and_builds_are_told_apart(apart: tuple[Path, Path], core: FakeCore) -> None:
+    core.build_text = "fedcba9876543210"
+    newer = made(apart[0].parent, "newer", f"{HEAD}[[treatments]]{FIRST}")
+    comparison = onionlab.compare([apart[0], newer])
+    assert comparison.differing["key"].to_list() == ["onionlab"]
+    assert any("same build" in sentence for sentence in caveats(comparison))
+    assert comparison.unpaired == {}
+
+
+def test_kinds_that_only_one_has_are_said_and_measurements_that_differ(apart: tuple[Path, Path], core: FakeCore) -> None:
+    head = HEAD.replace('group = "bulk"', 'group = "video"').replace('"10 s"', '"20 s"')
+    text = f"{head}[[treatments]]{SECOND}"
+    comparison = onionlab.compare([apart[0], made(apart[0].parent, "video", text)])
+    assert comparison.kinds == ["web", "bulk", "video"]
+    said = " ".join(caveats(comparison))
+    assert "“bulk”, “video”" in said
+    assert "does not begin at the same time everywhere (10 s, 20 s)" in said
+    assert "measure-from" in comparison.differing["key"].to_list()
+    assert core.made
+
+
+def test_page_charts_and_tables(
+    apart: tuple[Path, Path], core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = apart[0].parent / "compared"
+    assert call(monkeypatch, "compare", *apart, "--out", out) == 0
+    printed = capsys.readouterr().out
+    assert "treatment.fake-factor" in printed
+    assert "paired with" in printed
+    assert "compare.html" in printed
+    text = (out / "compare.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert page.open == []
+    assert all(resource.startswith(("#", "data:")) for resource in page.resources)
+    for phrase in ("What differs", "treatment.fake-factor", "0.7", "How sure the differences are", "better: excludes zero"):
+        assert phrase in page.text, phrase
+    names = {
+        "differences",
+        "network-throughput",
+        *(f"time-to-{which}-byte-{kind}" for which in ("first", "last") for kind in ("web", "bulk")),
+    }
+    assert {path.stem for path in (out / "charts").glob("*.svg")} == names
+    tables = {path.name for path in (out / "tables").iterdir()}
+    assert tables == {f"{name}.csv" for name in (*names, "summary", "figures-per-run", "differing")} | {"settings.json"}
+    assert pl.read_csv(out / "tables" / "differing.csv").height == 1
+    assert core.made
+
+
+def test_refusals_are_one_sentence(
+    apart: tuple[Path, Path], core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, sentence in (
+        ((apart[0],), "only one treatment of one experiment"),
+        ((apart[0], apart[0]), "named twice"),
+        ((apart[0], apart[0].parent / "absent"), "not a results directory"),
+        ((*apart, "--out", apart[1]), "a comparison needs a folder of its own"),
+    ):
+        assert call(monkeypatch, "compare", *words) == 2
+        error = capsys.readouterr().err
+        assert sentence in error
+        assert len(error.strip().splitlines()) == 1
+    with pytest.raises(ResultsError):
+        onionlab.compare([])
+    assert core.made
+
+
+def test_welch_against_scipy_and_its_limits() -> None:
+    rng = np.random.default_rng(2)
+    ours, theirs = rng.lognormal(0.5, 0.3, 6), rng.lognormal(0.0, 0.6, 9)
+    expected = stats.ttest_ind(ours, theirs, equal_var=False)
+    found = welch_interval(ours, theirs)
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx(tuple(expected.confidence_interval()))
+    assert found.count == 6
+    assert welch_p_value(ours, theirs) == pytest.approx(expected.pvalue)
+    ratio = welch_ratio(ours, theirs)
+    assert ratio is not None
+    assert ratio.mean == pytest.approx(stats.gmean(ours) / stats.gmean(theirs))
+    assert welch_ratio([0.0, 1.0], theirs) is None
+    assert welch_interval([], theirs) is None
+    assert welch_interval([1.0], theirs).low is None  # type: ignore[union-attr]
+    assert welch_interval([1.0, 1.0], [2.0, 2.0]).low is None  # type: ignore[union-attr]
+    assert welch_p_value([1.0], theirs) is None
