@@ -395,7 +395,7 @@ def calibrate(
 @app.command(epilog="Example: onionlab reproduce salsa")
 def reproduce(
     paper: Annotated[
-        str, typer.Argument(metavar="PAPER", help="What to make again: shadow-tor, shadow-networks, live or salsa.")
+        str, typer.Argument(metavar="PAPER", help="What to make again: swrr, salsa, shadow-tor, shadow-networks or live.")
     ],
     experiments: Annotated[
         Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
@@ -434,15 +434,19 @@ def reproduce(
         float | None,
         typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
     ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="swrr: a small one, in ten minutes; its results are kept apart.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
     """Make published results again and write a page that shows ours beside theirs."""
     from onionlab.progress import ProgressDisplay
-    from onionlab.reproductions import COMPUTED, PAPERS
+    from onionlab.reproductions import COMPUTED, PAPERS, SELF_CONTAINED
 
-    if paper not in PAPERS and paper not in COMPUTED:
-        raise typer.BadParameter(f"{paper!r} is not one of {', '.join([*PAPERS, *COMPUTED])}", param_hint="PAPER")
+    known = [*PAPERS, *COMPUTED, *SELF_CONTAINED]
+    if paper not in known:
+        raise typer.BadParameter(f"{paper!r} is not one of {', '.join(known)}", param_hint="PAPER")
     for option, value, owners in (
         ("--reference", reference, PAPERS),
         ("--seeds", seeds, ("shadow-tor",)),
@@ -450,6 +454,7 @@ def reproduce(
         ("--duration", duration, ("shadow-networks",)),
         ("--load", load, ("shadow-networks",)),
         ("--consensus", consensus, COMPUTED),
+        ("--quick", quick or None, SELF_CONTAINED),
     ):
         if value is not None and paper not in owners:
             raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
@@ -459,6 +464,8 @@ def reproduce(
     if paper in COMPUTED:
         with errors.status("") as status:
             page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
+    elif paper in SELF_CONTAINED:
+        page, broken = SELF_CONTAINED[paper](folder, results, docs, lambda: ProgressDisplay(errors), quick=quick)
     else:
         chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
         if networks is not None:

@@ -8,7 +8,7 @@ the page.
 from collections.abc import Callable
 from pathlib import Path
 
-from onionlab.reproductions import live, salsa, shadow_networks, shadow_tor
+from onionlab.reproductions import live, salsa, shadow_networks, shadow_tor, swrr
 
 #: Names on the command line. Each has a function `reproduce` that takes the folder of ``published.json``, what it needs of the
 #: world outside, the folder for results and that for the page; it returns the page's path and a sentence for each figure that
@@ -20,4 +20,7 @@ PAPERS: dict[str, Callable[..., tuple[Path, list[str]]]] = {
 }
 COMPUTED = {"salsa": salsa.reproduce}
 
-__all__ = ["COMPUTED", "PAPERS", "live", "salsa", "shadow_networks", "shadow_tor"]
+#: Those that have no measurements of others beside them, and a quick form.
+SELF_CONTAINED = {"swrr": swrr.reproduce}
+
+__all__ = ["COMPUTED", "PAPERS", "SELF_CONTAINED", "live", "salsa", "shadow_networks", "shadow_tor", "swrr"]

@@ -1,0 +1,74 @@
+"""The experiment of the SWRR paper, as far as it can be made again, with an answer to each of its claims.
+
+Lu et al., "SWRR: The Link Scheduling Algorithm Based on Weighted Round-Robin" (Computers, Materials & Continua, 2019): which
+circuit of a channel sends next, on a network whose middles are taken away until it is congested. What the paper leaves open is in
+``assumptions.toml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from onionlab import runner
+from onionlab.charts.export import to_png, to_svg
+from onionlab.files import write_bytes, write_text
+from onionlab.reproductions import swrr_charts, swrr_claims, swrr_measure, swrr_page, swrr_runs
+from onionlab.reproductions.swrr_assumptions import Assumptions, read
+from onionlab.reproductions.swrr_measure import Measured
+
+Observe = Callable[[], AbstractContextManager[runner.Observer]]
+
+
+def reproduce(
+    experiments: Path,
+    out: Path,
+    docs: Path,
+    observe: Observe | None = None,
+    *,
+    quick: bool = False,
+) -> tuple[Path, list[str]]:
+    """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
+
+    Parameters
+    ----------
+    experiments : path
+        The folder with ``assumptions.toml``.
+    out, docs : path
+        Runs go below ``out``, the page and its charts into ``docs``. Finished runs are kept.
+    observe : callable, optional
+        Gives a context with an observer of all runs.
+    quick : bool
+        A smaller experiment; its runs are kept apart.
+    """
+    assumptions = read(experiments / "assumptions.toml", quick=quick)
+    cells = swrr_runs.prepare(assumptions.variants, out / ("quick" if quick else "full"))
+    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+        measured = swrr_measure.measure(swrr_runs.work_off(cells, observer))
+    return write(assumptions, measured, docs, quick=quick), []
+
+
+def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bool) -> Path:
+    """Write ``swrr.md`` and its charts as SVG and PNG into ``docs``; return the page."""
+    for name, specification in charts(assumptions, measured):
+        svg = to_svg(specification)
+        write_text(docs / f"{name}.svg", svg)
+        write_bytes(docs / f"{name}.png", to_png(svg))
+    judged = swrr_claims.judge(measured.of(assumptions.main.name), assumptions)
+    path = docs / "swrr.md"
+    write_text(path, swrr_page.page(assumptions, measured, judged, quick=quick))
+    return path
+
+
+def charts(assumptions: Assumptions, measured: Measured) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and specifications of all charts: the paper's figures, then those of its second comparison with today's tor."""
+    wanted: Sequence[tuple[Any, str, str]] = (
+        (assumptions.main, "weights", "swrr"),
+        (assumptions.main, "schedulers", "swrr"),
+        (assumptions.today, "schedulers", "swrr-today"),
+    )
+    for variant, comparison, prefix in wanted:
+        yield swrr_charts.stem("over-time", comparison, prefix), swrr_charts.over_time(measured, variant, comparison)
+        yield swrr_charts.stem("times", comparison, prefix), swrr_charts.times(measured, variant, comparison)

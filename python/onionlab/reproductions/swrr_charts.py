@@ -1,0 +1,122 @@
+"""Charts of `onionlab.reproductions.swrr` in the forms of the SWRR paper's figures 2 to 13."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import altair as alt
+import polars as pl
+
+from onionlab.charts import theme
+from onionlab.charts.bands import Axis, band_chart, values
+from onionlab.reproductions.swrr_measure import STEP, Measured, bands
+
+if TYPE_CHECKING:
+    from onionlab.reproductions.swrr_assumptions import Variant
+
+#: Size of a panel, in pixels.
+SIZE = (300, 210)
+
+#: Treatments of figures 2 to 7 and of figures 8 to 13, for file names, and the paper's numbers of the figures by middles.
+COMPARISONS = {
+    "weights": ("SWRR linear", "SWRR proportional", "SWRR logarithmic"),
+    "schedulers": ("RR", "EWMA", "SWRR linear"),
+}
+FIGURES = {
+    "weights": {"over-time": {20: 2, 10: 3, 5: 4}, "times": {20: 5, 10: 6, 5: 7}},
+    "schedulers": {"over-time": {20: 8, 10: 9, 5: 10}, "times": {20: 11, 10: 12, 5: 13}},
+}
+
+WORDS = {"weights": "three weight functions", "schedulers": "RR, EWMA and SWRR"}
+
+
+def stem(form: str, comparison: str, prefix: str = "swrr") -> str:
+    """File name of a chart, without extension."""
+    return f"{prefix}-{comparison}-{form}"
+
+
+def over_time(measured: Measured, variant: Variant, comparison: str) -> dict[str, Any]:
+    """Throughput of the whole network and time-outs so far, over time; a row for each number of middles."""
+    series = measured.series.filter(pl.col("variant") == variant.name)
+    rows = []
+    data: dict[str, pl.DataFrame] = {}
+    for middles in variant.middles:
+        own = series.filter(pl.col("middles") == middles)
+        panels = []
+        for column, what in (("throughput", "throughput (Mbit/s)"), ("timeouts", "download time-outs so far")):
+            curves = bands(own, "time", column, COMPARISONS[comparison])
+            name = f"{column}-{middles}"
+            data[name] = curves
+            time = Axis("time", "simulated time (min)", {"domain": [0, variant.load.duration / 60], "nice": False})
+            data[name] = curves.with_columns(pl.col("time") / 60)
+            panels.append(
+                _panel(name, data[name], comparison, time, Axis("mean", what, _domain(data[name])), spread="y", rule=variant)
+            )
+        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "over-time", middles)))
+    about = [
+        f"mean over {variant.networks} sampled networks; band: 95 % t interval over them, point by point",
+        f"throughput: payload reaching clients, mean of {STEP} s; dashed rule: begin of the measurement",
+    ]
+    return _whole(rows, f"Throughput and time-outs: {WORDS[comparison]}", about, data)
+
+
+def times(measured: Measured, variant: Variant, comparison: str) -> dict[str, Any]:
+    """Distribution functions of web clients' times to the first and last byte; a row for each number of middles."""
+    all_times = measured.times.filter(pl.col("variant") == variant.name)
+    rows = []
+    data: dict[str, pl.DataFrame] = {}
+    for middles in variant.middles:
+        panels = []
+        for which, what in (("first-byte", "time to the first byte (s)"), ("last-byte", "time for 320 KiB (s)")):
+            own = all_times.filter(pl.col("middles") == middles, pl.col("which") == which)
+            if own.is_empty():
+                continue
+            name = f"{which}-{middles}"
+            data[name] = bands(own, "quantile", "value", COMPARISONS[comparison])
+            x = Axis("mean", what, _domain(data[name]))
+            y = Axis("quantile", "share of downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
+            panels.append(_panel(name, data[name], comparison, x, y, spread="x"))
+        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "times", middles)))
+    about = [
+        f"web clients; mean quantile function of {variant.networks} sampled networks; band: 95 % t interval over them",
+        "first byte: downloads that got one; 320 KiB: downloads that were finished in time",
+    ]
+    return _whole(rows, f"Download times: {WORDS[comparison]}", about, data)
+
+
+def _panel(
+    name: str,
+    curves: pl.DataFrame,
+    comparison: str,
+    x: Axis,
+    y: Axis,
+    *,
+    spread: Any,
+    rule: Variant | None = None,
+) -> alt.LayerChart:
+    banded = curves["low"].null_count() < curves.height
+    rule_at = None if rule is None else rule.load.measure_from / 60
+    return band_chart(name, COMPARISONS[comparison], x, y, spread=spread, banded=banded, rule_at=rule_at, size=SIZE)
+
+
+def _domain(curves: pl.DataFrame) -> dict[str, Any]:
+    """From zero to a little above the lines; a band that is wider runs out of the picture."""
+    means, highs = curves["mean"].max(), curves["high"].max()
+    mean = float(means) if isinstance(means, int | float) else 0.0
+    high = float(highs) if isinstance(highs, int | float) else 0.0
+    return {"domain": [0, 1.04 * max(mean, min(high, 1.4 * mean)) or 1.0], "nice": False}
+
+
+def _heading(comparison: str, form: str, middles: int) -> alt.TitleParams:
+    number = FIGURES[comparison][form].get(middles)
+    text = f"{middles} middles" if number is None else f"{middles} middles (the paper's figure {number})"
+    return alt.TitleParams(text, fontSize=13, offset=6)
+
+
+def _whole(rows: Sequence[alt.HConcatChart], title: str, about: list[str], data: dict[str, pl.DataFrame]) -> dict[str, Any]:
+    drawn = alt.vconcat(*rows, spacing=26, title=alt.TitleParams(title, subtitle=about, frame="bounds", offset=16))
+    specification: dict[str, Any] = drawn.to_dict()
+    specification["config"] = theme.config()
+    specification.setdefault("datasets", {}).update({name: values(curves) for name, curves in data.items()})
+    return specification

@@ -1,0 +1,146 @@
+"""What `onionlab.reproductions.swrr` takes of each run: the figures that claims are about, and the curves of the charts.
+
+Everything is reduced to small frames as soon as a network is finished; each has the columns ``variant, middles, treatment,
+network`` in front. Nothing is pooled over networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from onionlab.reproductions.swrr_runs import Cell
+from onionlab.results import Experiment
+from onionlab.stats.curves import QUANTILES
+from onionlab.stats.intervals import Floats, lower_quantile, pointwise_band
+from onionlab.stats.metrics import measured, ordered
+
+#: Outcomes that are download time-outs: the program gave up.
+TIMEOUTS = ("timeout", "stall")
+
+#: Seconds for which a point of a chart over time stands.
+STEP = 15
+
+KEYS = ("variant", "middles", "treatment", "network")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All runs, reduced.
+
+    Attributes
+    ----------
+    figures
+        ``metric, value``: throughput in Mbit/s, time-outs and their share of the downloads that ended in per cent, times in
+        seconds, utilisation of the middles in per cent, and the mean time of a cell in circuit queues there in milliseconds.
+    series
+        ``time, throughput, timeouts``: Mbit/s over the step that ends at ``time`` (seconds), and time-outs so far.
+    times
+        ``which, quantile, value``: quantile functions of web clients' time to ``first-byte`` and ``last-byte`` in seconds.
+    seconds
+        That all runs took, one after the other.
+    """
+
+    figures: pl.DataFrame
+    series: pl.DataFrame
+    times: pl.DataFrame
+    seconds: float
+
+    def of(self, variant: str) -> pl.DataFrame:
+        """The figures of one variant."""
+        return self.figures.filter(pl.col("variant") == variant)
+
+
+def measure(finished: Iterable[tuple[Cell, Experiment]]) -> Measured:
+    """Reduce every cell's runs."""
+    figures, series, times, seconds = [], [], [], 0.0
+    for cell, experiment in finished:
+        seconds += float(experiment.runs["wall_seconds"].sum())
+        for treatment in experiment.treatments:
+            transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
+            network = experiment.network.filter(pl.col("treatment") == treatment).sort("time_ns")
+            web = measured(transfers.filter(pl.col("group") == "web"), experiment.measure_from)
+            sorted_times = {"first-byte": ordered(web["ttfb"]), "last-byte": ordered(web["ttlb"])}
+            keys = (cell.variant.name, cell.middles, treatment, cell.number)
+            relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("class") == "middle")
+            own = _figures(transfers, network, relays, experiment, sorted_times)
+            figures += [(*keys, metric, value) for metric, value in own.items()]
+            series.append(_keyed(_series(transfers, network, experiment.duration), keys))
+            for which, values in sorted_times.items():
+                if values.size:
+                    ranks = ((values.size - 1) * QUANTILES).astype(np.int64)
+                    frame = pl.DataFrame({"which": [which] * len(QUANTILES), "quantile": QUANTILES, "value": values[ranks]})
+                    times.append(_keyed(frame, keys))
+    schema = {"variant": pl.String, "middles": pl.Int64, "treatment": pl.String, "network": pl.Int64}
+    frame = pl.DataFrame(figures, schema={**schema, "metric": pl.String, "value": pl.Float64}, orient="row")
+    return Measured(frame, pl.concat(series), pl.concat(times), seconds)
+
+
+def _keyed(frame: pl.DataFrame, keys: tuple[str, int, str, int]) -> pl.DataFrame:
+    columns = [pl.lit(key).alias(name) for name, key in zip(KEYS, keys, strict=True)]
+    return frame.select(*columns, pl.all()).with_columns(pl.col("middles", "network").cast(pl.Int64))
+
+
+def _figures(
+    transfers: pl.DataFrame, network: pl.DataFrame, relays: pl.DataFrame, experiment: Experiment, times: dict[str, Floats]
+) -> dict[str, float | None]:
+    """One run's figures; ``relays`` are the middles' samples."""
+    begin = round(experiment.measure_from * 1e9)
+    series = network.filter(pl.col("time_ns") > begin)
+    length = experiment.duration - experiment.measure_from
+    ended = transfers.filter(pl.col("start_ns") >= begin, pl.col("outcome") != "unfinished")
+    late = ended.filter(pl.col("outcome").is_in(TIMEOUTS)).height
+    passed = relays.filter(pl.col("time_ns") > begin)
+    cells = int(passed["cells_sent"].sum())
+    used = series["utilisation_middle"].fill_nan(None).mean()
+    return {
+        "throughput": int(series["goodput_bytes"].sum()) * 8e-6 / length,
+        "timeouts": float(late),
+        "timeout-share": 100 * late / ended.height if ended.height else None,
+        "utilisation": 100 * float(used) if isinstance(used, int | float) else None,
+        "queue-wait": int(passed["queue_wait_ns"].sum()) / cells / 1e6 if cells else None,
+    } | {which: lower_quantile(values, 0.5) if values.size else None for which, values in times.items()}
+
+
+def _series(transfers: pl.DataFrame, network: pl.DataFrame, duration: float) -> pl.DataFrame:
+    """One run's curves over time, all from the start of the simulation."""
+    steps = np.arange(STEP, duration + 1e-9, STEP)
+    sent = np.concatenate([[0.0], np.cumsum(network["goodput_bytes"].to_numpy())])
+    samples = np.concatenate([[0.0], network["time_ns"].to_numpy() / 1e9])
+    cumulated = np.interp(np.concatenate([[0.0], steps]), samples, sent)
+    ends = np.sort(transfers.filter(pl.col("outcome").is_in(TIMEOUTS))["end_ns"].to_numpy() / 1e9)
+    return pl.DataFrame(
+        {
+            "time": steps,
+            "throughput": np.diff(cumulated) * 8e-6 / STEP,
+            "timeouts": np.searchsorted(ends, steps, side="right").astype(np.float64),
+        }
+    )
+
+
+def bands(frame: pl.DataFrame, axis: str, value: str, treatments: Sequence[str]) -> pl.DataFrame:
+    """Mean over networks of curves on common points, with the pointwise interval: ``treatment, axis, mean, low, high``."""
+    parts = []
+    for treatment in treatments:
+        rows = frame.filter(pl.col("treatment") == treatment).sort("network", axis)
+        if rows.is_empty():
+            continue
+        at = rows[axis].unique().sort().to_numpy()
+        mean, low, high = pointwise_band(rows[value].to_numpy().reshape(-1, len(at)))
+        empty = [None] * len(at)
+        parts.append(
+            pl.DataFrame(
+                {
+                    "treatment": [treatment] * len(at),
+                    axis: at,
+                    "mean": mean,
+                    "low": empty if low is None else low,
+                    "high": empty if high is None else high,
+                },
+                schema_overrides={"low": pl.Float64, "high": pl.Float64},
+            )
+        )
+    return pl.concat(parts)
