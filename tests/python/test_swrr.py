@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import random
 import sys
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -16,10 +15,10 @@ import pytest
 from fake_core import FakeCore
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import swrr, swrr_claims, swrr_networks, swrr_runs
+from onionlab.reproductions import swrr, swrr_claims, swrr_measure, swrr_networks, swrr_runs
 from onionlab.reproductions.swrr_assumptions import Assumptions, Comparison, read
 from onionlab.reproductions.swrr_claims import FAILS, HOLDS, UNDECIDED, Difference
-from onionlab.runner import Silent
+from onionlab.runner import Observer, Silent
 from onionlab.stats import Interval
 
 ROOT = Path(__file__).parents[2]
@@ -188,6 +187,9 @@ class Counting(Silent):
     def finished(self, *_: object) -> None:
         self.made += 1
 
+    def shown(self) -> AbstractContextManager[Observer]:
+        return nullcontext(self)
+
 
 def small(full: Assumptions) -> Assumptions:
     """Two networks of half a minute, few clients, one turn."""
@@ -207,8 +209,7 @@ def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypa
     monkeypatch.setattr(swrr, "to_png", lambda _: b"\x89PNG left out")
     pages = []
     for observer in (Counting(), Counting()):
-        shown = partial(nullcontext, observer)
-        page, broken = swrr.reproduce(FILE.parent, tmp_path / "out", tmp_path / "docs", shown, quick=True)
+        page, broken = swrr.reproduce(FILE.parent, tmp_path / "out", tmp_path / "docs", observer.shown, quick=True)
         assert broken == []
         pages.append((observer.made, page.read_text(encoding="utf-8")))
     runs = sum(len(one.middles) * one.networks * len(one.treatments) for one in assumptions.variants)
@@ -218,7 +219,7 @@ def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypa
     assert "This is the quick run" in text
     for claim in assumptions.claims:
         assert claim.says in text
-    for name, _ in swrr.charts(assumptions, swrr.swrr_measure.Measured(*frames(tmp_path, assumptions), 0.0)):
+    for name, _ in swrr.charts(assumptions, swrr_measure.Measured(*frames(tmp_path, assumptions), 0.0)):
         assert f"({name}.svg)" in text
         assert "NaN" not in (tmp_path / "docs" / f"{name}.svg").read_text(encoding="utf-8")
 
@@ -226,7 +227,7 @@ def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypa
 def frames(tmp_path: Path, assumptions: Assumptions) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
     """What was measured, from the runs that are there."""
     cells = swrr_runs.prepare(assumptions.variants, tmp_path / "out" / "quick")
-    measured = swrr.swrr_measure.measure(swrr_runs.work_off(cells, Silent()))
+    measured = swrr_measure.measure(swrr_runs.work_off(cells, Silent()))
     series = measured.series.filter(pl.col("variant") == "main", pl.col("treatment") == "RR", pl.col("network") == 0)
     assert series.group_by("middles").agg(pl.col("timeouts").is_sorted().all())["timeouts"].all()
     # What the curve delivers while it is measured is the figure: one step of 15 s.

@@ -177,19 +177,20 @@ def _finding(finding: Finding) -> str:
     text = f"{name}, {sides}, {where}: {format_fixed(interval.mean, places, signed=True)} {unit}".rstrip()
     if interval.low is not None and interval.high is not None:
         bounds = " to ".join(format_fixed(bound, places, signed=True) for bound in (interval.low, interval.high))
-        text += f" ({bounds}; {found.alike} of {interval.count})" if found.interval.mean else " in every network"
+        same = interval.low == interval.high == 0
+        text += " in every network" if same else f" ({bounds}; {found.alike} of {interval.count})"
     return f"{text}: {finding.verdict}" if finding.verdict != UNDECIDED else text
 
 
 def _identical(figures: pl.DataFrame, variant: Variant, comparison: str) -> Iterator[str]:
-    """A sentence for each pair of treatments whose runs have all figures in common somewhere: they sent the same cells."""
+    """A sentence for each pair of treatments whose runs have all figures in common in some network."""
     wide = figures.pivot(on="treatment", index=["middles", "network", "metric"], values="value")
     for one, other in combinations(swrr_charts.COMPARISONS[comparison], 2):
         same = wide.group_by("middles", "network").agg(equal=pl.col(one).eq_missing(pl.col(other)).all())
         counts = {middles: same.filter(pl.col("middles") == middles)["equal"].sum() for middles in variant.middles}
         if any(counts.values()):
             where = ", ".join(f"{count} of {variant.networks} at {middles} middles" for middles, count in counts.items())
-            yield f"{one} and {other} did exactly the same, to the last cell, in some networks: {where}."
+            yield f"{one} and {other} have all figures to the last digit in common in some networks: {where}."
             yield ""
 
 
