@@ -201,7 +201,7 @@ def small(full: Assumptions) -> Assumptions:
     return replace(full, variants=tuple(less))
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every run is made once, the page has every claim and chart, and a second call only writes it again."""
     assumptions = small(full)

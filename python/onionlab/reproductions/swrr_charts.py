@@ -43,7 +43,7 @@ def over_time(measured: Measured, variant: Variant, comparison: str) -> dict[str
     data: dict[str, pl.DataFrame] = {}
     for middles in variant.middles:
         own = series.filter(pl.col("middles") == middles)
-        panels = []
+        panels, begin = [], variant.load.measure_from / 60
         for column, what in (("throughput", "throughput (Mbit/s)"), ("timeouts", "download time-outs so far")):
             curves = bands(own, "time", column, COMPARISONS[comparison])
             name = f"{column}-{middles}"
@@ -51,12 +51,14 @@ def over_time(measured: Measured, variant: Variant, comparison: str) -> dict[str
             time = Axis("time", "simulated time (min)", {"domain": [0, variant.load.duration / 60], "nice": False})
             data[name] = curves.with_columns(pl.col("time") / 60)
             panels.append(
-                _panel(name, data[name], comparison, time, Axis("mean", what, _domain(data[name])), spread="y", rule=variant)
+                _panel(
+                    name, data[name], comparison, time, Axis("mean", what, _domain(data[name])), spread="y", measured_from=begin
+                )
             )
         rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "over-time", middles)))
     about = [
         f"mean over {variant.networks} sampled networks; band: 95 % t interval over them, point by point",
-        f"throughput: payload reaching clients, mean of {STEP} s; dashed rule: begin of the measurement",
+        f"throughput: payload reaching clients, mean of {STEP} s; shaded: not measured",
     ]
     return _whole(rows, f"Throughput and time-outs: {WORDS[comparison]}", about, data)
 
@@ -93,11 +95,11 @@ def _panel(
     y: Axis,
     *,
     spread: Any,
-    rule: Variant | None = None,
+    measured_from: float | None = None,
 ) -> alt.LayerChart:
     banded = curves["low"].null_count() < curves.height
-    rule_at = None if rule is None else rule.load.measure_from / 60
-    return band_chart(name, COMPARISONS[comparison], x, y, spread=spread, banded=banded, rule_at=rule_at, size=SIZE)
+    treatments = COMPARISONS[comparison]
+    return band_chart(name, treatments, x, y, spread=spread, banded=banded, cut_before=measured_from, size=SIZE)
 
 
 def _domain(curves: pl.DataFrame) -> dict[str, Any]:
