@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from onionlab import cost
 from onionlab.describe import headline, warnings
 from onionlab.plan import in_words
 from onionlab.quantity import decimals, format_fixed, format_number
@@ -103,6 +104,8 @@ def print_summary(experiment: Experiment, console: Console) -> None:
     if len(experiment.treatments) > 1:
         star = ", * where its 95 % interval excludes zero" if several else ""
         say(f"second line: paired difference to “{escape(experiment.treatments[0])}”{star}")
+    if taken := cost.sentence(experiment):
+        say(escape(taken))
     for warning in warnings(experiment):
         say(f"[yellow]note:[/yellow] {escape(warning)}")
 

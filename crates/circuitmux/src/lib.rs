@@ -14,6 +14,7 @@
 #[cfg(doctest)]
 struct Readme;
 
+mod custom;
 mod ewma;
 mod list;
 mod mux;
@@ -22,9 +23,10 @@ mod round_robin;
 mod swrr;
 mod turn;
 
+pub use custom::{CustomPolicy, DynPolicy, Trouble};
 pub use ewma::{Ewma, EwmaClock};
 pub use mux::Circuitmux;
-pub use policy::{CircuitmuxPolicy, CustomPolicy, DynPolicy, PolicyError, PolicyKind};
+pub use policy::{CircuitmuxPolicy, PolicyError, PolicyKind};
 pub use round_robin::{NewlyActive, RoundRobin};
 pub use swrr::{Swrr, SwrrWeight};
 pub use turn::Turn;

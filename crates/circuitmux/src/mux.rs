@@ -1,6 +1,6 @@
 //! One circuitmux: the cell counts of a channel's circuits in one direction, and the policy that picks among them.
 
-use crate::policy::DynPolicy;
+use crate::custom::Custom;
 use crate::{CircuitmuxPolicy, Ewma, NewlyActive, PolicyKind, RoundRobin, Slot, Swrr};
 use onionlab_quantities::SimTime;
 use std::cmp::Ordering;
@@ -22,13 +22,13 @@ pub struct Circuitmux {
 }
 
 /// In `Circuitmux::cells`: no circuit has this slot.
-const FREE: u32 = u32::MAX;
+pub(crate) const FREE: u32 = u32::MAX;
 
 enum Policy {
     RoundRobin(RoundRobin),
     Ewma(Ewma),
     Swrr(Swrr),
-    Custom(Box<dyn DynPolicy>),
+    Custom(Custom),
 }
 
 /// Calls the same method of whichever policy it is, without a virtual call for the policies of this crate.
@@ -38,8 +38,8 @@ macro_rules! each {
             Policy::RoundRobin($bound) => $call,
             Policy::Ewma($bound) => $call,
             Policy::Swrr($bound) => $call,
-            Policy::Custom(boxed) => {
-                let $bound = &mut **boxed;
+            Policy::Custom(custom) => {
+                let $bound = &mut *custom.policy;
                 $call
             }
         }
@@ -109,13 +109,18 @@ impl Circuitmux {
         self.active = self.active + u32::from(old == 0 && n > 0) - u32::from(old > 0 && n == 0);
     }
 
-    /// The circuit to send the next cell; none if no circuit has one.
+    /// The circuit to send the next cell; none if no circuit has one, or if a policy from outside picks what cannot be served ([`crate::Trouble`]).
     #[inline]
     pub fn pick(&mut self, now: SimTime) -> Option<Slot> {
         if self.active == 0 {
             return None;
         }
-        each!(&mut self.policy, policy => policy.pick(now))
+        match &mut self.policy {
+            Policy::RoundRobin(policy) => policy.pick(now),
+            Policy::Ewma(policy) => policy.pick(now),
+            Policy::Swrr(policy) => policy.pick(now),
+            Policy::Custom(custom) => custom.pick(now, &self.cells),
+        }
     }
 
     /// One cell of the picked circuit went to the outbuf and `remaining` are left in its queue.
@@ -153,7 +158,7 @@ impl Circuitmux {
             (Policy::RoundRobin(one), Policy::RoundRobin(two)) => one.compare(two),
             (Policy::Ewma(one), Policy::Ewma(two)) => one.compare(two),
             (Policy::Swrr(one), Policy::Swrr(two)) => one.compare(two),
-            (Policy::Custom(one), Policy::Custom(two)) => one.compare_dyn(&**two),
+            (Policy::Custom(one), Policy::Custom(two)) => one.policy.compare_dyn(&*two.policy),
             _ => Ordering::Equal,
         }
     }

@@ -1,11 +1,8 @@
 //! The interface of a policy, and the choice of one.
 
-use crate::{EwmaClock, Slot, SwrrWeight};
+use crate::{CustomPolicy, EwmaClock, Slot, SwrrWeight};
 use onionlab_quantities::{SimDuration, SimTime};
-use std::any::Any;
 use std::cmp::Ordering;
-use std::fmt;
-use std::sync::Arc;
 
 /// A rule that picks the circuit to send the next cell of one channel, in one direction.
 ///
@@ -53,45 +50,6 @@ pub trait CircuitmuxPolicy {
     fn compare(&self, other: &Self) -> Ordering
     where
         Self: Sized;
-}
-
-/// [`CircuitmuxPolicy`] for policies whose type is not known here; implemented for every policy that can be sent to
-/// another thread. Implement [`CircuitmuxPolicy`], not this.
-pub trait DynPolicy: CircuitmuxPolicy + Any + Send {
-    /// [`CircuitmuxPolicy::compare`], and `Equal` if the other mux has a policy of another type.
-    fn compare_dyn(&self, other: &dyn DynPolicy) -> Ordering;
-}
-
-impl<P: CircuitmuxPolicy + Any + Send> DynPolicy for P {
-    fn compare_dyn(&self, other: &dyn DynPolicy) -> Ordering {
-        let other: &dyn Any = other;
-        other.downcast_ref::<P>().map_or(Ordering::Equal, |other| self.compare(other))
-    }
-}
-
-/// A policy from outside this crate: its name and how to make one for a mux.
-#[derive(Clone)]
-pub struct CustomPolicy {
-    name: Arc<str>,
-    make: Arc<dyn Fn() -> Box<dyn DynPolicy> + Send + Sync>,
-}
-
-impl CustomPolicy {
-    /// The policy called `name`, of which `make` makes one for each mux.
-    pub fn new<P: DynPolicy>(name: &str, make: impl Fn() -> P + Send + Sync + 'static) -> Self {
-        Self { name: name.into(), make: Arc::new(move || Box::new(make())) }
-    }
-
-    /// A policy for one mux.
-    pub(crate) fn make(&self) -> Box<dyn DynPolicy> {
-        (self.make)()
-    }
-}
-
-impl fmt::Debug for CustomPolicy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("CustomPolicy").field(&self.name).finish()
-    }
 }
 
 /// The choice of a policy, with its settings.
@@ -162,7 +120,7 @@ impl PolicyKind {
             Self::Swrr { weight: SwrrWeight::Linear } => "swrr-linear",
             Self::Swrr { weight: SwrrWeight::Proportional } => "swrr-proportional",
             Self::Swrr { weight: SwrrWeight::Logarithmic { .. } } => "swrr-logarithmic",
-            Self::Custom(custom) => &custom.name,
+            Self::Custom(custom) => custom.name(),
         }
     }
 }

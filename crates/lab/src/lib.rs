@@ -1,12 +1,13 @@
 #![doc = include_str!("../README.md")]
 
 mod memory;
+mod processor;
 pub mod records;
 pub mod run;
 pub mod scenario;
 pub mod world;
 
-pub use run::{Continue, Progress, RunError, Summary, run};
+pub use run::{Continue, Progress, RunError, Summary, run, run_with};
 pub use scenario::{Scenario, ScenarioError, network_schema, schema};
 
 /// The version of onionlab.

@@ -4,10 +4,11 @@
 //! tables as they come, so that memory follows what is in flight. The run's directory appears when all is written.
 
 use crate::memory;
+use crate::processor;
 use crate::records::{CHANNELS, CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter, VEGAS};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::treatment::FlowControl;
-use crate::world::{self, Built, Names, WorldError};
+use crate::world::{self, Built, Interpreter, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{ChannelClose, CloseReason, RelayClass, VegasSample, VegasState, World};
@@ -57,6 +58,7 @@ pub struct Summary {
     pub events: u64,
     pub cell_hops: u64,
     pub wall_seconds: f64,
+    pub cpu_seconds: Option<f64>,
     pub peak_memory_bytes: u64,
     pub relays: u32,
     pub clients: u32,
@@ -79,6 +81,7 @@ impl Summary {
                 .number(self.events)
                 .number(self.cell_hops)
                 .fraction(self.wall_seconds)
+                .fraction_if(self.cpu_seconds)
                 .number(self.peak_memory_bytes)
                 .number(u64::from(self.relays))
                 .number(u64::from(self.clients))
@@ -104,6 +107,9 @@ pub enum RunError {
     /// The world cannot be built.
     #[error(transparent)]
     World(#[from] WorldError),
+    /// A policy of the user's own went wrong.
+    #[error("{0}")]
+    Policy(String),
     /// The records cannot be written.
     #[error(transparent)]
     Records(#[from] RecordError),
@@ -121,6 +127,9 @@ impl RunError {
             Self::World(WorldError::Latency(_)) => "document-latency",
             Self::World(WorldError::Paths(_)) => "run-no-paths",
             Self::World(WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. }) => "run-too-many-clients",
+            Self::World(WorldError::NoSuchRelay { .. }) => "run-no-such-relay",
+            Self::World(WorldError::Policy { .. }) => "scenario-policy",
+            Self::Policy(_) => "run-policy",
             Self::Records(_) => "run-records",
             Self::Cancelled => "run-cancelled",
         }
@@ -130,22 +139,38 @@ impl RunError {
 /// Runs one of the experiment's runs and writes its records to `runs_directory`/(the name that `plan` gives it), which it returns.
 ///
 /// # Errors
-/// There is no such run, its world cannot be built, its records cannot be written, or `progress` ended it.
+/// There is no such run, its world cannot be built, a policy of the user's own goes wrong, its records cannot be written, or `progress` ended it.
 pub fn run(
     scenario: &ResolvedScenario,
     treatment: usize,
     network: u32,
     seed: u64,
     runs_directory: &Path,
+    progress: impl FnMut(Progress) -> Continue,
+) -> Result<(PathBuf, Summary), RunError> {
+    run_with(scenario, treatment, network, seed, runs_directory, None, progress)
+}
+
+/// The same with an interpreter for policies in Python.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(
+    scenario: &ResolvedScenario,
+    treatment: usize,
+    network: u32,
+    seed: u64,
+    runs_directory: &Path,
+    interpreter: Option<&dyn Interpreter>,
     mut progress: impl FnMut(Progress) -> Continue,
 ) -> Result<(PathBuf, Summary), RunError> {
-    let began = Instant::now();
+    let (began, processor) = (Instant::now(), processor::of_thread());
     let planned = scenario
         .plan()
         .into_iter()
         .find(|run| (run.treatment_index, run.network, run.seed) == (treatment, network, seed))
         .ok_or(RunError::NoSuchRun { treatment, network, seed })?;
-    let Built { mut world, names, treatment, divergence } = world::build(scenario, treatment, network, seed)?;
+    let Built { mut world, names, treatment, divergence } = world::build_with(scenario, treatment, network, seed, interpreter)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
     let traced = treatment.flow_control == Some(FlowControl::Vegas) && scenario.clients.iter().any(|group| group.trace);
     let mut tables = Tables::create(directory.path(), &names, traced)?;
@@ -156,6 +181,9 @@ pub fn run(
     while now < end {
         now = (now + STEP).min(next_sample).min(end);
         world.run_until(now);
+        if let Some(trouble) = world.trouble() {
+            return Err(RunError::Policy(trouble));
+        }
         if now == next_sample || now == end {
             world.sample(now);
             next_sample = now + scenario.sample_interval;
@@ -189,6 +217,7 @@ pub fn run(
         events: world.events(),
         cell_hops: world.cell_hops(),
         wall_seconds: began.elapsed().as_secs_f64(),
+        cpu_seconds: processor.zip(processor::of_thread()).map(|(before, now)| now - before),
         peak_memory_bytes: memory::peak(),
         relays: names.relays.iter().flatten().count() as u32,
         clients: names.clients.len() as u32,
@@ -314,7 +343,8 @@ impl<'a> Tables<'a> {
                     .number(sample.cpu_busy)
                     .number(sample.uplink_drops)
                     .number(sample.downlink_drops)
-                    .fraction(sample.utilisation);
+                    .fraction(sample.utilisation)
+                    .text(if names.treated[sample.relay.index()] { "yes" } else { "no" });
             })?;
         }
         for sample in records.network {

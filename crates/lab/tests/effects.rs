@@ -72,6 +72,8 @@ fn without_effect(base: &str, changes: &[(&str, &str)], insert: impl Fn(&str, &s
 /// Each axis, with what it needs to have an effect.
 const AXES: &[(&str, &str)] = &[
     ("", "circuitmux = \"round-robin\""),
+    ("circuitmux = \"round-robin\"", "relays = { names = [\"middle1\"] }"),
+    ("circuitmux = \"round-robin\"\nrelays = { names = [\"middle1\"] }", "relays = { classes = [\"guard\"] }"),
     ("", "circuitmux = \"swrr-linear\""),
     ("flow-control = \"windows\"\nkernel-tick = \"0 s\"\ncircuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-proportional\""),
     ("circuitmux = \"swrr-linear\"", "\ncircuitmux = \"swrr-logarithmic\""),

@@ -3,6 +3,7 @@
 #![allow(clippy::needless_pass_by_value, clippy::missing_errors_doc)]
 
 mod errors;
+mod policy;
 mod run;
 mod shared_links;
 

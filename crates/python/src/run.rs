@@ -1,6 +1,7 @@
 //! `run_one`: a run without the interpreter lock, which is taken for a moment to tell how far it is.
 
 use crate::errors;
+use crate::policy::Policies;
 use onionlab_lab::{Continue, Progress};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -29,10 +30,11 @@ pub fn run_one(
     py.detach(|| {
         let scenario = crate::resolved_at(path, text, point)?;
         let runs = Path::new(out_dir).join("runs");
+        let policies = Policies::default();
         let mut raised = None;
         let mut told = None;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            onionlab_lab::run(&scenario, treatment_index, network_index, seed, &runs, |progress| {
+            onionlab_lab::run_with(&scenario, treatment_index, network_index, seed, &runs, Some(&policies), |progress| {
                 let due = told.is_none_or(|told: Instant| told.elapsed() >= PACE) || progress.sim_time == progress.sim_end;
                 if !due {
                     return Continue::Yes;
@@ -48,7 +50,7 @@ pub fn run_one(
                 }
             })
         }));
-        match (raised, outcome) {
+        match (raised.or_else(|| policies.stopped()), outcome) {
             (Some(error), _) => Err(error),
             (None, Ok(Ok((_, summary)))) => Ok(crate::json(&summary)),
             (None, Ok(Err(error))) => Err(errors::run(&error)),

@@ -97,7 +97,7 @@ impl Bench {
         }
         circuit.live_cells = 1;
         let id = CircuitId(self.world.circuits.len() as u32);
-        let circuits = self.world.ends[end.index()].circuits_mut(&self.world.settings.circuitmux);
+        let circuits = self.world.ends[end.index()].circuits_mut(&self.world.settings.scheduling.circuitmux);
         let slot = circuits.mux.attach(now, 0);
         circuits.set_attached(slot, Some(Attached { circuit: id, hop: HERE, outward: true }));
         self.world.channel_logs[end.channel()].attached();

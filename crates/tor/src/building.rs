@@ -1,11 +1,12 @@
 //! Opening channels and building circuits, hop by hop, with the cells that tor sends.
 
 use crate::cell::{Cell, CellKind};
-use crate::channel::{self, Attached, ChannelEnd, ChannelLog, Opening};
+use crate::channel::{self, Attached, ChannelEnd, ChannelLog, Opening, SchedulerState};
 use crate::circuit::{Circuit, CircuitState, HOPS};
 use crate::ids::{CircuitId, ClientId, EndId};
 use crate::queues::Direction;
 use crate::records::CircuitSerial;
+use crate::settings::ChannelScheduler;
 use crate::world::{SocketUse, World};
 use onionlab_engine::HostId;
 
@@ -22,7 +23,11 @@ impl World {
             (id, from, socket, Opening::Connecting),
             (id.peer(), to, socket.peer(), Opening::Awaiting { flight: 0, bytes: hello }),
         ] {
-            self.ends.push(ChannelEnd::new(host, socket, opening));
+            let scheduler = match self.settings.scheduling_at(&self.nodes[host.index()]).channel_scheduler {
+                ChannelScheduler::Refill => SchedulerState::None,
+                _ => SchedulerState::Idle,
+            };
+            self.ends.push(ChannelEnd::new(host, socket, opening, scheduler));
             self.use_socket(socket, SocketUse::Channel(end));
             self.nodes[host.index()].ends.push(end);
         }
@@ -130,7 +135,8 @@ impl World {
     /// `circuitmux_attach_circuit`
     fn attach_circuit(&mut self, id: CircuitId, hop: u8, direction: Direction, end: EndId) {
         let now = self.queue.now();
-        let circuits = self.ends[end.index()].circuits_mut(&self.settings.circuitmux);
+        let of = &mut self.ends[end.index()];
+        let circuits = of.circuits_mut(&self.settings.scheduling_at(&self.nodes[of.host.index()]).circuitmux);
         let slot = circuits.mux.attach(now, 0);
         circuits.set_attached(slot, Some(Attached { circuit: id, hop, outward: direction == Direction::ToExit }));
         let side = &mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize];

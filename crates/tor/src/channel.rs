@@ -45,6 +45,8 @@ pub(crate) enum Opening {
 /// (Can it write? Has it cells?), as `scheduler.c` names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SchedulerState {
+    /// Its node has no scheduler (`ChannelScheduler::Refill`).
+    None,
     Idle,
     WaitingForCells,
     WaitingToWrite,
@@ -124,12 +126,12 @@ impl ChannelLog {
 }
 
 impl ChannelEnd {
-    pub fn new(host: HostId, socket: SocketId, opening: Opening) -> Self {
+    pub fn new(host: HostId, socket: SocketId, opening: Opening, scheduler: SchedulerState) -> Self {
         Self {
             host,
             socket,
             opening,
-            scheduler: SchedulerState::Idle,
+            scheduler,
             circuits: None,
             outbuf: Outbuf::default(),
             sent: SentId::NONE,

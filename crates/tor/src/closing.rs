@@ -92,7 +92,8 @@ impl World {
         let end = &mut self.ends[id.index()];
         match self.settings.destroy_cells {
             DestroyCells::Alternate => {
-                self.cells.push(&mut end.circuits_mut(&self.settings.circuitmux).destroys, cell);
+                let policy = &self.settings.scheduling_at(&self.nodes[end.host.index()]).circuitmux;
+                self.cells.push(&mut end.circuits_mut(policy).destroys, cell);
                 self.has_waiting_cells(id);
             }
             DestroyCells::Overtake => {

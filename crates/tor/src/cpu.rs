@@ -171,7 +171,7 @@ impl World {
 mod tests {
     use super::*;
     use crate::bench_relay::Bench;
-    use crate::settings::{ChannelScheduler, Settings};
+    use crate::settings::{ChannelScheduler, Scheduling, Settings};
     use onionlab_net::tcp::TcpConfig;
     use onionlab_quantities::{RandomStream, Seed};
 
@@ -191,7 +191,8 @@ mod tests {
             cores: 1,
             handshakes_in_hand: 1,
         };
-        let settings = Settings { cpu: Some(cpu), channel_scheduler: ChannelScheduler::Vanilla, ..Settings::default() };
+        let scheduling = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
+        let settings = Settings { cpu: Some(cpu), scheduling, ..Settings::default() };
         let mut bench = Bench::with_tcp(settings, OTHERS, TcpConfig { nagle: false, ..TcpConfig::linux() });
         let circuits: Vec<_> = (0..OTHERS as usize).map(|channel| bench.incoming_circuit(channel)).collect();
         let draws = RandomStream::new(Seed(1), "test", "arrivals");

@@ -53,6 +53,8 @@ pub use records::{
     ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, NetworkSample, Outcome,
     Records, RelaySample, TransferRecord, VegasSample, VegasState,
 };
-pub use settings::{ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Settings};
+pub use settings::{
+    ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Scheduling, Settings, SomeRelays,
+};
 pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

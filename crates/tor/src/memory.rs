@@ -98,7 +98,7 @@ impl World {
 mod tests {
     use super::*;
     use crate::bench_relay::Bench;
-    use crate::settings::{ChannelScheduler, Settings};
+    use crate::settings::{ChannelScheduler, Scheduling, Settings};
 
     /// Ten circuits with cells since one instant after the other, on a channel that does not write. A limit of 1,000 cells' memory is reached by the
     /// thousandth: the circuits that began to wait first go, until a tenth is free.
@@ -106,9 +106,8 @@ mod tests {
     fn the_circuits_with_the_oldest_cells_go_until_a_tenth_is_free() {
         for (counts, bytes) in [(MemoryCounts::Cells, 24_000), (MemoryCounts::CellsAndBuffers, 528_000)] {
             let limit = MemoryLimit { most: Bytes::new(bytes), counts };
-            let channel_scheduler = ChannelScheduler::Vanilla;
-            let settings =
-                Settings { channel_scheduler, memory_limit: Some(limit), max_cell_queue_out: None, ..Settings::default() };
+            let scheduling = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
+            let settings = Settings { scheduling, memory_limit: Some(limit), max_cell_queue_out: None, ..Settings::default() };
             let mut bench = Bench::new(settings, 1);
             let circuits: Vec<_> = (0..10).map(|_| bench.circuit(0)).collect();
             for (index, &circuit) in circuits.iter().enumerate() {

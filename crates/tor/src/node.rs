@@ -81,6 +81,8 @@ pub(crate) struct NodeCounters {
 pub(crate) struct Node {
     pub role: Role,
     pub client: ClientId,
+    /// It is one of those that choose cells in a way of their own (`Settings::some_relays`).
+    pub apart: bool,
     pub ends: Vec<EndId>,
     /// Channels that can write and have cells, the heap of `scheduler.c`.
     pub pending: Vec<EndId>,
@@ -107,6 +109,7 @@ impl Node {
         Self {
             role,
             client: ClientId::NONE,
+            apart: false,
             ends: Vec::new(),
             pending: Vec::new(),
             activated: false,

@@ -7,8 +7,10 @@ use crate::cpu::Cpu;
 use crate::handshakes::{Handshake, Handshakes};
 use crate::idle::{IdleChannels, IdleTimeout};
 use crate::memory::MemoryLimit;
+use crate::node::Node;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
+use onionlab_engine::HostId;
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
 use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
@@ -116,13 +118,52 @@ impl Default for ClientSettings {
     }
 }
 
+/// How a tor process chooses the cells that it sends: what concerns no other host, so that some relays can have it and others not.
+#[derive(Debug, Clone)]
+pub struct Scheduling {
+    /// Which circuit of a channel sends next.
+    pub circuitmux: PolicyKind,
+    /// Which channel sends next.
+    pub channel_scheduler: ChannelScheduler,
+    /// All schedulers but KIST fill the outbuf up to here (`orconn_high`).
+    pub outbuf_high: Bytes,
+    /// Below this the scheduler is told that the channel wants more (`orconn_low`).
+    pub outbuf_low: Bytes,
+}
+
+impl Default for Scheduling {
+    /// tor 0.4.9's code defaults.
+    fn default() -> Self {
+        Self {
+            circuitmux: PolicyKind::TOR_EWMA,
+            channel_scheduler: ChannelScheduler::Kist {
+                interval: SimDuration::from_millis(2),
+                client_interval: SimDuration::from_millis(2),
+                socket_buffer_factor: 1.0,
+                knows_unsent: true,
+            },
+            outbuf_high: Bytes::new(32_768),
+            outbuf_low: Bytes::new(16_384),
+        }
+    }
+}
+
+/// Some relays that choose cells in a way of their own.
+#[derive(Debug, Clone)]
+pub struct SomeRelays {
+    /// Which ones.
+    pub relays: Vec<HostId>,
+    /// How they choose.
+    pub scheduling: Scheduling,
+}
+
 /// Mechanisms and constants of every tor process of a run.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Which circuit of a channel sends next.
-    pub circuitmux: PolicyKind,
-    /// Which channel of a relay sends next.
-    pub channel_scheduler: ChannelScheduler,
+    /// How cells are chosen.
+    pub scheduling: Scheduling,
+    /// Relays where they are chosen in another way.
+    pub some_relays: Option<SomeRelays>,
     /// Payload of a DATA cell in bytes: 498, or 488 with CGO (`relay_cell_max_payload_size`).
     pub cell_payload: u16,
     /// What limits the DATA cells of a circuit and of its streams; the four settings of windows below apply to [`FlowControl::Windows`].
@@ -147,10 +188,6 @@ pub struct Settings {
     pub memory_limit: Option<MemoryLimit>,
     /// What DESTROY cells do beside others.
     pub destroy_cells: DestroyCells,
-    /// All schedulers but KIST fill the outbuf up to here (`orconn_high`).
-    pub outbuf_high: Bytes,
-    /// Below this the scheduler is told that the channel wants more (`orconn_low`).
-    pub outbuf_low: Bytes,
     /// Usable bytes of an outbuf's chunk, and with it the most plaintext in a TLS record (`chunk_new_with_alloc_size`): 4,048, or 4,064 in 0.2.4.
     pub outbuf_chunk: u32,
     /// Which TLS channels speak.
@@ -183,13 +220,8 @@ impl Default for Settings {
     /// tor 0.4.9's code defaults with fixed windows.
     fn default() -> Self {
         Self {
-            circuitmux: PolicyKind::TOR_EWMA,
-            channel_scheduler: ChannelScheduler::Kist {
-                interval: SimDuration::from_millis(2),
-                client_interval: SimDuration::from_millis(2),
-                socket_buffer_factor: 1.0,
-                knows_unsent: true,
-            },
+            scheduling: Scheduling::default(),
+            some_relays: None,
             cell_payload: 498,
             flow_control: FlowControl::Windows,
             circuit_window: Cells::new(1000),
@@ -202,8 +234,6 @@ impl Default for Settings {
             max_cell_queue_out: Some(Cells::new(2500)),
             memory_limit: None,
             destroy_cells: DestroyCells::Alternate,
-            outbuf_high: Bytes::new(32_768),
-            outbuf_low: Bytes::new(16_384),
             outbuf_chunk: 4048,
             tls: Tls::V1_3,
             token_refill: TokenRefill::Lazy,
@@ -220,5 +250,21 @@ impl Default for Settings {
             cpu: None,
             kernel_tick: None,
         }
+    }
+}
+
+impl Settings {
+    /// How this node chooses cells.
+    #[inline]
+    pub(crate) fn scheduling_at(&self, node: &Node) -> &Scheduling {
+        match &self.some_relays {
+            Some(some) if node.apart => &some.scheduling,
+            _ => &self.scheduling,
+        }
+    }
+
+    /// All ways in which nodes choose cells.
+    pub(crate) fn all_scheduling(&self) -> impl Iterator<Item = &Scheduling> {
+        std::iter::once(&self.scheduling).chain(self.some_relays.as_ref().map(|some| &some.scheduling))
     }
 }

@@ -18,6 +18,7 @@ use crate::sampling::Sampler;
 use crate::sent::{SentId, SentPool};
 use crate::settings::{FlowControl, Settings};
 use crate::stream::{Stream, StreamControl, XonXoff};
+use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::{EventQueue, prefetch};
 use onionlab_flowcontrol::CongestionControl;
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
@@ -150,7 +151,7 @@ impl World {
     /// Builds a world at time zero; every client's tor starts at its `boot`.
     ///
     /// # Panics
-    /// If a client's host does not have the role of a client.
+    /// If a client's host does not have the role of a client, or one of [`Settings::some_relays`] that of a relay.
     pub fn new(config: WorldConfig) -> Self {
         let (links, roles): (Vec<HostConfig>, Vec<Role>) = config.hosts.into_iter().unzip();
         let mut queue = EventQueue::new(links.len());
@@ -167,6 +168,11 @@ impl World {
                 let phase = RandomStream::new(config.seed, &link.name, "kernel tick").at(0).below(tick.as_nanos());
                 node.tick_phase = SimDuration::from_nanos(phase);
             }
+        }
+        for relay in config.settings.some_relays.iter().flat_map(|some| &some.relays) {
+            let node = &mut nodes[relay.index()];
+            assert!(matches!(node.role, Role::Relay { .. }), "host {} is no relay", relay.0);
+            node.apart = true;
         }
         for (index, client) in config.clients.iter().enumerate() {
             let node = &mut nodes[client.host.index()];
@@ -336,6 +342,13 @@ impl World {
     /// memory while nothing is under way) at both ends.
     pub const fn idle_circuit_memory() -> usize {
         size_of::<Circuit>() + 6 * 48 + 2 * (size_of::<onionlab_flowcontrol::Vegas>() + 16)
+    }
+    /// What went wrong in a circuitmux policy from outside; what is simulated after it means nothing.
+    pub fn trouble(&self) -> Option<String> {
+        self.settings.all_scheduling().find_map(|scheduling| match &scheduling.circuitmux {
+            PolicyKind::Custom(custom) => custom.trouble(),
+            _ => None,
+        })
     }
     /// Rows since the last call.
     pub fn take_records(&mut self) -> Records {

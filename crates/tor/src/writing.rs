@@ -39,7 +39,8 @@ impl World {
         self.nodes[host.index()].counters.channel_bytes_written += written;
         self.charge(host, Connection::Channel, Operation::Write, written);
         // `connection_or_flushed_some`; without a scheduler it fills the outbuf here and now.
-        if written > 0 && u64::from(self.ends[id.index()].outbuf.len()) < self.settings.outbuf_low.get() {
+        let low = self.settings.scheduling_at(&self.nodes[host.index()]).outbuf_low;
+        if written > 0 && u64::from(self.ends[id.index()].outbuf.len()) < low.get() {
             self.wants_writes(id);
         }
         self.watch_channel_writing(id);

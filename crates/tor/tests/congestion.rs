@@ -16,7 +16,7 @@ fn bulk(rate_mbit: f64) -> (Vec<VegasSample>, f64) {
     // As in `formulas.rs`: what TCP and KIST hold back between bursts is no part of the rules.
     plan.tcp.nagle = false;
     plan.tcp.slow_start_after_idle = false;
-    plan.settings.channel_scheduler = ChannelScheduler::Vanilla;
+    plan.settings.scheduling.channel_scheduler = ChannelScheduler::Vanilla;
     let client = plan.host("client", Role::Client, mbit(100.0));
     let guard = plan.relay("guard", RelayClass::Guard, mbit(rate_mbit));
     let middle = plan.relay("middle", RelayClass::Middle, mbit(100.0));

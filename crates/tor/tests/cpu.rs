@@ -22,7 +22,7 @@ fn cpu(per_cell_us: u64, per_handshake_us: u64) -> Cpu {
 
 /// Nothing but computing holds a cell back: no interval of KIST, no segment that waits for an acknowledgement.
 fn at_once(plan: &mut Plan) {
-    plan.settings.channel_scheduler = ChannelScheduler::Vanilla;
+    plan.settings.scheduling.channel_scheduler = ChannelScheduler::Vanilla;
     plan.tcp.nagle = false;
 }
 
@@ -92,7 +92,7 @@ fn computing_that_costs_nothing_changes_nothing() {
             let mut plan = Plan::new();
             plan.settings.cpu = cpu;
             if scheduler == "vanilla" {
-                plan.settings.channel_scheduler = ChannelScheduler::Vanilla;
+                plan.settings.scheduling.channel_scheduler = ChannelScheduler::Vanilla;
             }
             plan.default_path.loss = 0.005;
             let middle = plan.relay("middle", RelayClass::Middle, mbit(40.0));

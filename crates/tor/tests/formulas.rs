@@ -18,7 +18,7 @@ fn one_client(size: &str, optimistic_data: bool) -> TransferRecord {
     let mut plan = Plan::new();
     plan.tcp.slow_start_after_idle = false;
     plan.tcp.nagle = false;
-    plan.settings.channel_scheduler = ChannelScheduler::Vanilla;
+    plan.settings.scheduling.channel_scheduler = ChannelScheduler::Vanilla;
     plan.settings.optimistic_data = optimistic_data;
     plan.default_path.latency = ms(HOP_MS);
     let client = plan.host("client", Role::Client, rate);
@@ -85,8 +85,8 @@ fn first_and_last_byte_are_the_sum_of_their_parts() {
 fn round_robin_gives_equal_circuits_equal_shares() {
     for (n, scheduler) in [(2, kist()), (5, kist()), (5, ChannelScheduler::Vanilla), (8, kist())] {
         let mut plan = Plan::new();
-        plan.settings.circuitmux = PolicyKind::RoundRobin;
-        plan.settings.channel_scheduler = scheduler;
+        plan.settings.scheduling.circuitmux = PolicyKind::RoundRobin;
+        plan.settings.scheduling.channel_scheduler = scheduler;
         let middle = plan.relay("middle", RelayClass::Middle, mbit(100.0));
         let exit = plan.relay("exit", RelayClass::Exit, mbit(10.0));
         let server = plan.host("server", Role::Server, mbit(100.0));

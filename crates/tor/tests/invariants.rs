@@ -81,8 +81,8 @@ prop_compose! {
         let discipline = if codel { QueueDiscipline::CoDel { target: ms(10.0), interval: ms(100.0) } } else { QueueDiscipline::DropTail };
         plan.queue = QueueConfig { discipline, limit: Bytes::new(queue), limit_packets: None };
         plan.default_path = Path { latency: ms(latency), jitter: ms(jitter), loss };
-        plan.settings.circuitmux = policy;
-        plan.settings.channel_scheduler = scheduler;
+        plan.settings.scheduling.circuitmux = policy;
+        plan.settings.scheduling.channel_scheduler = scheduler;
         plan.settings.cell_payload = payload;
         (plan.settings.tls, plan.settings.outbuf_chunk) = (tls, chunk);
         plan.settings.token_refill = if timer { TokenRefill::Timer } else { TokenRefill::Lazy };

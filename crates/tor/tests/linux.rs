@@ -17,7 +17,7 @@ fn rate(nagle: bool, kist: bool, window: i32, downlink_mbit: f64) -> f64 {
         FlowControl::Vegas(CongestionSettings { exit_circuits: Arc::new(parameters), ..CongestionSettings::default() });
     plan.tcp.nagle = nagle;
     if !kist {
-        plan.settings.channel_scheduler = ChannelScheduler::Vanilla;
+        plan.settings.scheduling.channel_scheduler = ChannelScheduler::Vanilla;
     }
     plan.trace = true;
     let client = plan.host("client", Role::Client, mbit(100.0));

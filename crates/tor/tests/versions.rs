@@ -11,7 +11,7 @@ fn before_tls_1_3_a_channel_takes_a_round_trip_more() {
     let built = [Tls::V1_3, Tls::V1_2, Tls::Cbc].map(|tls| {
         let mut plan = in_a_row(mbit(1000.0), "kind = \"sequence\"\ntransfers = [{ size = \"1 kB\" }]");
         plan.settings.tls = tls;
-        plan.settings.channel_scheduler = ChannelScheduler::Vanilla;
+        plan.settings.scheduling.channel_scheduler = ChannelScheduler::Vanilla;
         let records = plan.run(30).1;
         let first = records.circuits.iter().min_by_key(|circuit| circuit.circuit).unwrap();
         (first.built.unwrap() - first.launched).as_secs_f64() * 1e3

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from onionlab import describe
+from onionlab import cost, describe
 from onionlab.charts import Chart, colours
 from onionlab.quantity import decimals, format_bytes, format_duration, format_fixed, format_number
 from onionlab.stats.intervals import CONFIDENCE
@@ -275,6 +275,18 @@ def _runs(experiment: Experiment) -> list[Row]:
     return lines
 
 
+def _costs(experiment: Experiment) -> list[Row]:
+    """What each treatment took for each cell-hop."""
+    return [
+        {
+            "treatment": of.treatment,
+            "nanoseconds": f"{format_number(of.nanoseconds)} ns",
+            "ratio": f"{of.ratio:.2f}" if of.ratio is not None else "–",
+        }
+        for of in cost.costs(experiment)
+    ]
+
+
 def totals(runs: pl.DataFrame) -> str:
     """What runs cost together, given their ``run`` tables."""
     wall = float(runs["wall_seconds"].sum())
@@ -333,6 +345,9 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "counts": _counts(rows, experiment),
         "charts": charts,
         "runs": _runs(experiment),
+        "costs": _costs(experiment),
+        "cost_clock": {"cpu_seconds": "processor time", "wall_seconds": "wall time"}[cost.clock(experiment)],
+        "cost_meaning": cost.MEANING,
         "totals": totals(experiment.runs),
         "software": software(experiment.runs),
         "divergence": _divergence(experiment),

@@ -139,6 +139,12 @@ pub const RELAYS: Table = Table {
         ),
         Column::new("downlink_drops", Kind::U32, "packet", "Packets dropped in the interval by the queue before its downlink."),
         Column::new("utilisation", Kind::F64, "1", "bytes_sent over what capacity_bits allows in the interval."),
+        Column::new(
+            "treated",
+            Kind::Text,
+            "",
+            "\"no\" if the treatment is for some of the relays and this is none of them, else \"yes\".",
+        ),
     ],
 };
 
@@ -199,6 +205,14 @@ pub const RUN: Table = Table {
         Column::new("events", Kind::U64, "1", "Events handled."),
         Column::new("cell_hops", Kind::U64, "cell", "Cells moved by relays from circuit queues to outbufs."),
         Column::new("wall_seconds", Kind::F64, "s", "Time that the run took.").provenance(),
+        Column::new(
+            "cpu_seconds",
+            Kind::F64,
+            "s",
+            "Processor time that the run took, policies of the user's own included; none where the kernel does not say.",
+        )
+        .nullable()
+        .provenance(),
         Column::new("peak_memory_bytes", Kind::U64, "B", "Greatest resident memory of the process so far.").provenance(),
         Column::new("relays", Kind::U32, "1", "Number of relays."),
         Column::new("clients", Kind::U32, "1", "Number of clients."),

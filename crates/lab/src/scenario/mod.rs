@@ -11,12 +11,14 @@ pub mod document;
 mod error;
 mod file;
 pub mod network;
+pub mod own_policy;
 mod resolve;
 mod resolve_clients;
 mod resolve_network;
 mod resolve_treatments;
 pub mod resolved;
 mod schema;
+pub mod some_relays;
 mod sweep;
 mod text;
 pub mod treatment;
@@ -38,6 +40,11 @@ use toml::de::DeTable;
 
 /// The largest experiment file that is read.
 pub const MAX_FILE_BYTES: u64 = 4 << 20;
+
+/// What stands for a file's content in a scenario: xxh3-64 in hexadecimal.
+pub(crate) fn digest(content: &[u8]) -> String {
+    format!("{:016x}", xxhash_rust::xxh3::xxh3_64(content))
+}
 
 /// A parsed experiment file, at one point of its sweep if it has one.
 #[derive(Debug, Clone)]

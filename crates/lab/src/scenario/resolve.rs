@@ -6,7 +6,7 @@ use super::file::ScenarioFile;
 use super::resolve_treatments::Circumstances;
 use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use super::treatment::FlowControl;
-use super::{Scenario, resolve_clients, resolve_network, resolve_treatments};
+use super::{Scenario, resolve_clients, resolve_network, resolve_treatments, some_relays};
 use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -115,7 +115,8 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         limited: limited(&network),
         drawn: clients.iter().any(|group| !matches!(group.members, Members::Hosts { path: Some(_), .. })),
     };
-    let treatments = resolve_treatments::treatments(file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
+    let treatments = resolve_treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
+    some_relays::names_exist(&treatments, &network)?;
     if let Some(index) = clients.iter().position(|group| group.trace)
         && treatments.iter().all(|treatment| treatment.flow_control_by_file() != FlowControl::Vegas)
     {
@@ -236,6 +237,5 @@ pub(super) fn read_named_file(scenario: &Scenario, key: &str, path: &str, most: 
     if content.len() as u64 > most {
         return Err(fault(format!("it is larger than {} MiB", most >> 20)));
     }
-    let digest = format!("{:016x}", xxhash_rust::xxh3::xxh3_64(&content));
-    Ok((FileRef { path: path.to_owned(), digest, location }, content))
+    Ok((FileRef { path: path.to_owned(), digest: super::digest(&content), location }, content))
 }

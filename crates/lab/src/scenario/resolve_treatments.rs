@@ -1,9 +1,12 @@
 //! Checks of `[base]` and `[[treatments]]`: a value on every axis, and no setting without an effect.
 
+use super::Scenario;
 use super::consensus_params;
 use super::error::{Fault, clipped};
+use super::own_policy::{self, Policy};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
+use super::some_relays;
 use super::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Tcp,
     TreatmentFile, UplinkQueue,
@@ -23,6 +26,7 @@ pub(super) struct Circumstances {
 }
 
 pub(super) fn treatments(
+    scenario: &Scenario,
     base: Option<&BaseFile>,
     files: Option<&[TreatmentFile]>,
     network: Circumstances,
@@ -55,29 +59,33 @@ pub(super) fn treatments(
             let from_base = !own_keys.iter().any(|key| key == setting) && base_keys.iter().any(|key| key == setting);
             if from_base { format!("base.{setting}") } else { format!("{key}.{setting}") }
         };
-        let mut treatment = one(place, name, slug, &own.over(base))?;
+        let mut treatment = one(scenario, place, name.clone(), slug.clone(), &own.over(base))?;
         treatment.consensus_params = consensus_params::checked(&key, &treatment, &own, base)?;
+        if let Some(relays) = &file.relays {
+            let mut others = one(scenario, |setting: &str| format!("base.{setting}"), name, slug, base)?;
+            others.consensus_params = consensus_params::checked(&key, &others, &BaseFile::default(), base)?;
+            treatment.relays = Some(some_relays::checked(&key, relays, &own, others)?);
+        }
         if let Some((setting, needs)) = without_effect(&treatment, &own, network).first() {
             return Err(Fault::conflict(
                 format!("{key}.{setting}"),
                 format!("has no effect in this treatment: it needs {needs}"),
             ));
         }
+        some_relays::must_differ(&key, &treatment)?;
         resolved.push(treatment);
     }
     consensus_params::base_serves(base, &resolved)?;
     // A setting of `[base]` may serve some of the treatments only, but it must serve one.
     for setting in base.keys() {
-        let needs: Vec<&str> = resolved
+        let needs: Vec<Option<&str>> = resolved
             .iter()
-            .filter_map(|treatment| without_effect(treatment, base, network).into_iter().find(|(key, _)| *key == setting))
-            .map(|(_, needs)| needs)
+            .flat_map(Treatment::everywhere)
+            .map(|treatment| without_effect(treatment, base, network).into_iter().find(|(key, _)| *key == setting))
+            .map(|idle| idle.map(|(_, needs)| needs))
             .collect();
-        if needs.len() == resolved.len() {
-            return Err(Fault::conflict(
-                format!("base.{setting}"),
-                format!("has no effect in any treatment: it needs {}", needs[0]),
-            ));
+        if let Some(needs) = needs[0].filter(|_| needs.iter().all(Option::is_some)) {
+            return Err(Fault::conflict(format!("base.{setting}"), format!("has no effect in any treatment: it needs {needs}")));
         }
     }
     Ok(resolved)
@@ -97,7 +105,7 @@ const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
 
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
 fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstances) -> Vec<(&'static str, &'static str)> {
-    let ewma = treatment.circuitmux == Some(Circuitmux::Ewma);
+    let ewma = treatment.has_ewma();
     let scheduler = treatment.channel_scheduler;
     let kist = scheduler == ChannelScheduler::Kist;
     let intervals = kist || scheduler == ChannelScheduler::KistLite;
@@ -196,16 +204,18 @@ fn profile(net: LinkProfile) -> BaseFile {
     }
 }
 
-fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFile) -> Checked<Treatment> {
+fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFile) -> Checked<Treatment> {
     let net = given.net.unwrap_or(LinkProfile::Linux);
     let all = given.over(&profile(net));
     let filled = "the profile fills every axis of the link";
     let tor = all.tor.unwrap_or(TorVersion::V0_4_9);
     let code = tor.code();
     // A half-life above zero turns EWMA on in every version (`cmux_ewma_set_options`).
-    let circuitmux = all.circuitmux.or(all.ewma_half_life.map(|_| Circuitmux::Ewma)).or(code.circuitmux);
+    let by_default = all.ewma_half_life.map(|_| Circuitmux::Ewma).or(code.circuitmux).map(Policy::BuiltIn);
+    let given = all.circuitmux.as_ref().map(|file| own_policy::policy(scenario, &key("circuitmux"), file)).transpose()?;
+    let circuitmux = given.or(by_default);
     let channel_scheduler = all.channel_scheduler.unwrap_or(code.channel_scheduler);
-    let ewma = circuitmux == Some(Circuitmux::Ewma);
+    let ewma = circuitmux == Some(Policy::BuiltIn(Circuitmux::Ewma));
     let kist = channel_scheduler == ChannelScheduler::Kist;
     let flow_control = all.flow_control.unwrap_or(code.flow_control);
     let windows = flow_control == FlowControl::Windows;
@@ -250,6 +260,7 @@ fn one(key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFil
     Ok(Treatment {
         name,
         slug,
+        relays: None,
         tor,
         circuitmux,
         ewma_half_life: all

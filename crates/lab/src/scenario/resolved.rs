@@ -3,6 +3,8 @@
 use super::clients::{Position, StartRange};
 use super::document::NetworkDocument;
 use super::network::{ExitPolicies, PowerFile, Role};
+use super::own_policy::Policy;
+use super::some_relays::SomeRelays;
 use super::sweep::Point;
 use super::treatment::{
     ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
@@ -416,10 +418,13 @@ pub struct Treatment {
     pub name: String,
     /// The name as part of a file name: lower-case letters, digits and single hyphens.
     pub slug: String,
+    /// Which relays have these settings; `None`: all hosts.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub relays: Option<SomeRelays>,
     /// The version of tor.
     pub tor: TorVersion,
     /// Which circuit of a channel sends next; `None`: as the consensus says.
-    pub circuitmux: Option<Circuitmux>,
+    pub circuitmux: Option<Policy>,
     /// EWMA's half-life, with EWMA; `None`: as the consensus says.
     pub ewma_half_life: Option<SimDuration>,
     /// How often EWMA rescales its counts, with EWMA; `None`: as the consensus says.
@@ -553,12 +558,22 @@ pub struct Treatment {
 }
 
 impl Treatment {
-    /// What limits DATA cells as far as is known without a consensus: what the file says, else the version's code.
+    /// This treatment and, where it is for some of the relays, what the other hosts have.
+    pub(crate) fn everywhere(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(self.relays.as_ref().map(|some| &*some.others))
+    }
+
+    /// Whether EWMA chooses among circuits, as far as is known.
+    pub(crate) fn has_ewma(&self) -> bool {
+        self.circuitmux == Some(Policy::BuiltIn(Circuitmux::Ewma))
+    }
+
     /// Whether this version of tor and this flow control know Conflux.
     pub(crate) fn knows_conflux(&self) -> bool {
         self.tor >= TorVersion::V0_4_9 && self.flow_control_by_file() == FlowControl::Vegas
     }
 
+    /// What limits DATA cells as far as is known without a consensus: what the file says, else the version's code.
     pub(crate) fn flow_control_by_file(&self) -> FlowControl {
         self.flow_control.unwrap_or(self.tor.code().flow_control)
     }

@@ -3,6 +3,8 @@
 //! What a treatment does not say comes from `[base]`, then from the consensus where the version of tor reads it there, then from the profiles `tor`
 //! (a version's code) and `net` (what links and TCP are like).
 
+use super::own_policy::CircuitmuxFile;
+use super::some_relays::SomeRelaysFile;
 use super::text::{BytesText, DurationText};
 use super::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
@@ -31,6 +33,8 @@ macro_rules! axes {
             /// The name in tables and charts, unique; at most 100 characters.
             #[schemars(length(min = 1, max = 100))]
             pub name: String,
+            /// Which relays have this treatment's own settings, where not all hosts have; the others, and all clients, have those of `[base]`. Only for settings of how a relay chooses the cells that it sends.
+            pub relays: Option<SomeRelaysFile>,
             $($(#[$meta])* pub $axis: Option<$type>,)+
             /// Parameters of the network's consensus, by tor's names, in place of those of the document; a treatment's entries come before those of `[base]`. Only parameters that have an effect and no key of their own.
             pub consensus_params: Option<BTreeMap<String, i64>>,
@@ -39,7 +43,7 @@ macro_rules! axes {
         impl TreatmentFile {
             /// The treatment's own settings, without its name.
             pub(super) fn own(&self) -> BaseFile {
-                BaseFile { $($axis: self.$axis,)+ consensus_params: self.consensus_params.clone() }
+                BaseFile { $($axis: Clone::clone(&self.$axis),)+ consensus_params: self.consensus_params.clone() }
             }
         }
 
@@ -50,7 +54,7 @@ macro_rules! axes {
                 if let Some(own) = &self.consensus_params {
                     consensus_params.get_or_insert_default().extend(own.clone());
                 }
-                Self { $($axis: self.$axis.or(under.$axis),)+ consensus_params }
+                Self { $($axis: Clone::clone(&self.$axis).or_else(|| Clone::clone(&under.$axis)),)+ consensus_params }
             }
 
             /// The keys that are set, as they are written in the file, without `consensus-params`.
@@ -68,8 +72,8 @@ macro_rules! axes {
 axes! {
     /// The version of tor that every host runs, which sets the defaults of all keys from here to `net`: see docs/models/versions.md. Default: "0.4.9".
     tor: TorVersion,
-    /// Which circuit of a channel sends its next cell. Default: "ewma"; with tor "0.2.4" "round-robin-head" unless the consensus has, or `ewma-half-life` gives, a half-life.
-    circuitmux: Circuitmux,
+    /// Which circuit of a channel sends its next cell: a policy by its name, or a table that names one of your own. Default: "ewma"; with tor "0.2.4" "round-robin-head" unless the consensus has, or `ewma-half-life` gives, a half-life.
+    circuitmux: CircuitmuxFile,
     /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`), "10 ms" to "1 d". Default: as the consensus says, else "30 s".
     #[schemars(with = "Option<DurationText>")]
     ewma_half_life: SimDuration,
@@ -241,7 +245,7 @@ axes! {
     codel_interval: SimDuration,
 }
 
-/// Which circuit of a channel sends its next cell.
+/// The policies of onionlab that choose which circuit of a channel sends its next cell.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Circuitmux {

@@ -1,7 +1,9 @@
 //! What a treatment leaves to the consensus and to its version's code.
 
 use crate::scenario::consensus_params;
+use crate::scenario::own_policy::Policy;
 use crate::scenario::resolved::Treatment;
+use crate::scenario::some_relays::SomeRelays;
 use crate::scenario::treatment::{ChannelScheduler, Circuitmux, CpuModel, FlowControl, Handshake};
 use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
@@ -36,8 +38,8 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
 
     let half_life = params.get(params::CIRCUIT_PRIORITY_HALFLIFE_MSEC.name).filter(|&half_life| half_life > 0);
     let by_consensus = if half_life.is_some() { Circuitmux::Ewma } else { Circuitmux::RoundRobinHead };
-    let circuitmux = treatment.circuitmux.unwrap_or(by_consensus);
-    let ewma = circuitmux == Circuitmux::Ewma;
+    let circuitmux = treatment.circuitmux.clone().unwrap_or(Policy::BuiltIn(by_consensus));
+    let ewma = circuitmux == Policy::BuiltIn(Circuitmux::Ewma);
     let half_life = half_life.map_or(SimDuration::from_secs(30), |half_life| ms(half_life as u32));
     let tick = read(latest, &params::CIRCUIT_PRIORITY_TICK_SECS).map_or(10, u64::from);
     let tick = treatment.ewma_tick.unwrap_or(SimDuration::from_secs(tick));
@@ -90,7 +92,10 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let bytes = |param: &Param| read(latest, param).map(|bytes| Bytes::new(u64::from(bytes)));
     let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
     let outbuf_low = treatment.outbuf_low.or_else(|| bytes(&params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
+    let relays =
+        treatment.relays.as_ref().map(|some| SomeRelays { others: Box::new(effective(&some.others, params)), ..some.clone() });
     Treatment {
+        relays,
         circuitmux: Some(circuitmux),
         // A half-life so short that counts overflow within a tick is no use to anyone.
         ewma_half_life: ewma.then(|| treatment.ewma_half_life.unwrap_or(half_life).max(tick / 1000)),
@@ -186,13 +191,13 @@ mod tests {
     #[test]
     fn tor_0_2_4_has_round_robin_until_the_consensus_has_a_half_life() {
         let code = of("0.2.4", &[]);
-        assert_eq!((code.circuitmux, code.ewma_half_life), (Some(Circuitmux::RoundRobinHead), None));
+        assert_eq!((code.circuitmux, code.ewma_half_life), (Some(Policy::BuiltIn(Circuitmux::RoundRobinHead)), None));
         assert_eq!((code.channel_scheduler, code.kist_interval), (ChannelScheduler::Refill, None));
         assert_eq!((code.cell_queue_high, code.cell_queue_low), (Some(256), Some(64)));
         assert_eq!((code.max_cell_queue_in, code.max_cell_queue_out), (None, None));
         assert_eq!((code.optimistic_data, code.guards, code.cell_payload), (Some(false), Some(3), Some(498)));
         let live = of("0.2.4", &YEAR_2015);
-        assert_eq!((live.circuitmux, live.ewma_half_life), (Some(Circuitmux::Ewma), Some(ms(30_000))));
+        assert_eq!((live.circuitmux, live.ewma_half_life), (Some(Policy::BuiltIn(Circuitmux::Ewma)), Some(ms(30_000))));
         assert_eq!(live.ewma_clock, Some(EwmaClock::Wall));
         assert_eq!((live.optimistic_data, live.guards), (Some(true), Some(3)), "NumEntryGuards is not read");
     }
@@ -200,7 +205,7 @@ mod tests {
     #[test]
     fn tor_0_3_5_reads_one_interval_and_one_limit() {
         let code = of("0.3.5", &[]);
-        assert_eq!((code.circuitmux, code.ewma_clock), (Some(Circuitmux::Ewma), Some(EwmaClock::Coarse)));
+        assert_eq!((code.circuitmux, code.ewma_clock), (Some(Policy::BuiltIn(Circuitmux::Ewma)), Some(EwmaClock::Coarse)));
         assert_eq!((code.kist_interval, code.kist_client_interval), (Some(ms(10)), Some(ms(10))));
         assert_eq!(
             (code.cell_queue_low, code.max_cell_queue_in, code.max_cell_queue_out),

@@ -9,8 +9,10 @@ mod document;
 mod effective;
 mod land;
 mod load_target;
+mod own_policy;
 mod routes;
 mod sampled;
+mod some_relays;
 mod topology;
 mod tuning;
 
@@ -25,6 +27,7 @@ use onionlab_net::{HostConfig, Topology};
 use onionlab_paths::{ClientPaths, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, World, WorldConfig};
+pub use own_policy::Interpreter;
 use routes::{Circuits, Routes};
 use std::cell::RefCell;
 
@@ -60,6 +63,20 @@ pub enum WorldError {
         /// The clients that it would need.
         clients: u64,
     },
+    /// A treatment is for some of the relays, and the network has none of these.
+    #[error("the treatment \"{treatment}\" is for some of the relays, and the network has no relay of these classes and names")]
+    NoSuchRelay {
+        /// The treatment.
+        treatment: String,
+    },
+    /// A policy of the user's own cannot be had.
+    #[error("{file}, a circuitmux policy, {what}")]
+    Policy {
+        /// Its library or Python file.
+        file: String,
+        /// Why not, as the rest of the sentence.
+        what: String,
+    },
     /// The users at full scale make more clients than a run may have.
     #[error(
         "`users-at-full-scale` makes {clients} clients here, more than the {} that a run may have: let each stand for more `users`, or sample fewer relays",
@@ -78,6 +95,8 @@ pub struct Names {
     pub hosts: Vec<String>,
     /// By host: class and capacity of relays.
     pub relays: Vec<Option<(RelayClass, Bandwidth)>>,
+    /// By host: whether a relay has the treatment's own settings.
+    pub treated: Vec<bool>,
     /// By client: its host and the name of its group.
     pub clients: Vec<(HostId, String)>,
 }
@@ -121,8 +140,22 @@ struct Layout<'a> {
 /// Builds the world of one run: `treatment` is an index into the experiment's, `seed` one of its seeds.
 ///
 /// # Errors
-/// The network cannot be read or sampled, or has no paths.
+/// The network cannot be read or sampled, or has no paths; a policy of the user's own cannot be had.
 pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: u64) -> Result<Built, WorldError> {
+    build_with(scenario, treatment, network, seed, None)
+}
+
+/// The same with an interpreter for policies in Python.
+///
+/// # Errors
+/// As [`build`].
+pub fn build_with(
+    scenario: &ResolvedScenario,
+    treatment: usize,
+    network: u32,
+    seed: u64,
+    interpreter: Option<&dyn Interpreter>,
+) -> Result<Built, WorldError> {
     let (network_seed, run_seed) = (scenario.network_seed(network), scenario.run_seed(network, seed));
     let layout = match &scenario.network {
         Network::Explicit(explicit) => by_hand::layout(scenario, &scenario.treatments[treatment], explicit, run_seed)?,
@@ -134,7 +167,12 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
     let treatment = effective::effective(&scenario.treatments[treatment], &layout.params);
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let uplink_queue = tuning::uplink_queue(&treatment);
+    let settings = some_relays::settings(&treatment, &layout.hosts, run_seed, interpreter)?;
+    let treated: Option<&[HostId]> = settings.some_relays.as_ref().map(|some| &*some.relays);
     let names = Names {
+        treated: (0..layout.hosts.len() as u32)
+            .map(|host| treated.is_none_or(|some| some.binary_search(&HostId(host)).is_ok()))
+            .collect(),
         hosts: layout.hosts.iter().map(|host| host.name.clone()).collect(),
         relays: layout.hosts.iter().map(relay).collect(),
         clients: layout.clients.iter().map(|client| (client.host, client.group.group.clone())).collect(),
@@ -149,7 +187,7 @@ pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: 
         hosts: hosts.collect(),
         topology: layout.topology,
         tcp: tuning::tcp(&treatment),
-        settings: tuning::settings(&treatment),
+        settings,
         clients,
         paths: Box::new(layout.routes),
     });

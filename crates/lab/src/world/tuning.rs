@@ -1,5 +1,8 @@
 //! From a treatment in which nothing is left open to the settings of every tor, TCP and queue.
 
+use super::WorldError;
+use super::own_policy::{self, Interpreter};
+use crate::scenario::own_policy::Policy;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
     ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
@@ -14,44 +17,17 @@ use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
 use onionlab_tor::{
     BuildTimeModel, BuildTimeoutParameters, ClientSettings, ConfluxSettings, CongestionSettings, Cpu, Handshakes, IdleChannels,
-    IdleTimeout, MemoryLimit, Settings,
+    IdleTimeout, MemoryLimit, Scheduling, Settings,
 };
 use std::sync::Arc;
 
-/// The settings of every tor under a treatment in which nothing is left open.
-pub(super) fn settings(treatment: &Treatment) -> Settings {
+/// The settings of every tor under a treatment in which nothing is left open and which all hosts have.
+///
+/// # Errors
+/// A policy of the user's own cannot be made.
+pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpreter>) -> Result<Settings, WorldError> {
     let defaults = Settings::default();
     let code = treatment.tor.code();
-    let swrr = |weight| PolicyKind::Swrr { weight };
-    let circuitmux = match treatment.circuitmux.unwrap_or(Circuitmux::Ewma) {
-        Circuitmux::RoundRobin => PolicyKind::RoundRobin,
-        Circuitmux::RoundRobinHead => PolicyKind::RoundRobinHead,
-        Circuitmux::Ewma => {
-            let half_life = treatment.ewma_half_life.unwrap_or(SimDuration::from_secs(30));
-            let clock = match treatment.ewma_clock.unwrap_or(code.ewma_clock) {
-                EwmaClock::Coarse => onionlab_circuitmux::EwmaClock::Coarse,
-                EwmaClock::Wall => onionlab_circuitmux::EwmaClock::Wall,
-            };
-            PolicyKind::Ewma { half_life, tick: treatment.ewma_tick.unwrap_or(SimDuration::from_secs(10)), clock }
-        }
-        Circuitmux::SwrrLinear => swrr(SwrrWeight::Linear),
-        Circuitmux::SwrrProportional => swrr(SwrrWeight::Proportional),
-        // The constant changes no order of two circuits, so any will do.
-        Circuitmux::SwrrLogarithmic => swrr(SwrrWeight::Logarithmic { c: 1.0 }),
-    };
-    let interval = treatment.kist_interval.unwrap_or(code.kist_interval);
-    let client_interval = treatment.kist_client_interval.unwrap_or(interval);
-    let channel_scheduler = match treatment.channel_scheduler {
-        ChannelScheduler::Refill => onionlab_tor::ChannelScheduler::Refill,
-        ChannelScheduler::Vanilla => onionlab_tor::ChannelScheduler::Vanilla,
-        ChannelScheduler::Kist => onionlab_tor::ChannelScheduler::Kist {
-            interval,
-            client_interval,
-            socket_buffer_factor: treatment.kist_socket_buffer_factor.unwrap_or(1.0),
-            knows_unsent: treatment.kist_knows_unsent.unwrap_or(true),
-        },
-        ChannelScheduler::KistLite => onionlab_tor::ChannelScheduler::KistLite { interval, client_interval },
-    };
     let cells = |count: u32| Cells::new(u64::from(count));
     let param = |name: &str| treatment.consensus_params.get(name).copied();
     let flow_control = match treatment.flow_control_by_file() {
@@ -62,9 +38,9 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
             client_streams: XonXoffParameters::from_consensus(true, param),
         }),
     };
-    Settings {
-        circuitmux,
-        channel_scheduler,
+    Ok(Settings {
+        scheduling: scheduling(treatment, interpreter)?,
+        some_relays: None,
         cell_payload: treatment.cell_payload.map_or(defaults.cell_payload, |bytes| bytes as u16),
         flow_control,
         circuit_window: treatment.circuit_window.map_or(defaults.circuit_window, cells),
@@ -75,8 +51,6 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         cell_queue_low: treatment.cell_queue_low.map_or(defaults.cell_queue_low, cells),
         max_cell_queue_in: treatment.max_cell_queue_in.map(cells),
         max_cell_queue_out: treatment.max_cell_queue_out.map(cells),
-        outbuf_high: treatment.outbuf_high.unwrap_or(defaults.outbuf_high),
-        outbuf_low: treatment.outbuf_low.unwrap_or(defaults.outbuf_low),
         outbuf_chunk: treatment.outbuf_chunk.get() as u32,
         tls: match treatment.tls {
             Tls::V1_3 => onionlab_tor::Tls::V1_3,
@@ -107,8 +81,67 @@ pub(super) fn settings(treatment: &Treatment) -> Settings {
         handshakes: handshakes(treatment),
         idle_channels: Some(idle_channels(treatment)),
         cpu: cpu(treatment),
-        kernel_tick: treatment.kernel_tick.filter(|&tick| tick > SimDuration::ZERO),
-    }
+        kernel_tick: kernel_tick(treatment),
+    })
+}
+
+/// The ticks of the kernels, where a scheduler waits for them.
+pub(super) fn kernel_tick(treatment: &Treatment) -> Option<SimDuration> {
+    treatment.everywhere().find_map(|of| of.kernel_tick).filter(|&tick| tick > SimDuration::ZERO)
+}
+
+/// How cells are chosen.
+///
+/// # Errors
+/// A policy of the user's own cannot be made.
+pub(super) fn scheduling(treatment: &Treatment, interpreter: Option<&dyn Interpreter>) -> Result<Scheduling, WorldError> {
+    let defaults = Scheduling::default();
+    let code = treatment.tor.code();
+    let interval = treatment.kist_interval.unwrap_or(code.kist_interval);
+    let client_interval = treatment.kist_client_interval.unwrap_or(interval);
+    let channel_scheduler = match treatment.channel_scheduler {
+        ChannelScheduler::Refill => onionlab_tor::ChannelScheduler::Refill,
+        ChannelScheduler::Vanilla => onionlab_tor::ChannelScheduler::Vanilla,
+        ChannelScheduler::Kist => onionlab_tor::ChannelScheduler::Kist {
+            interval,
+            client_interval,
+            socket_buffer_factor: treatment.kist_socket_buffer_factor.unwrap_or(1.0),
+            knows_unsent: treatment.kist_knows_unsent.unwrap_or(true),
+        },
+        ChannelScheduler::KistLite => onionlab_tor::ChannelScheduler::KistLite { interval, client_interval },
+    };
+    Ok(Scheduling {
+        circuitmux: circuitmux(treatment, interpreter)?,
+        channel_scheduler,
+        outbuf_high: treatment.outbuf_high.unwrap_or(defaults.outbuf_high),
+        outbuf_low: treatment.outbuf_low.unwrap_or(defaults.outbuf_low),
+    })
+}
+
+/// Which circuit of a channel sends next.
+fn circuitmux(treatment: &Treatment, interpreter: Option<&dyn Interpreter>) -> Result<PolicyKind, WorldError> {
+    let swrr = |weight| PolicyKind::Swrr { weight };
+    let built_in = match &treatment.circuitmux {
+        None => Circuitmux::Ewma,
+        Some(Policy::BuiltIn(policy)) => *policy,
+        Some(Policy::Own(own)) => return own_policy::custom(own, interpreter).map(PolicyKind::Custom),
+    };
+    Ok(match built_in {
+        Circuitmux::RoundRobin => PolicyKind::RoundRobin,
+        Circuitmux::RoundRobinHead => PolicyKind::RoundRobinHead,
+        Circuitmux::Ewma => {
+            let half_life = treatment.ewma_half_life.unwrap_or(SimDuration::from_secs(30));
+            let clock = match treatment.ewma_clock.unwrap_or(treatment.tor.code().ewma_clock) {
+                EwmaClock::Coarse => onionlab_circuitmux::EwmaClock::Coarse,
+                EwmaClock::Wall => onionlab_circuitmux::EwmaClock::Wall,
+            };
+            PolicyKind::Ewma { half_life, tick: treatment.ewma_tick.unwrap_or(SimDuration::from_secs(10)), clock }
+        }
+        Circuitmux::SwrrLinear => swrr(SwrrWeight::Linear),
+        Circuitmux::SwrrProportional => swrr(SwrrWeight::Proportional),
+        // The constant changes no order of two circuits, so any will do.
+        Circuitmux::SwrrLogarithmic => swrr(SwrrWeight::Logarithmic { c: 1.0 }),
+    })
 }
 
 /// Conflux under a treatment in which nothing is left open.

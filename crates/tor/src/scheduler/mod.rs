@@ -31,35 +31,35 @@ fn compare(ends: &[ChannelEnd], a: EndId, b: EndId) -> Ordering {
 impl World {
     /// `scheduler_channel_has_waiting_cells`
     pub(crate) fn has_waiting_cells(&mut self, id: EndId) {
-        if self.settings.channel_scheduler == ChannelScheduler::Refill {
-            return self.prime(id);
-        }
         let end = &mut self.ends[id.index()];
         match end.scheduler {
             SchedulerState::WaitingForCells => self.becomes_pending(id),
             SchedulerState::Idle => end.scheduler = SchedulerState::WaitingToWrite,
             SchedulerState::WaitingToWrite | SchedulerState::Pending => {}
+            SchedulerState::None => self.prime(id),
         }
     }
 
     /// `scheduler_channel_wants_writes`
     pub(crate) fn wants_writes(&mut self, id: EndId) {
-        if self.settings.channel_scheduler == ChannelScheduler::Refill {
-            return self.refill(id);
-        }
         let end = &mut self.ends[id.index()];
         match end.scheduler {
             SchedulerState::WaitingToWrite => self.becomes_pending(id),
             SchedulerState::Idle => end.scheduler = SchedulerState::WaitingForCells,
             SchedulerState::WaitingForCells | SchedulerState::Pending => {}
+            SchedulerState::None => self.refill(id),
         }
     }
 
     /// `scheduler_channel_doesnt_want_writes`: the channel is no longer open.
     pub(crate) fn doesnt_want_writes(&mut self, id: EndId) {
         let host = self.ends[id.index()].host;
-        if self.ends[id.index()].scheduler == SchedulerState::Pending {
-            heap::remove(&mut self.nodes[host.index()].pending, id, |a, b| compare(&self.ends, a, b));
+        match self.ends[id.index()].scheduler {
+            SchedulerState::None => return,
+            SchedulerState::Pending => {
+                heap::remove(&mut self.nodes[host.index()].pending, id, |a, b| compare(&self.ends, a, b));
+            }
+            _ => {}
         }
         self.ends[id.index()].scheduler = SchedulerState::Idle;
     }
@@ -86,7 +86,7 @@ impl World {
         if node.pending.is_empty() || node.activated {
             return;
         }
-        let due = match (self.settings.channel_scheduler, node.last_run) {
+        let due = match (self.settings.scheduling_at(node).channel_scheduler, node.last_run) {
             (
                 ChannelScheduler::Kist { interval, client_interval, .. }
                 | ChannelScheduler::KistLite { interval, client_interval },
@@ -143,7 +143,7 @@ impl World {
     }
 
     pub(crate) fn run_scheduler(&mut self, host: HostId) {
-        match self.settings.channel_scheduler {
+        match self.settings.scheduling_at(&self.nodes[host.index()]).channel_scheduler {
             ChannelScheduler::Refill => unreachable!("no channel is ever pending"),
             ChannelScheduler::Vanilla => {
                 self.nodes[host.index()].activated = false;
@@ -169,7 +169,9 @@ impl World {
 
     /// Cells that the outbuf takes until it is full (`channel_tls_num_cells_writeable_method`).
     fn writeable_cells(&self, id: EndId) -> u64 {
-        let room = self.settings.outbuf_high.get().saturating_sub(u64::from(self.ends[id.index()].outbuf.len()));
+        let end = &self.ends[id.index()];
+        let high = self.settings.scheduling_at(&self.nodes[end.host.index()]).outbuf_high;
+        let room = high.get().saturating_sub(u64::from(end.outbuf.len()));
         room.div_ceil(u64::from(CELL_BYTES))
     }
 

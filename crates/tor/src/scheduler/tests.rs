@@ -1,7 +1,8 @@
 //! The channel schedulers, one relay and one run at a time.
 
 use crate::bench_relay::Bench;
-use crate::settings::{ChannelScheduler, Settings};
+use crate::settings::{ChannelScheduler, Scheduling, Settings, SomeRelays};
+use onionlab_engine::HostId;
 use onionlab_quantities::{Cells, SimDuration, SimTime};
 
 fn kist() -> ChannelScheduler {
@@ -16,7 +17,8 @@ fn kist_lite() -> ChannelScheduler {
 
 fn bench(channel_scheduler: ChannelScheduler, others: u32) -> Bench {
     let no_limit = Cells::new(1_000_000);
-    Bench::new(Settings { channel_scheduler, max_cell_queue_out: Some(no_limit), ..Settings::default() }, others)
+    let scheduling = Scheduling { channel_scheduler, ..Scheduling::default() };
+    Bench::new(Settings { scheduling, max_cell_queue_out: Some(no_limit), ..Settings::default() }, others)
 }
 
 fn at(millis: f64) -> SimTime {
@@ -219,4 +221,30 @@ fn without_a_scheduler_the_socket_takes_all_it_can() {
 
 fn queue_len(bench: &Bench, circuit: crate::ids::CircuitId) -> u32 {
     bench.world.circuits[circuit.index()].hops[1].sides[1].queue.len
+}
+
+/// KIST's second run waits for its interval, vanilla's does not: which of them a relay has may differ from the others'.
+#[test]
+fn some_relays_have_a_scheduler_of_their_own() {
+    let hops = |apart: Option<(u32, ChannelScheduler)>| {
+        let some_relays = apart.map(|(relay, channel_scheduler)| SomeRelays {
+            relays: vec![HostId(relay)],
+            scheduling: Scheduling { channel_scheduler, ..Scheduling::default() },
+        });
+        let scheduling = Scheduling { channel_scheduler: kist(), ..Scheduling::default() };
+        let mut bench = Bench::new(Settings { scheduling, some_relays, ..Settings::default() }, 2);
+        // A run of KIST now; the next one, with the second cell, is 2 ms away.
+        let circuit = bench.circuit(0);
+        let mut sent = Vec::new();
+        for _ in 0..2 {
+            bench.queue(circuit, 1);
+            bench.world.settle();
+            sent.push(bench.world.cell_hops());
+        }
+        sent
+    };
+    assert_eq!(hops(None), [1, 1]);
+    assert_eq!(hops(Some((1, ChannelScheduler::Vanilla))), [1, 1], "it is another relay's");
+    assert_eq!(hops(Some((0, ChannelScheduler::Vanilla))), [1, 2]);
+    assert_eq!(hops(Some((0, ChannelScheduler::Refill)))[0], 1, "a cell that finds the outbuf empty goes there at once");
 }

@@ -1,0 +1,5 @@
+"""A policy that no test calls."""
+
+
+class Mine:
+    """It is only named."""
