@@ -34,7 +34,7 @@ from test_core import SMALL, content
 pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"), pytest.mark.timeout(300)]
 
 #: Provenance: columns of the table `run` that differ between equal runs.
-PROVENANCE = ("version", "build", "wall_seconds", "peak_memory_bytes")
+PROVENANCE = ("version", "build", "wall_seconds", "cpu_seconds", "peak_memory_bytes")
 
 #: So long that a run takes a second or more.
 LONGER = SMALL.replace('"20 s"', '"3 min"')

@@ -23,9 +23,7 @@ impl Fallible {
 impl OwnPolicy for Fallible {
     fn new(parameters: &mut Parameters<'_>) -> Result<Self, String> {
         let (how, from) = (parameters.get_or("how", "never".to_owned())?, parameters.get_or("from", 0)?);
-        if how == "born" {
-            panic!("no policy\nwas made");
-        }
+        assert!(how != "born", "no policy\nwas made");
         Ok(Self { ring: RoundRobin::new(), how, from, sent: 0 })
     }
 }

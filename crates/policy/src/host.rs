@@ -120,19 +120,22 @@ fn describe(error: &libloading::Error) -> String {
 }
 
 /// The library behind an exported symbol, once its header says that it is one of ours.
-fn table(symbol: *const Header) -> Result<Library, LoadError> {
+fn table(symbol: *const Table) -> Result<Library, LoadError> {
     // SAFETY: the library exports something under the name that only tables of policies have. All versions of the table begin with this header of 24 bytes, which is
     // read without relying on an alignment. Nothing else is touched before it is known to be of this version and this size.
-    let header = unsafe { symbol.read_unaligned() };
+    let header = unsafe { symbol.cast::<Header>().read_unaligned() };
     if header.magic != abi::MAGIC {
         return Err(LoadError::NoPolicy);
     }
     if header != Table::HEADER {
         return Err(LoadError::Version { found: header.version });
     }
-    // SAFETY: magic, version and size are those of `Table` as it is here, which the author's side filled in with functions and a text that live as
+    if !symbol.is_aligned() {
+        return Err(LoadError::NoPolicy);
+    }
+    // SAFETY: the symbol is aligned as a `Table` must be; magic, version and size are those of `Table` as it is here, which the author's side filled in with functions and a text that live as
     // long as the library; it is never unloaded once this succeeds.
-    let table = unsafe { &*symbol.cast::<Table>() };
+    let table = unsafe { &*symbol };
     // SAFETY: as above.
     let name = unsafe { std::slice::from_raw_parts(table.name, table.name_length) };
     let name = std::str::from_utf8(name).map_err(|_| LoadError::NoPolicy)?;
@@ -279,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_is_no_policy_of_this_version_is_not_looked_at() {
-        let load = |header: Header| table(&raw const header).map(|_| ()).unwrap_err().to_string();
+        let load = |header: Header| table((&raw const header).cast()).map(|_| ()).unwrap_err().to_string();
         let other = Header { magic: [7; 16], ..Table::HEADER };
         assert!(load(other).starts_with("exports no policy"));
         let newer = Header { version: 2, ..Table::HEADER };

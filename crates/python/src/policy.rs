@@ -56,7 +56,7 @@ impl Interpreter for Policies {
                 inactive: has("notify_inactive"),
                 set_cells: has("notify_set_cells"),
                 sent: has("notify_sent"),
-                class: found.unbind(),
+                maker: found.unbind(),
                 stop: self.stop.clone(),
             };
             Ok(Arc::new(class))
@@ -118,7 +118,7 @@ fn sentence(py: Python<'_>, error: &PyErr, path: &str) -> String {
 /// A class, and which of the calls that it may leave out it has.
 struct Class {
     path: String,
-    class: Py<PyAny>,
+    maker: Py<PyAny>,
     parameters: Py<PyDict>,
     attach: bool,
     detach: bool,
@@ -142,7 +142,7 @@ struct PythonPolicy {
 impl PythonPolicy {
     fn make(class: &Arc<Class>, trouble: &Trouble) -> Result<Self, String> {
         Python::attach(|py| {
-            let made = class.class.bind(py).call((), Some(class.parameters.bind(py)));
+            let made = class.maker.bind(py).call((), Some(class.parameters.bind(py)));
             let object = made.map_err(|error| sentence(py, &error, &class.path))?.unbind();
             Ok(Self { class: class.clone(), object, failed: Cell::new(false), now: SimTime::ZERO, trouble: trouble.clone() })
         })

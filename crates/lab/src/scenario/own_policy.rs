@@ -197,7 +197,7 @@ fn python_file(key: &str, text: &str) -> Checked<(String, String)> {
     if module.is_empty() || !is_name(class) {
         return Err(wrong());
     }
-    let path = if module.ends_with(".py") {
+    let path = if module.strip_suffix(".py").is_some_and(|stem| !stem.is_empty()) {
         module.to_owned()
     } else if module.split('.').all(is_name) {
         format!("{}.py", module.replace('.', "/"))
