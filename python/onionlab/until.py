@@ -4,8 +4,8 @@ Looking at the interval after each network and stopping when it is narrow underc
 small. The rule here is Stein's: the first networks, the pilot, give the spread and with it the number of networks once and for
 all, ``k = (t s / (w * mean))^2`` with t of the pilot's degrees of freedom. If after these the interval over all of them is still
 wider than w, networks are added until it is not. What counts as the result is the mean with w to each side, or the interval over
-all networks where that reaches further: in simulated experiments it covers in 94 to 97 of 100 (docs/results/coverage.md), while
-stopping at the first narrow interval covers in 83 to 94.
+all networks where that reaches further: in simulated experiments it covers in 96 to 97 of 100 (docs/results/coverage.md), while
+stopping at the first narrow interval covers in 87 to 93.
 
 Network k is the same network whatever the number of networks: finished runs are kept, the rule looks at the first k in their
 order, and so an interrupted search goes on to the same end.
