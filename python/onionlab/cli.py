@@ -435,7 +435,7 @@ def reproduce(
         typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="swrr: a small one, in ten minutes; its results are kept apart.")
+        bool, typer.Option("--quick", help="swrr: a small one; its results are kept apart.")
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),

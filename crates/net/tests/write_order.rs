@@ -26,25 +26,31 @@ fn what_was_written_first_goes_first() {
     assert!(first < second + second / 5, "{first} {second}");
 }
 
-/// When a short second connection has delivered its kilobyte that opens while the first still has much to send.
-fn second_is_through(uplink_queue: UplinkQueue) -> u64 {
+/// A short second connection opens at 500 ms, while the first still has much to send: when its SYN was answered, which tells the peer's window, and
+/// when it has delivered its kilobyte, both in milliseconds.
+fn second_is_through(uplink_queue: UplinkQueue) -> (u64, u64) {
     let mut star = Star::new(TcpConfig::shadow(), &[1, 10, 10], uplink_queue, 1000);
     star.start(0, 1, 120_000);
     star.run_until(SimTime::from_nanos(500_000_000));
     star.start(0, 2, 1000);
-    (500..5000)
-        .find(|&milli| {
+    let mut reaches = |what: &dyn Fn(&Star) -> bool| {
+        (500..5000).find(|&milli| {
             star.run_until(SimTime::from_nanos(milli * 1_000_000));
-            star.delivered()[1] == 1000
+            what(&star)
         })
-        .unwrap()
+    };
+    let opened = reaches(&|star| star.info(1).peer_window > 0).unwrap();
+    (opened, reaches(&|star| star.delivered()[1] == 1000).unwrap())
 }
 
 /// A SYN has a sequence number and waits behind what was written before it. Where sockets take turns it waits for a segment, 12 ms, as does the
 /// kilobyte; besides there are 40 ms of path for the SYN, for its answer and for the kilobyte.
 #[test]
 fn a_syn_waits_its_turn() {
-    let (in_turns, in_order) = (second_is_through(UplinkQueue::Sockets), second_is_through(UplinkQueue::WriteOrder));
+    let ((opened_in_turns, in_turns), (opened_in_order, in_order)) =
+        (second_is_through(UplinkQueue::Sockets), second_is_through(UplinkQueue::WriteOrder));
     assert!((620..700).contains(&in_turns), "{in_turns} ms");
     assert!(in_order > in_turns + 100, "{in_order} ms, {in_turns} ms");
+    assert!((580..620).contains(&opened_in_turns), "{opened_in_turns} ms");
+    assert!(opened_in_order > opened_in_turns + 100, "{opened_in_order} ms, {opened_in_turns} ms: the SYN itself waits");
 }

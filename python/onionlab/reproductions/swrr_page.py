@@ -58,7 +58,7 @@ QUICK = """
 > instead of twenty networks of twenty minutes. It can say that everything works, how full the middles are, how the curves are
 > shaped, and it can show large differences. It cannot settle the claims: with {networks} networks and {claims} claims an interval
 > reaches {wide} standard deviations to either side (with twenty networks {narrow}), so most must stay undecided. "Undecided"
-> here says nothing about SWRR. `onionlab reproduce swrr` makes the full one, in about three hours on two cores.
+> here says nothing about SWRR. `onionlab reproduce swrr` makes the full one.
 """
 
 
