@@ -434,9 +434,7 @@ def reproduce(
         float | None,
         typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="swrr: a small one; its results are kept apart.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="swrr: a small one; its results are kept apart.")] = False,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
