@@ -64,11 +64,11 @@ def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bo
 
 def charts(assumptions: Assumptions, measured: Measured) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names and specifications of all charts: the paper's figures, then those of its second comparison with today's tor."""
-    wanted: Sequence[tuple[Any, str, str]] = (
-        (assumptions.main, "weights", "swrr"),
-        (assumptions.main, "schedulers", "swrr"),
-        (assumptions.today, "schedulers", "swrr-today"),
+    wanted: Sequence[tuple[Any, str, str, str]] = (
+        (assumptions.main, "weights", "swrr", ""),
+        (assumptions.main, "schedulers", "swrr", ""),
+        (assumptions.today, "schedulers", "swrr-today", " with tor 0.4.9"),
     )
-    for variant, comparison, prefix in wanted:
-        yield swrr_charts.stem("over-time", comparison, prefix), swrr_charts.over_time(measured, variant, comparison)
-        yield swrr_charts.stem("times", comparison, prefix), swrr_charts.times(measured, variant, comparison)
+    for variant, comparison, prefix, around in wanted:
+        yield swrr_charts.stem("over-time", comparison, prefix), swrr_charts.over_time(measured, variant, comparison, around)
+        yield swrr_charts.stem("times", comparison, prefix), swrr_charts.times(measured, variant, comparison, around)

@@ -36,8 +36,11 @@ def stem(form: str, comparison: str, prefix: str = "swrr") -> str:
     return f"{prefix}-{comparison}-{form}"
 
 
-def over_time(measured: Measured, variant: Variant, comparison: str) -> dict[str, Any]:
-    """Throughput of the whole network and time-outs so far, over time; a row for each number of middles."""
+def over_time(measured: Measured, variant: Variant, comparison: str, around: str = "") -> dict[str, Any]:
+    """Throughput of the whole network and time-outs so far, over time; a row for each number of middles.
+
+    ``around`` says which tor stands around the schedulers where it is not the paper's; then it is none of the paper's figures.
+    """
     series = measured.series.filter(pl.col("variant") == variant.name)
     rows = []
     data: dict[str, pl.DataFrame] = {}
@@ -55,15 +58,15 @@ def over_time(measured: Measured, variant: Variant, comparison: str) -> dict[str
                     name, data[name], comparison, time, Axis("mean", what, _domain(data[name])), spread="y", measured_from=begin
                 )
             )
-        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "over-time", middles)))
+        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "over-time", middles, around)))
     about = [
         f"mean over {variant.networks} sampled networks; band: 95 % t interval over them, point by point",
         f"throughput: payload reaching clients, mean of {STEP} s; shaded: not measured",
     ]
-    return _whole(rows, f"Throughput and time-outs: {WORDS[comparison]}", about, data)
+    return _whole(rows, f"Throughput and time-outs: {WORDS[comparison]}{around}", about, data)
 
 
-def times(measured: Measured, variant: Variant, comparison: str) -> dict[str, Any]:
+def times(measured: Measured, variant: Variant, comparison: str, around: str = "") -> dict[str, Any]:
     """Distribution functions of web clients' times to the first and last byte; a row for each number of middles."""
     all_times = measured.times.filter(pl.col("variant") == variant.name)
     rows = []
@@ -79,12 +82,12 @@ def times(measured: Measured, variant: Variant, comparison: str) -> dict[str, An
             x = Axis("mean", what, _domain(data[name]))
             y = Axis("quantile", "share of downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
             panels.append(_panel(name, data[name], comparison, x, y, spread="x"))
-        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "times", middles)))
+        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "times", middles, around)))
     about = [
         f"web clients; mean quantile function of {variant.networks} sampled networks; band: 95 % t interval over them",
         "first byte: downloads that got one; 320 KiB: downloads that were finished in time",
     ]
-    return _whole(rows, f"Download times: {WORDS[comparison]}", about, data)
+    return _whole(rows, f"Download times: {WORDS[comparison]}{around}", about, data)
 
 
 def _panel(
@@ -110,8 +113,8 @@ def _domain(curves: pl.DataFrame) -> dict[str, Any]:
     return {"domain": [0, 1.04 * max(mean, min(high, 1.4 * mean)) or 1.0], "nice": False}
 
 
-def _heading(comparison: str, form: str, middles: int) -> alt.TitleParams:
-    number = FIGURES[comparison][form].get(middles)
+def _heading(comparison: str, form: str, middles: int, around: str) -> alt.TitleParams:
+    number = None if around else FIGURES[comparison][form].get(middles)
     text = f"{middles} middles" if number is None else f"{middles} middles (the paper's figure {number})"
     return alt.TitleParams(text, fontSize=13, offset=6)
 

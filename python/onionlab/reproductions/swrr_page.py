@@ -228,7 +228,8 @@ def _turns(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
     yield (
         f"One assumption at a time is another, with {middles} middles and {first.networks} networks; the first line is the "
         f"experiment as assumed with all its {assumptions.main.networks} networks. SWRR (linear) against RR, and against EWMA "
-        "where that was run: difference in per cent, 95 % interval, an asterisk where it excludes zero."
+        "where that was run: difference in per cent, 95 % interval, an asterisk where it excludes zero. Where tor's own limit is "
+        "what is full, more than 100 % can be used: the limit counts what tor writes, use what the link carries, headers and all."
     )
     yield ""
     yield "| what is different | against | middles used | throughput | time-outs | first byte | 320 KiB |"
