@@ -66,10 +66,12 @@ class Variant:
 def flatten(value: Any, prefix: str = "") -> dict[str, str]:
     """Settings of a resolved scenario by dotted key; entries of a list that have a name go by it.
 
+    What is null there was left to the version of tor, or does not exist under the other settings.
+
     Examples
     --------
-    >>> flatten({"duration": "60 s", "clients": [{"group": "web", "load": {"size": "1 MiB"}}], "seeds": [1, 2]})
-    {'duration': '60 s', 'clients.web.load.size': '1 MiB', 'seeds': '[1, 2]'}
+    >>> flatten({"duration": "60 s", "clients": [{"group": "web", "load": {"size": "1 MiB"}}], "jitter": None})
+    {'duration': '60 s', 'clients.web.load.size': '1 MiB', 'jitter': 'not set'}
     """
     if isinstance(value, dict) and value:
         found: dict[str, str] = {}
@@ -86,7 +88,7 @@ def flatten(value: Any, prefix: str = "") -> dict[str, str]:
             by = "group" if part.get("group") else "name"
             found |= flatten({key: inner for key, inner in part.items() if key != by}, f"{prefix}.{part[by]}")
         return found
-    return {prefix: value_text(value)}
+    return {prefix: "not set" if value is None else value_text(value)}
 
 
 def settings(experiment: Experiment, treatment: str) -> dict[str, str]:
