@@ -115,7 +115,7 @@ def test_variants_of_one_name_go_by_their_directory(apart: tuple[Path, Path], co
     assert core.made
 
 
-def test_points_of_a_sweep_are_variants_and_builds_are_told_apart(apart: tuple[Path, Path], core: FakeCore) -> None:
+def test_builds_are_told_apart(apart: tuple[Path, Path], core: FakeCore) -> None:
     core.build_text = "fedcba9876543210"
     newer = made(apart[0].parent, "newer", f"{HEAD}[[treatments]]{FIRST}")
     comparison = onionlab.compare([apart[0], newer])

@@ -67,6 +67,11 @@ def test_a_sweep_is_run_and_its_results_know_their_points(small: Path) -> None:
     assert summary["mean"][2] > summary["mean"][0]
     # Nothing is pooled over points: each has its own networks.
     assert summary["networks"].to_list() == [2, 2, 2, 2]
+    # A comparison takes each treatment at each point as a variant; the swept key is what differs between points.
+    comparison = onionlab.compare([results.directory])
+    assert comparison.labels == [f"{name}, count = {count}" for count in (2, 6) for name in ("round robin", "EWMA")]
+    assert set(comparison.differing["key"]) == {"clients.web.members.count.count", "treatment.circuitmux", "treatment.ewma-clock"}
+    assert [comparison.pairs(variant) for variant in comparison.variants] == [2, 2, 2, 2]
     page = (results.directory / "report.html").read_text(encoding="utf-8")
     assert "clients.web.count = 2, 6 (2 points)" in page
     assert 'id="chart-ttlb-median-web"' in page
