@@ -1,0 +1,22 @@
+//! PredicTor: what each relay of a network should give each circuit, and the controller that gets there.
+//!
+//! Source: "Optimization-Based Predictive Congestion Control for the Tor Network" (ACM Transactions on Internet Technology, 2022), and the
+//! conference paper before it (CCTA 2020). What is certain and what had to be inferred: `docs/models/predictor.md`.
+
+#[doc = include_str!("../README.md")]
+#[cfg(doctest)]
+struct Readme;
+
+mod bottleneck;
+mod error;
+mod fairness;
+mod network;
+pub mod projection;
+mod water_filling;
+
+pub use bottleneck::{Bottleneck, bottlenecks, is_max_min};
+pub use error::NetworkError;
+pub use fairness::Fairness;
+pub use network::Network;
+pub use projection::projection;
+pub use water_filling::{REACHED, WaterFilling, max_min};
