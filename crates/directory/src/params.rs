@@ -93,6 +93,30 @@ pub const HS_LAYER2_GUARDS: Param = param("guard-hs-l2-number", 4, 1, 19);
 pub const HS_LAYER2_LIFETIME_MIN: Param = param("guard-hs-l2-lifetime-min", 86_400, 1, i32::MAX);
 /// Greatest lifetime of a layer-2 guard in seconds.
 pub const HS_LAYER2_LIFETIME_MAX: Param = param("guard-hs-l2-lifetime-max", 1_036_800, 1, i32::MAX);
+/// Clients learn no time-out of circuit building.
+pub const CBT_DISABLED: Param = param("cbtdisabled", 0, 0, 1);
+/// Bins of the histogram of build times that make its scale.
+pub const CBT_NUM_MODES: Param = param("cbtnummodes", 10, 1, 20);
+/// Circuits that are looked at for too many time-outs.
+pub const CBT_RECENT_COUNT: Param = param("cbtrecentcount", 20, 3, 1000);
+/// So many time-outs among them discard what was learned.
+pub const CBT_MAX_TIMEOUTS: Param = param("cbtmaxtimeouts", 18, 3, 10_000);
+/// Build times before a time-out is computed.
+pub const CBT_MIN_CIRCUITS: Param = param("cbtmincircs", 100, 1, 10_000);
+/// The quantile of build times that is the time-out, in percent.
+pub const CBT_QUANTILE: Param = param("cbtquantile", 80, 10, 99);
+/// The quantile of the time after which a circuit is closed, in percent.
+pub const CBT_CLOSE_QUANTILE: Param = param("cbtclosequantile", 99, 10, 99);
+/// Seconds between circuits built for learning alone.
+pub const CBT_TEST_FREQUENCY: Param = param("cbttestfreq", 10, 1, i32::MAX);
+/// The least time-out in milliseconds.
+pub const CBT_MIN_TIMEOUT: Param = param("cbtmintimeout", 10, 10, i32::MAX);
+/// The time-out in milliseconds while nothing is learned.
+pub const CBT_INITIAL_TIMEOUT: Param = param("cbtinitialtimeout", 60_000, 10, i32::MAX);
+/// While learning, unused circuits are closed after so many seconds.
+pub const CBT_LEARN_TIMEOUT: Param = param("cbtlearntimeout", 180, 10, 60_000);
+/// While learning, unused circuits that may be open.
+pub const CBT_MAX_OPEN_CIRCUITS: Param = param("cbtmaxopencircs", 10, 0, 14);
 
 /// The `params` line of a consensus.
 #[derive(Debug, Clone, PartialEq, Eq, Default, serde::Serialize)]

@@ -141,6 +141,8 @@ const AXES: &[(&str, &str)] = &[
     ("", "receive-buffer = \"16 KiB\""),
     ("", "link-shaping = \"token-batches\""),
     ("", "uplink-queue = \"drop-tail\""),
+    ("", "uplink-queue = \"write-order\""),
+    ("net = \"shadow\"", "uplink-queue = \"sockets\""),
     ("uplink-queue = \"drop-tail\"", "uplink-queue-packets = 5"),
     ("", "downlink-queue-size = \"8 KiB\""),
     ("", "downlink-queue-packets = 5"),

@@ -173,6 +173,11 @@ fn profile(net: LinkProfile) -> BaseFile {
         LinkProfile::Shadow => (TcpConfig::shadow(), LinkShaping::TokenBatches, DownlinkQueue::Codel, 10),
         LinkProfile::Nstor => (TcpConfig::nstor(), LinkShaping::Serialise, DownlinkQueue::DropTail, 5),
     };
+    let uplink_queue = match net {
+        LinkProfile::Linux => UplinkQueue::Sockets,
+        LinkProfile::Shadow => UplinkQueue::WriteOrder,
+        LinkProfile::Nstor => UplinkQueue::DropTail,
+    };
     let nstor = net == LinkProfile::Nstor;
     BaseFile {
         tcp: Some(match tcp.congestion_control {
@@ -192,7 +197,7 @@ fn profile(net: LinkProfile) -> BaseFile {
         send_buffer: Some(tcp.send_buffer.max),
         receive_buffer: Some(tcp.receive_buffer.max),
         link_shaping: Some(link_shaping),
-        uplink_queue: Some(if nstor { UplinkQueue::DropTail } else { UplinkQueue::Sockets }),
+        uplink_queue: Some(uplink_queue),
         uplink_queue_packets: Some(NSTOR_PACKETS),
         downlink_queue: Some(downlink_queue),
         // A thousand full packets, as Shadow's queue and Linux's default interface queue hold; nstor's counts packets.

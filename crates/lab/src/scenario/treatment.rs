@@ -224,7 +224,7 @@ axes! {
     receive_buffer: Bytes,
     /// How an access link keeps its rate. Default: "serialise"; with net "shadow" "token-batches".
     link_shaping: LinkShaping,
-    /// What waits for each host's access link towards the network: its sockets, or packets in a queue. Default: "sockets"; with net "nstor" "drop-tail".
+    /// What waits for each host's access link towards the network: its sockets, or packets in a queue. Default: "sockets"; with net "shadow" "write-order", with "nstor" "drop-tail".
     uplink_queue: UplinkQueue,
     /// With uplink-queue "drop-tail": packets that it holds. Default: 1100, as nstor's (100 in the device, 1000 above it).
     #[schemars(range(min = 1, max = 1_000_000))]
@@ -414,8 +414,10 @@ pub enum LinkShaping {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum UplinkQueue {
-    /// The sockets, which take turns when the wire is free, with net "shadow" in the order in which they were written: nothing is lost.
+    /// The sockets, which take turns when the wire is free: nothing is lost.
     Sockets,
+    /// The sockets, in the order in which they were written, as in Shadow: nothing is lost.
+    WriteOrder,
     /// Packets, first in, first out: what finds the queue full is dropped.
     DropTail,
 }

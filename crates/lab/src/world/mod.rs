@@ -5,6 +5,7 @@
 //! (guards, paths, start times, load) is the same under all treatments.
 
 mod by_hand;
+mod clients;
 mod document;
 mod effective;
 mod land;
@@ -26,7 +27,7 @@ use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
 use onionlab_paths::{ClientPaths, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
-use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, World, WorldConfig};
+use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, Settings, World, WorldConfig};
 pub use own_policy::Interpreter;
 use routes::{Circuits, Routes};
 use std::cell::RefCell;
@@ -168,6 +169,7 @@ pub fn build_with(
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let uplink_queue = tuning::uplink_queue(&treatment);
     let settings = some_relays::settings(&treatment, &layout.hosts, run_seed, interpreter)?;
+    let settings = Settings { client: clients::settings(treatment.tor, &layout.params), ..settings };
     let treated: Option<&[HostId]> = settings.some_relays.as_ref().map(|some| &*some.relays);
     let names = Names {
         treated: (0..layout.hosts.len() as u32)

@@ -16,8 +16,7 @@ use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
 use onionlab_tor::{
-    BuildTimeModel, BuildTimeoutParameters, ClientSettings, ConfluxSettings, CongestionSettings, Cpu, Handshakes, IdleChannels,
-    IdleTimeout, MemoryLimit, Scheduling, Settings,
+    ConfluxSettings, CongestionSettings, Cpu, Handshakes, IdleChannels, IdleTimeout, MemoryLimit, Scheduling, Settings,
 };
 use std::sync::Arc;
 
@@ -77,7 +76,7 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         conflux: conflux(treatment),
         circuit_dirtiness: treatment.circuit_lifetime,
-        client: client(treatment.tor),
+        client: defaults.client,
         handshakes: handshakes(treatment),
         idle_channels: Some(idle_channels(treatment)),
         cpu: cpu(treatment),
@@ -150,37 +149,6 @@ fn conflux(treatment: &Treatment) -> Option<ConfluxSettings> {
         return None;
     };
     Some(ConfluxSettings { legs: legs as u8, max_prebuilt: sets as u8, ..ConfluxSettings::default() })
-}
-
-/// What clients of this version do about circuits.
-fn client(version: TorVersion) -> ClientSettings {
-    let new = ClientSettings::default();
-    let (ms, secs) = (SimDuration::from_millis, SimDuration::from_secs);
-    if version >= TorVersion::V0_4_9 {
-        return new;
-    }
-    let build_timeout = BuildTimeoutParameters {
-        model: BuildTimeModel::Censored,
-        least: ms(1500),
-        bin: ms(50),
-        modes: 3,
-        close_quantile: 95,
-        ..new.build_timeout
-    };
-    if version >= TorVersion::V0_3_5 {
-        return ClientSettings { build_timeout, ..new };
-    }
-    let build_timeout =
-        BuildTimeoutParameters { test_frequency: secs(60), max_unused: 12, learning_idle: secs(600), ..build_timeout };
-    ClientSettings {
-        build_timeout,
-        first_port: 80,
-        prediction: secs(3600),
-        prediction_spread: SimDuration::ZERO,
-        internal: 2,
-        unused_idle: Some(secs(3600)),
-        ..new
-    }
 }
 
 /// What computing costs relays under a treatment; nothing, if it takes no time.
@@ -256,7 +224,7 @@ pub(super) fn shaping(treatment: &Treatment) -> Shaping {
 pub(super) fn uplink_queue(treatment: &Treatment) -> onionlab_net::UplinkQueue {
     match (treatment.uplink_queue, treatment.uplink_queue_packets) {
         (UplinkQueue::DropTail, Some(packets)) => onionlab_net::UplinkQueue::DropTail { packets },
-        _ if treatment.net == LinkProfile::Shadow => onionlab_net::UplinkQueue::WriteOrder,
+        (UplinkQueue::WriteOrder, _) => onionlab_net::UplinkQueue::WriteOrder,
         _ => onionlab_net::UplinkQueue::Sockets,
     }
 }

@@ -87,8 +87,8 @@ pub(crate) struct BuildTimeout {
     next: u32,
     timeout: f64,
     close: f64,
-    /// The last circuits that had their first hop: whether they timed out.
-    recent: u64,
+    /// The last circuits that had their first hop: whether they timed out. A ring once it is full: `recent_at` is the oldest.
+    recent: Vec<bool>,
     recent_at: u32,
     /// A cell came last.
     last_live: SimTime,
@@ -100,14 +100,13 @@ pub(crate) struct BuildTimeout {
 
 impl BuildTimeout {
     pub fn new(parameters: &BuildTimeoutParameters) -> Self {
-        assert!(parameters.recent <= 64, "the recent circuits are the bits of a word");
         let initial = millis(parameters.initial);
         Self {
             samples: Vec::new(),
             next: 0,
             timeout: initial,
             close: initial,
-            recent: 0,
+            recent: Vec::new(),
             recent_at: 0,
             last_live: SimTime::ZERO,
             nonlive: 0,
@@ -174,12 +173,13 @@ impl BuildTimeout {
         if had_first_hop {
             self.note(parameters, true);
         }
-        if self.recent.count_ones() < parameters.max_timeouts {
+        if (self.recent.iter().filter(|&&late| late).count() as u32) < parameters.max_timeouts {
             return;
         }
         // `circuit_build_times_network_check_changed`
         self.samples.clear();
-        (self.next, self.recent, self.recent_at) = (0, 0, 0);
+        self.recent.clear();
+        (self.next, self.recent_at) = (0, 0);
         let initial = millis(parameters.initial);
         if self.timeout < initial {
             (self.timeout, self.close) = (initial, initial);
@@ -212,7 +212,11 @@ impl BuildTimeout {
     }
 
     fn note(&mut self, parameters: &BuildTimeoutParameters, timed_out: bool) {
-        self.recent = self.recent & !(1 << self.recent_at) | u64::from(timed_out) << self.recent_at;
+        if (self.recent.len() as u32) < parameters.recent {
+            self.recent.push(timed_out);
+        } else {
+            self.recent[self.recent_at as usize] = timed_out;
+        }
         self.recent_at = (self.recent_at + 1) % parameters.recent;
     }
 
