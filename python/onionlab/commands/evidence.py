@@ -1,0 +1,134 @@
+"""``onionlab calibrate`` and ``reproduce``: figures of ours beside figures of others."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from onionlab.commands import EXIT_FAILED
+from onionlab.files import write_text
+
+
+def calibrate(
+    directory: Annotated[
+        Path, typer.Argument(metavar="DIR", help="A results directory whose experiment has a group of load perf.")
+    ],
+    metrics: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="The live network's figures: tornettools' tor_metrics_*.json, or tables of Tor Metrics; also several times.",
+            show_default="2019, from ../shared/data/reference/shadow-networks/targets.json",
+        ),
+    ] = None,
+    scale: Annotated[
+        float | None,
+        typer.Option(min=0.0, max=1.0, help="Share of Tor that was simulated.", show_default="as far as the results know it"),
+    ] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
+) -> None:
+    """Hold a simulated network's figures beside those of the live network of the same time."""
+    from onionlab import calibrate as calibration
+    from onionlab.results import load
+    from onionlab.tor_metrics import Metrics
+
+    live = Metrics()
+    for path in metrics or [Path("../shared/data/reference/shadow-networks/targets.json")]:
+        live.add(path)
+    text = calibration.page(calibration.calibrate(load(directory), live, scale), live, directory)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_text(output, text)
+
+
+def reproduce(
+    paper: Annotated[
+        str, typer.Argument(metavar="PAPER", help="What to make again: swrr, salsa, shadow-tor, shadow-networks or live.")
+    ],
+    experiments: Annotated[
+        Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
+    ] = None,
+    reference: Annotated[
+        Path | None,
+        typer.Option(
+            help="shadow-tor, shadow-networks: folder of the reference's own measurements; shadow-tor can do without.",
+            show_default="../shared/data/reference/PAPER",
+        ),
+    ] = None,
+    consensus: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE|DIR",
+            help="salsa: consensus documents, also several times; else synthetic networks.",
+            show_default="../shared/data/consensus, where it exists",
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, max=10_000, help="shadow-tor: seeds of each experiment.", show_default="200")
+    ] = None,
+    networks: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="shadow-networks: networks to run, by the beginnings of their names; none: only write the page.",
+            show_default="1pct",
+        ),
+    ] = None,
+    duration: Annotated[
+        str | None,
+        typer.Option(metavar='"20 min"', help="shadow-networks: simulated time; its results are kept apart.", show_default="1 h"),
+    ] = None,
+    load: Annotated[
+        float | None,
+        typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="swrr: a small one; its results are kept apart.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
+    docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
+) -> None:
+    """Make published results again and write a page that shows ours beside theirs."""
+    from onionlab.progress import ProgressDisplay
+    from onionlab.reproductions import COMPUTED, PAPERS, SELF_CONTAINED
+
+    known = [*PAPERS, *COMPUTED, *SELF_CONTAINED]
+    if paper not in known:
+        raise typer.BadParameter(f"{paper!r} is not one of {', '.join(known)}", param_hint="PAPER")
+    for option, value, owners in (
+        ("--reference", reference, PAPERS),
+        ("--seeds", seeds, ("shadow-tor",)),
+        ("--networks", networks, ("shadow-networks",)),
+        ("--duration", duration, ("shadow-networks",)),
+        ("--load", load, ("shadow-networks",)),
+        ("--consensus", consensus, COMPUTED),
+        ("--quick", quick or None, SELF_CONTAINED),
+    ):
+        if value is not None and paper not in owners:
+            raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
+    folder = experiments if experiments is not None else Path("experiments") / paper
+    results = out if out is not None else Path("out") / paper
+    errors = Console(stderr=True)
+    if paper in COMPUTED:
+        with errors.status("") as status:
+            page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
+    elif paper in SELF_CONTAINED:
+        page, broken = SELF_CONTAINED[paper](folder, results, docs, lambda: ProgressDisplay(errors), quick=quick)
+    else:
+        chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+        if networks is not None:
+            chosen["networks"] = [] if networks == "none" else networks.split(",")
+        if duration is not None:
+            chosen["duration"] = duration
+        if load is not None:
+            chosen["load"] = load
+        measurements = reference if reference is not None else Path("../shared/data/reference") / paper
+        page, broken = PAPERS[paper](folder, measurements, results, docs, lambda: ProgressDisplay(errors), **chosen)
+    print(f"page: {page}")
+    for sentence in broken:
+        print(f"onionlab: {sentence}", file=sys.stderr)
+    if broken:
+        raise typer.Exit(EXIT_FAILED)

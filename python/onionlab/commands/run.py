@@ -1,0 +1,116 @@
+"""``onionlab run`` and ``report``: an experiment's runs, and what came out."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from onionlab.commands import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TOO_WIDE
+
+
+def run(
+    experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment file.")],
+    out: Annotated[Path | None, typer.Option(help="Results directory.", show_default="out/<name of the file>")] = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
+    ] = None,
+    fresh: Annotated[
+        bool, typer.Option("--fresh/--resume", help="Repeat finished runs, or keep them and add what is missing.")
+    ] = False,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Draw the report at the end.")] = True,
+    until_ci: Annotated[
+        str | None,
+        typer.Option(metavar="5%", help="Add networks until the 95 % interval reaches no further than this to each side."),
+    ] = None,
+    metric: Annotated[
+        str | None, typer.Option(help="--until-ci: of what, a metric of the summary.", show_default="ttlb_median")
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="--until-ci: of which clients.", show_default="the first in the report")
+    ] = None,
+    of: Annotated[
+        str | None,
+        typer.Option(help="--until-ci: every mean, or every difference to the first treatment.", show_default="mean"),
+    ] = None,
+    max_networks: Annotated[int | None, typer.Option(help="--until-ci: most networks.", show_default="100")] = None,
+    measure_from: Annotated[
+        str | None,
+        typer.Option(metavar='"40 s"', help="Begin of the measurement, or auto to find it.", show_default="the file's"),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Make the runs on a Dask cluster.", show_default="on this machine"),
+    ] = None,
+) -> None:
+    """Run an experiment: all treatments, sampled networks and seeds, on all cores; then draw the report.
+
+    Each finished run is on disk at once. After Ctrl-C the same command goes on where it stopped; after networks, seeds or
+    treatments were added to the file it makes only what is missing.
+    """
+    from onionlab import runner
+    from onionlab.progress import ProgressDisplay
+    from onionlab.until import rule_of, run_until
+
+    root = out if out is not None else runner.default_directory(experiment)
+    rule = rule_of(until_ci, metric=metric, kind=kind, of=of, at_most=max_networks)
+    options: dict[str, Any] = {"jobs": jobs, "fresh": fresh, "report": report, "measure_from": measure_from, "cluster": cluster}
+    errors = Console(stderr=True)
+    try:
+        with ProgressDisplay(errors, here=cluster is None) as display:
+            if rule is None:
+                results = runner.run(experiment, root, observer=display, **options)
+            else:
+                tell = partial(errors.print, soft_wrap=True, highlight=False, markup=False)
+                results = run_until(experiment, root, rule, tell=tell, observer=display, **options)
+    except KeyboardInterrupt:
+        print(f"onionlab: stopped; finished runs are kept in {root}, the same command goes on from there", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
+    from onionlab.terminal import print_summary
+
+    print_summary(results, Console())
+    if report:
+        print(f"report: {root / 'report.html'}")
+    else:
+        print(f"records: {root}; `onionlab report {root}` draws the report")
+    if results.failures:
+        print(f"onionlab: {len(results.failures)} of {len(results.plan.runs)} runs failed", file=sys.stderr)
+        raise typer.Exit(EXIT_FAILED)
+    if results.evaluation.until_ci is not None and not results.evaluation.until_ci["reached"]:
+        print(f"onionlab: {results.plan.networks} networks are not enough for --until-ci {until_ci}", file=sys.stderr)
+        raise typer.Exit(EXIT_TOO_WIDE)
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of `onionlab run`.")],
+    point: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of a sweep: the whole report of this point, into DIR/points.", show_default="the sweep's"),
+    ] = None,
+    measure_from: Annotated[
+        str | None,
+        typer.Option(
+            metavar='"40 s"',
+            help="Begin of the measurement from now on: a time, auto to find it, or file: that of the experiment file.",
+            show_default="as it was",
+        ),
+    ] = None,
+) -> None:
+    """Draw the report of a results directory anew, from whatever runs are finished."""
+    from onionlab.evaluation import remember_measure_from
+    from onionlab.results import load
+    from onionlab.terminal import print_summary
+
+    results, into = load(directory), None
+    if measure_from is not None:
+        remember_measure_from(measure_from, directory, results.plan)
+        results = load(directory)
+    if point is not None:
+        results, into = results.at_number(point), directory / "points" / str(point)
+    path = results.report(into)
+    print_summary(results, Console())
+    print(f"report: {path}")
