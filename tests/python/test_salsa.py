@@ -11,9 +11,12 @@ import pytest
 
 from onionlab import _core, cli
 from onionlab.errors import DocumentError, ResultsError
-from onionlab.reproductions import COMPUTED, salsa, salsa_documents, salsa_measure, salsa_parts
+from onionlab.reproductions import COMPUTED, salsa
 from onionlab.reproductions.salsa import FAILS, HOLDS, UNDECIDED, Claim, Finding, load_published
-from onionlab.reproductions.salsa_charts import TITLES
+from onionlab.reproductions.salsa import documents as salsa_documents
+from onionlab.reproductions.salsa import measurement as salsa_measure
+from onionlab.reproductions.salsa import parts as salsa_parts
+from onionlab.reproductions.salsa.charts import TITLES
 from onionlab.shared_links import Question, shared_links
 
 ROOT = Path(__file__).parents[2]

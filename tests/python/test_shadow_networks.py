@@ -15,9 +15,12 @@ import pytest
 from fake_core import FakeCore
 from onionlab import cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import shadow_networks, shadow_networks_charts, shadow_networks_page, shadow_networks_times
+from onionlab.reproductions import shadow_networks
 from onionlab.reproductions.shadow_networks import Figure, Target, compare
-from onionlab.reproductions.shadow_networks_load import Ratio, effect
+from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
+from onionlab.reproductions.shadow_networks import page as shadow_networks_page
+from onionlab.reproductions.shadow_networks import transfer_times as shadow_networks_times
+from onionlab.reproductions.shadow_networks.more_load import Ratio, effect
 
 ROOT = Path(__file__).parents[2]
 QUANTILES = [0.1, 0.5, 0.9]

@@ -15,7 +15,7 @@ from onionlab.reproductions import PAPERS, shadow_tor
 from onionlab.reproductions.agreement import judge
 from onionlab.reproductions.published import Published, Quantiles, load_published, load_samples, quantiles
 from onionlab.reproductions.shadow_tor import Comparison
-from onionlab.reproductions.shadow_tor_page import Reasons
+from onionlab.reproductions.shadow_tor.page import Reasons
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "experiments" / "shadow-tor"

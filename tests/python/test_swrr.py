@@ -15,9 +15,13 @@ import pytest
 from fake_core import FakeCore
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import swrr, swrr_claims, swrr_measure, swrr_networks, swrr_runs
-from onionlab.reproductions.swrr_assumptions import Assumptions, Comparison, read
-from onionlab.reproductions.swrr_claims import FAILS, HOLDS, UNDECIDED, Difference
+from onionlab.reproductions import swrr
+from onionlab.reproductions.swrr import claims as swrr_claims
+from onionlab.reproductions.swrr import measure as swrr_measure
+from onionlab.reproductions.swrr import networks as swrr_networks
+from onionlab.reproductions.swrr import runs as swrr_runs
+from onionlab.reproductions.swrr.assumptions import Assumptions, Comparison, read
+from onionlab.reproductions.swrr.claims import FAILS, HOLDS, UNDECIDED, Difference
 from onionlab.runner import Observer, Silent
 from onionlab.stats import Interval
 
@@ -219,7 +223,7 @@ def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypa
     assert "This is the quick run" in text
     for claim in assumptions.claims:
         assert claim.says in text
-    for name, _ in swrr.charts(assumptions, swrr_measure.Measured(*frames(tmp_path, assumptions), 0.0)):
+    for name, _ in swrr.drawings(assumptions, swrr_measure.Measured(*frames(tmp_path, assumptions), 0.0)):
         assert f"({name}.svg)" in text
         assert "NaN" not in (tmp_path / "docs" / f"{name}.svg").read_text(encoding="utf-8")
 

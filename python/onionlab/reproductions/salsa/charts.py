@@ -9,7 +9,7 @@ from typing import Any
 import altair as alt
 
 from onionlab.charts import theme
-from onionlab.reproductions.salsa_measure import KINDS, Measured
+from onionlab.reproductions.salsa.measurement import KINDS, Measured
 
 #: Of the subtitle, how the paper's numbers are drawn.
 DIAMOND = "black diamonds: the paper"

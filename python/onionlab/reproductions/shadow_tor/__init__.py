@@ -21,9 +21,11 @@ from onionlab.charts.export import to_png, to_svg
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_bytes, write_text
 from onionlab.quantity import format_fixed
-from onionlab.reproductions import shadow_tor_charts, shadow_tor_page, vegas_trace
 from onionlab.reproductions.agreement import Verdict, judge
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
+from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
+from onionlab.reproductions.shadow_tor import page as shadow_tor_page
+from onionlab.reproductions.shadow_tor import vegas_trace
 
 #: Bytes that the server writes before the body; a transfer in the experiment files includes them.
 HEADER = 68

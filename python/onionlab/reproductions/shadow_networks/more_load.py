@@ -16,7 +16,7 @@ import numpy as np
 
 from onionlab.errors import ResultsError
 from onionlab.importing.sources import ImportedError, read_json
-from onionlab.reproductions.shadow_networks_times import SIZES, TIMES, errors, measured, times_by_client
+from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, errors, measured, times_by_client
 from onionlab.results import Experiment
 from onionlab.stats.intervals import Floats, lower_quantile
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from onionlab.reproductions.swrr_assumptions import Assumptions, Claim, Comparison
+from onionlab.reproductions.swrr.assumptions import Assumptions, Claim, Comparison
 from onionlab.stats import Interval, t_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"

@@ -35,7 +35,7 @@ def stem(one: Comparison) -> str:
 
 def chart(one: Comparison) -> dict[str, Any]:
     """Distribution functions of every time of one network, as a Vega-Lite specification."""
-    from onionlab.reproductions.shadow_networks_times import SIZES, TIMES
+    from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES
 
     panels = [
         _panel(one, (metric, size), f"time to {word}, {format_size(int(size))} (s)")

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onionlab.quantity import format_bytes, format_fixed, format_size
-from onionlab.reproductions import shadow_networks_charts
-from onionlab.reproductions.shadow_networks_load import MORE_LOAD, QUANTILES, Effect, Ratio
-from onionlab.reproductions.shadow_networks_times import TIMES
+from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
+from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, QUANTILES, Effect, Ratio
+from onionlab.reproductions.shadow_networks.transfer_times import TIMES
 
 if TYPE_CHECKING:
     from onionlab.reproductions.shadow_networks import Comparison, Figure

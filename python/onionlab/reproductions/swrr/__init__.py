@@ -15,9 +15,13 @@ from typing import Any
 from onionlab import runner
 from onionlab.charts.export import to_png, to_svg
 from onionlab.files import write_bytes, write_text
-from onionlab.reproductions import swrr_charts, swrr_claims, swrr_measure, swrr_page, swrr_runs
-from onionlab.reproductions.swrr_assumptions import Assumptions, read
-from onionlab.reproductions.swrr_measure import Measured
+from onionlab.reproductions.swrr import charts as swrr_charts
+from onionlab.reproductions.swrr import claims as swrr_claims
+from onionlab.reproductions.swrr import measure as swrr_measure
+from onionlab.reproductions.swrr import page as swrr_page
+from onionlab.reproductions.swrr import runs as swrr_runs
+from onionlab.reproductions.swrr.assumptions import Assumptions, read
+from onionlab.reproductions.swrr.measure import Measured
 
 Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
@@ -52,7 +56,7 @@ def reproduce(
 
 def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bool) -> Path:
     """Write ``swrr.md`` and its charts as SVG and PNG into ``docs``; return the page."""
-    for name, specification in charts(assumptions, measured):
+    for name, specification in drawings(assumptions, measured):
         svg = to_svg(specification)
         write_text(docs / f"{name}.svg", svg)
         write_bytes(docs / f"{name}.png", to_png(svg))
@@ -62,7 +66,7 @@ def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bo
     return path
 
 
-def charts(assumptions: Assumptions, measured: Measured) -> Iterator[tuple[str, dict[str, Any]]]:
+def drawings(assumptions: Assumptions, measured: Measured) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names and specifications of all charts: the paper's figures, then those of its second comparison with today's tor."""
     wanted: Sequence[tuple[Any, str, str, str]] = (
         (assumptions.main, "weights", "swrr", ""),

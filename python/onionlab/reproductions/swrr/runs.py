@@ -14,8 +14,8 @@ from onionlab import _core, runner
 from onionlab.errors import RunError
 from onionlab.files import write_text
 from onionlab.plan import Plan, PlannedRun, is_finished, is_outdated, read_experiment
-from onionlab.reproductions import swrr_networks
-from onionlab.reproductions.swrr_assumptions import Variant
+from onionlab.reproductions.swrr import networks as swrr_networks
+from onionlab.reproductions.swrr.assumptions import Variant
 from onionlab.results import Experiment
 
 

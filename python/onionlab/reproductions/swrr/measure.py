@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from onionlab.reproductions.swrr_runs import Cell
+from onionlab.reproductions.swrr.runs import Cell
 from onionlab.results import Experiment
 from onionlab.stats.curves import QUANTILES
 from onionlab.stats.intervals import Floats, lower_quantile, pointwise_band

@@ -20,9 +20,10 @@ from onionlab.charts.export import to_png, to_svg
 from onionlab.errors import ResultsError
 from onionlab.files import write_bytes, write_text
 from onionlab.quantity import format_fixed
-from onionlab.reproductions import salsa_charts, salsa_documents
-from onionlab.reproductions.salsa_documents import Documents
-from onionlab.reproductions.salsa_measure import DRAWS, SAMPLES, SEED, Measured, Step, measure
+from onionlab.reproductions.salsa import charts as salsa_charts
+from onionlab.reproductions.salsa import documents as salsa_documents
+from onionlab.reproductions.salsa.documents import Documents
+from onionlab.reproductions.salsa.measurement import DRAWS, SAMPLES, SEED, Measured, Step, measure
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "undecided"
 

@@ -18,7 +18,7 @@ from onionlab.errors import ResultsError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from onionlab.reproductions.swrr_assumptions import NetworkRules, Variant
+    from onionlab.reproductions.swrr.assumptions import NetworkRules, Variant
 
 #: Classes of relays as `DocumentRelay` flags them, in the order of table 1.
 FLAGS = {"guard-exit": "Exit Guard", "guard": "Guard", "exit": "Exit", "middle": ""}

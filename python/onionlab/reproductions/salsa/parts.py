@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from onionlab import _core
-from onionlab.reproductions.salsa_documents import Document, entries, flags, text_of, weight
+from onionlab.reproductions.salsa.documents import Document, entries, flags, text_of, weight
 
 Array = npt.NDArray[np.float64]
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from onionlab.quantity import format_fixed, format_size
-from onionlab.reproductions import shadow_tor_charts
 from onionlab.reproductions.agreement import LEAST_P, NARROW, TIGHT, TOLERANCE, Verdict
 from onionlab.reproductions.published import METRICS, Quantiles, label
-from onionlab.reproductions.vegas_trace import QUANTITIES, RUNS
+from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
+from onionlab.reproductions.shadow_tor.vegas_trace import QUANTITIES, RUNS
 
 if TYPE_CHECKING:
     from onionlab.reproductions.shadow_tor import Comparison

@@ -25,9 +25,10 @@ from onionlab.charts.export import to_png, to_svg
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_bytes, write_text
 from onionlab.importing.sources import ImportedError, read_json
-from onionlab.reproductions import shadow_networks_charts, shadow_networks_page
-from onionlab.reproductions.shadow_networks_load import MORE_LOAD, Effect, effect
-from onionlab.reproductions.shadow_networks_times import SIZES, TIMES, Samples, errors, measured, times
+from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
+from onionlab.reproductions.shadow_networks import page as shadow_networks_page
+from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
+from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Samples, errors, measured, times
 from onionlab.results import Experiment, load
 from onionlab.stats.intervals import Floats, lower_quantile
 

@@ -10,10 +10,10 @@ import polars as pl
 
 from onionlab.charts import theme
 from onionlab.charts.bands import Axis, band_chart, values
-from onionlab.reproductions.swrr_measure import STEP, Measured, bands
+from onionlab.reproductions.swrr.measure import STEP, Measured, bands
 
 if TYPE_CHECKING:
-    from onionlab.reproductions.swrr_assumptions import Variant
+    from onionlab.reproductions.swrr.assumptions import Variant
 
 #: Size of a panel, in pixels.
 SIZE = (300, 210)

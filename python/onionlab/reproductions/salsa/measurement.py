@@ -10,8 +10,8 @@ from typing import Any
 
 import polars as pl
 
-from onionlab.reproductions.salsa_documents import Document, Documents
-from onionlab.reproductions.salsa_parts import chances, shares
+from onionlab.reproductions.salsa.documents import Document, Documents
+from onionlab.reproductions.salsa.parts import chances, shares
 from onionlab.shared_links import Question, by_circuits, by_clients, by_scale, over_time, shared_links
 
 #: Of sampled networks and draws.

@@ -13,7 +13,7 @@ import polars as pl
 from onionlab.charts import theme
 from onionlab.quantity import format_size
 from onionlab.reproductions.published import METRICS
-from onionlab.reproductions.vegas_trace import QUANTITIES
+from onionlab.reproductions.shadow_tor.vegas_trace import QUANTITIES
 
 if TYPE_CHECKING:
     from onionlab.reproductions.shadow_tor import Comparison

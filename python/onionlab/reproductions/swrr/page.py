@@ -9,10 +9,10 @@ import polars as pl
 
 from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed, format_number
-from onionlab.reproductions import swrr_charts
-from onionlab.reproductions.swrr_assumptions import Assumptions, Comparison, Variant
-from onionlab.reproductions.swrr_claims import FAILS, HOLDS, UNDECIDED, Difference, Finding, Judged, difference
-from onionlab.reproductions.swrr_measure import Measured
+from onionlab.reproductions.swrr import charts as swrr_charts
+from onionlab.reproductions.swrr.assumptions import Assumptions, Comparison, Variant
+from onionlab.reproductions.swrr.claims import FAILS, HOLDS, UNDECIDED, Difference, Finding, Judged, difference
+from onionlab.reproductions.swrr.measure import Measured
 from onionlab.stats.intervals import CONFIDENCE, half_width, t_interval
 
 #: Metrics in words, with their unit and the places that are shown.
