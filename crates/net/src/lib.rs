@@ -6,6 +6,7 @@ mod network;
 mod packet;
 mod path;
 mod queue;
+pub mod quic;
 pub mod tcp;
 
 pub use link::Shaping;

@@ -17,7 +17,7 @@ const REFRESH: SimDuration = SimDuration::from_micros(31_250);
 
 /// What CUBIC knows. The curve lies apart: connections that have seen no loss have none.
 #[derive(Debug, Clone)]
-pub(super) struct Cubic {
+pub(crate) struct Cubic {
     curve: Option<Box<Curve>>,
     /// Least round trip in microseconds since the last time-out; 0 if none.
     delay_min: u32,
@@ -48,7 +48,7 @@ struct Curve {
 }
 
 impl Cubic {
-    pub(super) const fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self { curve: None, delay_min: 0, found: false }
     }
 
@@ -58,7 +58,7 @@ impl Cubic {
     }
 
     /// Takes a round trip; false if it is of the second after a reduction, which Linux ignores.
-    pub(super) fn note_delay(&mut self, now: SimTime, rtt: SimDuration) -> bool {
+    pub(crate) fn note_delay(&mut self, now: SimTime, rtt: SimDuration) -> bool {
         if self.curve.as_ref().is_some_and(|curve| curve.in_epoch && curve.epoch.until(now) < SimDuration::from_secs(1)) {
             return false;
         }
@@ -70,7 +70,7 @@ impl Cubic {
     }
 
     /// The threshold after a loss with this window; ends the epoch.
-    pub(super) fn after_loss(&mut self, cwnd: u32) -> u32 {
+    pub(crate) fn after_loss(&mut self, cwnd: u32) -> u32 {
         let curve = self.curve.get_or_insert_default();
         curve.in_epoch = false;
         curve.last_max = if cwnd < curve.last_max { (u64::from(cwnd) * (1024 + BETA_1024) / 2048) as u32 } else { cwnd };
@@ -78,7 +78,7 @@ impl Cubic {
     }
 
     /// The connection sends again after `idle` with nothing in flight: the curve's clock stood still.
-    pub(super) fn resume(&mut self, idle: SimDuration, now: SimTime) {
+    pub(crate) fn resume(&mut self, idle: SimDuration, now: SimTime) {
         if let Some(curve) = self.curve.as_deref_mut()
             && curve.in_epoch
         {
@@ -89,7 +89,7 @@ impl Cubic {
     }
 
     /// How many acknowledged segments are worth one more in the window, after `acked` more were acknowledged.
-    pub(super) fn per_increase(&mut self, now: SimTime, cwnd: u32, acked: u32) -> u32 {
+    pub(crate) fn per_increase(&mut self, now: SimTime, cwnd: u32, acked: u32) -> u32 {
         let curve = self.curve.get_or_insert_default();
         curve.friendly_credit += acked;
         if curve.in_epoch && curve.computed_for == cwnd && curve.computed_at.until(now) <= REFRESH {

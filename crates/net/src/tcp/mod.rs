@@ -41,7 +41,7 @@
 mod acknowledge;
 mod config;
 mod congestion;
-mod cubic;
+pub(crate) mod cubic;
 mod effects;
 mod flight;
 mod hystart;
@@ -58,7 +58,7 @@ mod ticks;
 mod timer;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use config::{AckRule, BufferLimits, CongestionControl, TcpConfig};
 pub use effects::{Effects, State, TcpInfo};

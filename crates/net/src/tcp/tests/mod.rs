@@ -3,7 +3,7 @@
 mod behaviour;
 mod cost;
 mod delivery;
-mod harness;
+pub(crate) mod harness;
 mod nstor;
 mod recovery;
 mod shadow;
@@ -12,15 +12,15 @@ mod throughput;
 use super::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_quantities::{SimDuration, SimTime};
 
-fn millis(millis: u64) -> SimDuration {
+pub(crate) fn millis(millis: u64) -> SimDuration {
     SimDuration::from_millis(millis)
 }
-fn at(millis: u64) -> SimTime {
+pub(crate) fn at(millis: u64) -> SimTime {
     SimTime::from_nanos(millis * 1_000_000)
 }
 
 /// Linux with Reno, buffers that never limit, and every segment acknowledged: what the formulas of the literature assume.
-fn textbook() -> TcpConfig {
+pub(crate) fn textbook() -> TcpConfig {
     TcpConfig {
         congestion_control: CongestionControl::Reno,
         delayed_ack: SimDuration::ZERO,

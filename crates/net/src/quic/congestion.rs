@@ -1,0 +1,156 @@
+//! The congestion window (RFC 9002, section 7 and appendix B; RFC 9438), in bytes, and the pacer.
+
+use super::config::{QuicConfig, QuicCongestion};
+use crate::tcp::cubic::Cubic;
+use onionlab_quantities::{SimDuration, SimTime};
+
+/// The pacer's bucket in datagrams (RFC 9002, section 7.7: bursts up to the initial window).
+const BURST: u64 = 10;
+
+/// `kPersistentCongestionThreshold`.
+pub(super) const PERSISTENT_THRESHOLD: u64 = 3;
+
+#[derive(Debug, Clone)]
+pub(super) struct Congestion {
+    /// `congestion_window`
+    pub(super) cwnd: u64,
+    /// `ssthresh`; `u64::MAX` before the first loss.
+    pub(super) ssthresh: u64,
+    /// `bytes_in_flight`: of packets that ask for an acknowledgement or are padded.
+    pub(super) in_flight: u64,
+    /// `congestion_recovery_start_time`; `None` before the first loss.
+    recovery_start: Option<SimTime>,
+    /// Acknowledged bytes towards the next increase.
+    credit: u64,
+    cubic: Option<Cubic>,
+    /// Bytes that may leave at once, as of `refilled`.
+    tokens: u64,
+    refilled: SimTime,
+    /// Until then the pacer holds data back.
+    pub(super) paced_until: SimTime,
+}
+
+impl Congestion {
+    pub(super) fn new(cfg: &QuicConfig) -> Self {
+        Self {
+            cwnd: cfg.initial_window_bytes(),
+            ssthresh: u64::MAX,
+            in_flight: 0,
+            recovery_start: None,
+            credit: 0,
+            cubic: (cfg.congestion_control == QuicCongestion::Cubic).then(Cubic::new),
+            tokens: BURST * cfg.full(),
+            refilled: SimTime::ZERO,
+            paced_until: SimTime::ZERO,
+        }
+    }
+
+    /// Whether a full datagram fits.
+    pub(super) fn has_room(&self, cfg: &QuicConfig) -> bool {
+        self.in_flight + cfg.full() <= self.cwnd
+    }
+
+    pub(super) fn in_slow_start(&self) -> bool {
+        self.cwnd < self.ssthresh
+    }
+
+    /// `InCongestionRecovery`
+    pub(super) fn in_recovery(&self, sent: SimTime) -> bool {
+        self.recovery_start.is_some_and(|start| sent <= start)
+    }
+
+    /// A packet that counts leaves; `smoothed`: the round trip, once measured.
+    pub(super) fn on_sent(&mut self, cfg: &QuicConfig, now: SimTime, bytes: u64, smoothed: Option<SimDuration>) {
+        self.in_flight += bytes;
+        let (true, Some(smoothed)) = (cfg.pacing, smoothed) else { return };
+        let (full, bucket) = (cfg.full(), BURST * cfg.full());
+        // 5/4 of a window in a round trip.
+        let window = u128::from(self.cwnd) * 5;
+        let round = u128::from(smoothed.as_nanos().max(1)) * 4;
+        let elapsed = u128::from(now.saturating_since(self.refilled).as_nanos());
+        let gained = u64::try_from(window * elapsed / round).unwrap_or(u64::MAX);
+        self.tokens = self.tokens.saturating_add(gained).min(bucket).saturating_sub(bytes);
+        self.refilled = now;
+        if self.tokens < full {
+            let missing = u128::from(bucket - self.tokens) * round / window;
+            self.paced_until = now + SimDuration::from_nanos(u64::try_from(missing).unwrap_or(u64::MAX));
+        }
+    }
+
+    /// `IsAppOrFlowControlLimited`, as Chromium and quic-go tell: a window with room for more than three datagrams, in slow start one less than
+    /// half full, is not used.
+    pub(super) fn is_used(&self, cfg: &QuicConfig, prior_in_flight: u64) -> bool {
+        let room = self.cwnd.saturating_sub(prior_in_flight);
+        room <= 3 * cfg.full() || self.in_slow_start() && prior_in_flight > self.cwnd / 2
+    }
+
+    /// A packet that counts, sent at `sent`, is acknowledged (`OnPacketAcked`); `used`: the window was, when the acknowledgement came.
+    pub(super) fn on_acked(&mut self, cfg: &QuicConfig, now: SimTime, sent: SimTime, bytes: u64, used: bool) {
+        self.in_flight -= bytes;
+        if !used || self.in_recovery(sent) {
+            return;
+        }
+        let mut acked = bytes;
+        if self.in_slow_start() {
+            let grown = (self.cwnd + acked).min(self.ssthresh);
+            acked -= grown - self.cwnd;
+            self.cwnd = grown;
+            if acked == 0 {
+                return;
+            }
+        }
+        let per_increase = match &mut self.cubic {
+            None => self.cwnd,
+            Some(cubic) => u64::from(cubic.per_increase(now, (self.cwnd / cfg.full()) as u32, 1)) * cfg.full(),
+        };
+        self.credit += acked;
+        if self.credit >= per_increase {
+            self.credit -= per_increase;
+            self.cwnd += cfg.full();
+        }
+    }
+
+    /// A round trip was measured.
+    pub(super) fn on_rtt(&mut self, now: SimTime, rtt: SimDuration) {
+        if let Some(cubic) = &mut self.cubic {
+            cubic.note_delay(now, rtt);
+        }
+    }
+
+    /// A packet that counts is lost or no longer to be acknowledged.
+    pub(super) fn forget(&mut self, bytes: u64) {
+        self.in_flight -= bytes;
+    }
+
+    /// `OnCongestionEvent` for a packet sent at `sent`; true if a recovery period begins.
+    pub(super) fn on_loss(&mut self, cfg: &QuicConfig, now: SimTime, sent: SimTime) -> bool {
+        if self.in_recovery(sent) {
+            return false;
+        }
+        self.recovery_start = Some(now);
+        self.credit = 0;
+        self.ssthresh = match &mut self.cubic {
+            None => self.cwnd / 2,
+            Some(cubic) => u64::from(cubic.after_loss((self.cwnd / cfg.full()) as u32)) * cfg.full(),
+        };
+        self.cwnd = self.ssthresh.max(cfg.minimum_window());
+        true
+    }
+
+    /// Persistent congestion (section 7.6.2).
+    pub(super) fn on_persistent(&mut self, cfg: &QuicConfig) {
+        self.cwnd = cfg.minimum_window();
+        self.recovery_start = None;
+        self.credit = 0;
+        if let Some(cubic) = &mut self.cubic {
+            *cubic = Cubic::new();
+        }
+    }
+
+    /// Nothing was in flight for `idle`: the curve's clock stood still.
+    pub(super) fn resume(&mut self, idle: SimDuration, now: SimTime) {
+        if let Some(cubic) = &mut self.cubic {
+            cubic.resume(idle, now);
+        }
+    }
+}
