@@ -15,13 +15,12 @@ import pytest
 from fake_core import FakeCore
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import swrr
-from onionlab.reproductions.swrr import claims as swrr_claims
+from onionlab.reproductions import claims, swrr
+from onionlab.reproductions.claims import FAILS, HOLDS, UNDECIDED, Comparison, Difference, Rule
 from onionlab.reproductions.swrr import measure as swrr_measure
 from onionlab.reproductions.swrr import networks as swrr_networks
 from onionlab.reproductions.swrr import runs as swrr_runs
-from onionlab.reproductions.swrr.assumptions import Assumptions, Comparison, read
-from onionlab.reproductions.swrr.claims import FAILS, HOLDS, UNDECIDED, Difference
+from onionlab.reproductions.swrr.assumptions import Assumptions, read
 from onionlab.runner import Observer, Silent
 from onionlab.stats import Interval
 
@@ -119,6 +118,9 @@ def test_every_variant_can_be_run(full: Assumptions, tmp_path: Path) -> None:
         assert [treatment["name"] for treatment in scenario["treatments"]] == list(variant.treatments)
 
 
+RULE = Rule(0.95, 0.05, {"timeouts": 10.0})
+
+
 def differing(metric: str, sense: str) -> Comparison:
     return Comparison(metric, "SWRR linear", "RR", 5, None, sense)
 
@@ -144,19 +146,19 @@ def differing(metric: str, sense: str) -> Comparison:
 )
 def test_when_a_comparison_comes_out(metric: str, sense: str, low: float, high: float, expected: str) -> None:
     found = Difference(Interval((low + high) / 2, low, high, 20), 100.0, 20)
-    assert swrr_claims.verdict(differing(metric, sense), found, 0.05, 10) == expected
+    assert claims.verdict(differing(metric, sense), found, RULE) == expected
 
 
 def test_one_network_decides_nothing() -> None:
     found = Difference(Interval(50.0, None, None, 1), 100.0, 1)
-    assert swrr_claims.verdict(differing("throughput", "greater"), found, 0.05, 10) == UNDECIDED
-    assert swrr_claims.verdict(differing("throughput", "greater"), None, 0.05, 10) == UNDECIDED
+    assert claims.verdict(differing("throughput", "greater"), found, RULE) == UNDECIDED
+    assert claims.verdict(differing("throughput", "greater"), None, RULE) == UNDECIDED
 
 
 def test_a_claim_of_several_comparisons() -> None:
-    assert swrr_claims.together([HOLDS, HOLDS]) == HOLDS
-    assert swrr_claims.together([HOLDS, UNDECIDED]) == UNDECIDED
-    assert swrr_claims.together([UNDECIDED, FAILS, HOLDS]) == FAILS
+    assert claims.together([HOLDS, HOLDS]) == HOLDS
+    assert claims.together([HOLDS, UNDECIDED]) == UNDECIDED
+    assert claims.together([UNDECIDED, FAILS, HOLDS]) == FAILS
 
 
 def test_differences_by_hand() -> None:
@@ -170,16 +172,16 @@ def test_differences_by_hand() -> None:
     ]
     rows.append((5, "SWRR linear", 2, "throughput", 1e6))
     figures = pl.DataFrame(rows, schema=["middles", "treatment", "network", "metric", "value"], orient="row")
-    plain = swrr_claims.difference(figures, Comparison("throughput", "SWRR linear", "RR", 5, None, "greater"), 0.95)
+    plain = claims.difference(figures, Comparison("throughput", "SWRR linear", "RR", 5, None, "greater"), 0.95)
     assert plain is not None
     assert (plain.interval.mean, plain.interval.count, plain.base, plain.alike) == (3.0, 2, 35.0, 2)
-    trend = swrr_claims.difference(figures, Comparison("throughput", "RR", None, 5, 20, "less"), 0.95)
+    trend = claims.difference(figures, Comparison("throughput", "RR", None, 5, 20, "less"), 0.95)
     assert trend is not None
     assert (trend.interval.mean, trend.base, trend.alike) == (-75.0, 110.0, 2)
-    change = swrr_claims.difference(figures, Comparison("throughput", "SWRR linear", "RR", 5, 20, "greater"), 0.95)
+    change = claims.difference(figures, Comparison("throughput", "SWRR linear", "RR", 5, 20, "greater"), 0.95)
     assert change is not None
     assert (change.interval.mean, change.base) == (3.0, 35.0)
-    none = swrr_claims.difference(figures, Comparison("timeouts", "RR", None, 5, 20, "less"), 0.95)
+    none = claims.difference(figures, Comparison("timeouts", "RR", None, 5, 20, "less"), 0.95)
     assert none is None
 
 

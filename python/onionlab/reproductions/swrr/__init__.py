@@ -15,8 +15,8 @@ from typing import Any
 from onionlab import runner
 from onionlab.charts.export import to_png, to_svg
 from onionlab.files import write_bytes, write_text
+from onionlab.reproductions.claims import judge
 from onionlab.reproductions.swrr import charts as swrr_charts
-from onionlab.reproductions.swrr import claims as swrr_claims
 from onionlab.reproductions.swrr import measure as swrr_measure
 from onionlab.reproductions.swrr import page as swrr_page
 from onionlab.reproductions.swrr import runs as swrr_runs
@@ -60,7 +60,7 @@ def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bo
         svg = to_svg(specification)
         write_text(docs / f"{name}.svg", svg)
         write_bytes(docs / f"{name}.png", to_png(svg))
-    judged = swrr_claims.judge(measured.of(assumptions.main.name), assumptions)
+    judged = judge(measured.of(assumptions.main.name), assumptions.claims, assumptions.rule)
     path = docs / "swrr.md"
     write_text(path, swrr_page.page(assumptions, measured, judged, quick=quick))
     return path

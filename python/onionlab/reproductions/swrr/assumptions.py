@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from onionlab.errors import ResultsError
+from onionlab.reproductions.claims import Claim, Rule, read_claims
 
-#: What a comparison may be about, and how it may come out.
+#: What a comparison may be about.
 METRICS = ("throughput", "timeouts", "first-byte", "last-byte")
-SENSES = ("less", "greater", "equal")
 
 
 @dataclass(frozen=True)
@@ -98,47 +98,6 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Comparison:
-    """One comparison of a figure over networks.
-
-    Attributes
-    ----------
-    metric
-        ``throughput``, ``timeouts``, ``first-byte`` or ``last-byte``.
-    of, to
-        Treatments; without ``to`` the figure itself is compared.
-    at, against
-        Numbers of middles; with ``against`` the same at so many middles is subtracted.
-    sense
-        ``less``, ``greater`` or ``equal``.
-    """
-
-    metric: str
-    of: str
-    to: str | None
-    at: int
-    against: int | None
-    sense: str
-
-
-@dataclass(frozen=True)
-class Claim:
-    """A sentence of the paper, and the comparisons of which each must come out for it to hold.
-
-    Attributes
-    ----------
-    section, says
-        Where the paper has it, and what it says.
-    parts
-        What is compared.
-    """
-
-    section: str
-    says: str
-    parts: tuple[Comparison, ...]
-
-
-@dataclass(frozen=True)
 class Assumptions:
     """The whole file.
 
@@ -150,20 +109,14 @@ class Assumptions:
         The main comparison first, then each assumption that is turned, then today's tor.
     claims
         The paper's.
-    confidence
-        Of all claims together.
-    margin
-        Share of the base below which a difference counts as none.
-    least_timeouts
-        So many time-outs a run count as none in any case.
+    rule
+        When they hold; so many time-outs a run count as none in any case.
     """
 
     rows: list[dict[str, str]]
     variants: tuple[Variant, ...]
     claims: tuple[Claim, ...]
-    confidence: float
-    margin: float
-    least_timeouts: float
+    rule: Rule
 
     @property
     def main(self) -> Variant:
@@ -216,22 +169,9 @@ def _assumptions(content: Mapping[str, Any], size: str) -> Assumptions:
     return Assumptions(
         rows=[{key: str(row[key]) for key in ("what", "chosen", "why")} for row in content["assumption"]],
         variants=(main, *turns, today),
-        claims=tuple(_claim(row, main) for row in content["claim"]),
-        confidence=float(verdict["confidence"]),
-        margin=float(verdict["margin"]),
-        least_timeouts=float(verdict["least-timeouts"]),
+        claims=read_claims(content["claim"], METRICS, main.treatments, main.middles),
+        rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), {"timeouts": float(verdict["least-timeouts"])}),
     )
-
-
-def _claim(row: Mapping[str, Any], main: Variant) -> Claim:
-    parts = []
-    for part in row["parts"]:
-        one = Comparison(part["metric"], part["of"], part.get("to"), part["at"], part.get("against"), part["is"])
-        named = {one.of, one.to or one.of} <= main.treatments.keys() and {one.at, one.against or one.at} <= set(main.middles)
-        if not named or one.metric not in METRICS or one.sense not in SENSES or (one.to is None and one.against is None):
-            raise ValueError(f"claim {row['says']!r} compares what is not there: {part}")
-        parts.append(one)
-    return Claim(row["section"], row["says"], tuple(parts))
 
 
 def _variant(row: Mapping[str, Any], main: Variant, runs: Mapping[str, Any]) -> Variant:

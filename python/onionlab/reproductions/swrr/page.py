@@ -9,9 +9,10 @@ import polars as pl
 
 from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed, format_number
+from onionlab.reproductions import claims_table
+from onionlab.reproductions.claims import Comparison, Difference, Judged, difference, per_claim
 from onionlab.reproductions.swrr import charts as swrr_charts
-from onionlab.reproductions.swrr.assumptions import Assumptions, Comparison, Variant
-from onionlab.reproductions.swrr.claims import FAILS, HOLDS, UNDECIDED, Difference, Finding, Judged, difference
+from onionlab.reproductions.swrr.assumptions import Assumptions, Variant
 from onionlab.reproductions.swrr.measure import Measured
 from onionlab.stats.intervals import CONFIDENCE, half_width, t_interval
 
@@ -32,8 +33,6 @@ LEVELS = {
     "first byte, s": ("first-byte", 2),
     "320 KiB, s": ("last-byte", 2),
 }
-SIGNS = {"less": "<", "greater": ">", "equal": "="}
-BOLD = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "undecided"}
 
 #: Who is compared in short: the paper's scheduler and its rivals.
 OURS, RIVALS = "SWRR linear", ("RR", "EWMA")
@@ -69,10 +68,12 @@ def page(assumptions: Assumptions, measured: Measured, judged: Sequence[Judged],
     if quick:
         lines.append(_quick(assumptions))
     lines += ["## In short", ""]
-    lines += _short(judged)
+    lines += claims_table.short(judged)
     lines += _against(measured, main, "SWRR (linear) against RR and EWMA, as assumed")
     lines += ["## The claims", ""]
-    lines += _claims(judged, assumptions)
+    rule, count = assumptions.rule, len(judged)
+    lines += claims_table.explanation(rule, count, f"{main.networks} networks", "Sizes are numbers of middles.")
+    lines += claims_table.table(judged, WORDS)
     lines += ["## The figures", ""]
     for comparison in swrr_charts.COMPARISONS:
         lines += _identical(measured.of(main.name), main, comparison)
@@ -95,7 +96,7 @@ def page(assumptions: Assumptions, measured: Measured, judged: Sequence[Judged],
 def _quick(assumptions: Assumptions) -> str:
     main = assumptions.main
     claims = len(assumptions.claims)
-    confidence = 1 - (1 - assumptions.confidence) / claims
+    confidence = per_claim(assumptions.rule.confidence, claims)
     return QUICK.format(
         networks=main.networks,
         minutes=main.load.duration / 60,
@@ -104,15 +105,6 @@ def _quick(assumptions: Assumptions) -> str:
         wide=format_number(float(half_width(1.0, main.networks, confidence)), 2),
         narrow=format_number(float(half_width(1.0, 20, confidence)), 2),
     )
-
-
-def _short(judged: Sequence[Judged]) -> Iterator[str]:
-    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in (HOLDS, FAILS, UNDECIDED)}
-    yield (
-        f"**Of the paper's {len(judged)} claims {counts[HOLDS]} hold here, {counts[FAILS]} do not, and {counts[UNDECIDED]} are "
-        "undecided.**"
-    )
-    yield ""
 
 
 def _against(measured: Measured, variant: Variant, heading: str) -> Iterator[str]:
@@ -143,43 +135,6 @@ def _relative(found: Difference | None) -> str:
         return text
     low, high = (format_fixed(100 * bound / found.base, 1, signed=True) for bound in (found.interval.low, found.interval.high))
     return f"{text} ({low} to {high}){'*' if found.interval.excludes_zero else ''}"
-
-
-def _claims(judged: Sequence[Judged], assumptions: Assumptions) -> Iterator[str]:
-    confidence = 1 - (1 - assumptions.confidence) / len(judged)
-    yield (
-        f"In brackets the interval at {100 * confidence:.2f} %, so that all {len(judged)} together are at "
-        f"{100 * assumptions.confidence:g} %, and in how many of the {assumptions.main.networks} networks the difference has the "
-        f"sign of the mean. A difference below {100 * assumptions.margin:g} % counts as none. Sizes are numbers of middles."
-    )
-    yield ""
-    yield "| | the paper | says | here | verdict |"
-    yield "| ---: | --- | --- | --- | --- |"
-    for number, one in enumerate(judged, 1):
-        rows = "<br>".join(_finding(finding) for finding in one.findings)
-        yield f"| {number} | {one.claim.section} | {one.claim.says} | {rows} | {BOLD[one.verdict]} |"
-    yield ""
-
-
-def _finding(finding: Finding) -> str:
-    part, found = finding.part, finding.difference
-    name, unit, places = WORDS[part.metric]
-    sides = f"{part.of} {SIGNS[part.sense]} {part.to}" if part.to is not None else part.of
-    if part.against is None:
-        where = f"at {part.at}"
-    elif part.to is None:
-        where = f"{part.at} {SIGNS[part.sense]} {part.against}"
-    else:
-        where = f"more so at {part.at} than at {part.against}"
-    if found is None:
-        return f"{name}, {sides}, {where}: no network has both"
-    interval = found.interval
-    text = f"{name}, {sides}, {where}: {format_fixed(interval.mean, places, signed=True)} {unit}".rstrip()
-    if interval.low is not None and interval.high is not None:
-        bounds = " to ".join(format_fixed(bound, places, signed=True) for bound in (interval.low, interval.high))
-        same = interval.low == interval.high == 0
-        text += " in every network" if same else f" ({bounds}; {found.alike} of {interval.count})"
-    return f"{text}: {finding.verdict}" if finding.verdict != UNDECIDED else text
 
 
 def _identical(figures: pl.DataFrame, variant: Variant, comparison: str) -> Iterator[str]:
