@@ -15,14 +15,12 @@ import pytest
 from fake_core import FakeCore
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import claims, swrr
-from onionlab.reproductions.claims import FAILS, HOLDS, UNDECIDED, Comparison, Difference, Rule
+from onionlab.reproductions import swrr
 from onionlab.reproductions.swrr import measure as swrr_measure
 from onionlab.reproductions.swrr import networks as swrr_networks
 from onionlab.reproductions.swrr import runs as swrr_runs
 from onionlab.reproductions.swrr.assumptions import Assumptions, read
 from onionlab.runner import Observer, Silent
-from onionlab.stats import Interval
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "experiments" / "swrr" / "assumptions.toml"
@@ -116,73 +114,6 @@ def test_every_variant_can_be_run(full: Assumptions, tmp_path: Path) -> None:
         (cell, *_) = swrr_runs.prepare([replace(variant, networks=1)], tmp_path)
         scenario = json.loads(_core.resolve(str(cell.file)))
         assert [treatment["name"] for treatment in scenario["treatments"]] == list(variant.treatments)
-
-
-RULE = Rule(0.95, 0.05, {"timeouts": 10.0})
-
-
-def differing(metric: str, sense: str) -> Comparison:
-    return Comparison(metric, "SWRR linear", "RR", 5, None, sense)
-
-
-@pytest.mark.parametrize(
-    ("metric", "sense", "low", "high", "expected"),
-    [
-        ("throughput", "greater", 0.1, 9.0, HOLDS),
-        ("throughput", "greater", -1.0, 9.0, UNDECIDED),
-        ("throughput", "greater", -9.0, -0.1, FAILS),
-        ("throughput", "greater", -1.0, 4.9, FAILS),  # no room for 5 % of 100
-        ("throughput", "less", -9.0, -0.1, HOLDS),
-        ("throughput", "less", -4.9, 1.0, FAILS),
-        ("throughput", "less", -5.1, 1.0, UNDECIDED),
-        ("throughput", "equal", -4.9, 4.9, HOLDS),
-        ("throughput", "equal", -5.1, 4.9, UNDECIDED),
-        ("throughput", "equal", 5.1, 9.0, FAILS),
-        ("timeouts", "equal", -9.9, 9.9, HOLDS),  # up to ten count as none
-        ("timeouts", "greater", -1.0, 9.9, FAILS),
-        ("first-byte", "equal", 0.0, 0.0, HOLDS),
-        ("first-byte", "less", 0.0, 0.0, FAILS),
-    ],
-)
-def test_when_a_comparison_comes_out(metric: str, sense: str, low: float, high: float, expected: str) -> None:
-    found = Difference(Interval((low + high) / 2, low, high, 20), 100.0, 20)
-    assert claims.verdict(differing(metric, sense), found, RULE) == expected
-
-
-def test_one_network_decides_nothing() -> None:
-    found = Difference(Interval(50.0, None, None, 1), 100.0, 1)
-    assert claims.verdict(differing("throughput", "greater"), found, RULE) == UNDECIDED
-    assert claims.verdict(differing("throughput", "greater"), None, RULE) == UNDECIDED
-
-
-def test_a_claim_of_several_comparisons() -> None:
-    assert claims.together([HOLDS, HOLDS]) == HOLDS
-    assert claims.together([HOLDS, UNDECIDED]) == UNDECIDED
-    assert claims.together([UNDECIDED, FAILS, HOLDS]) == FAILS
-
-
-def test_differences_by_hand() -> None:
-    """Two networks; throughput of SWRR and RR at 5 and 20 middles; a third network lacks RR at 5 and is left out there."""
-    rows = [
-        (middles, treatment, network, "throughput", value)
-        for network, values in enumerate([(32.0, 30.0, 99.0, 100.0), (44.0, 40.0, 121.0, 120.0)])
-        for (middles, treatment), value in zip(
-            [(5, "SWRR linear"), (5, "RR"), (20, "SWRR linear"), (20, "RR")], values, strict=True
-        )
-    ]
-    rows.append((5, "SWRR linear", 2, "throughput", 1e6))
-    figures = pl.DataFrame(rows, schema=["middles", "treatment", "network", "metric", "value"], orient="row")
-    plain = claims.difference(figures, Comparison("throughput", "SWRR linear", "RR", 5, None, "greater"), 0.95)
-    assert plain is not None
-    assert (plain.interval.mean, plain.interval.count, plain.base, plain.alike) == (3.0, 2, 35.0, 2)
-    trend = claims.difference(figures, Comparison("throughput", "RR", None, 5, 20, "less"), 0.95)
-    assert trend is not None
-    assert (trend.interval.mean, trend.base, trend.alike) == (-75.0, 110.0, 2)
-    change = claims.difference(figures, Comparison("throughput", "SWRR linear", "RR", 5, 20, "greater"), 0.95)
-    assert change is not None
-    assert (change.interval.mean, change.base) == (3.0, 35.0)
-    none = claims.difference(figures, Comparison("timeouts", "RR", None, 5, 20, "less"), 0.95)
-    assert none is None
 
 
 class Counting(Silent):
