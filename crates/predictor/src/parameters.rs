@@ -64,8 +64,6 @@ pub struct Parameters {
     pub alignment: Alignment,
     /// Row 10: what arrives in the first two steps was decided by the source and cannot be changed.
     pub committed: bool,
-    /// Whether the virtual queue has the queue's limit, with the same slack (journal); unknown, off by default.
-    pub virtual_queue_limited: bool,
 }
 
 impl Parameters {
@@ -81,7 +79,6 @@ impl Parameters {
         weights: Weights { intake: 10.0, outgoing: 1.0, virtual_outgoing: 1.0, deviation: 10.0, queue: 0.0, slack: 1e5 },
         alignment: Alignment::Loose,
         committed: true,
-        virtual_queue_limited: false,
     };
 
     /// The journal problem as reconstructed.
@@ -140,9 +137,6 @@ impl Parameters {
                 return Err(ParameterError::Range { name, value, allowed });
             }
         }
-        if self.virtual_queue_limited && !journal {
-            return Err(ParameterError::JournalOnly { name: "virtual_queue_limited" });
-        }
         Ok(())
     }
 }
@@ -169,12 +163,6 @@ pub enum ParameterError {
         /// What is allowed.
         allowed: &'static str,
     },
-    /// Has no effect in the conference problem.
-    #[error("{name} has no effect in the conference problem, which has no virtual queue")]
-    JournalOnly {
-        /// Which parameter.
-        name: &'static str,
-    },
 }
 
 #[cfg(test)]
@@ -199,8 +187,6 @@ mod tests {
         assert!(refused(|p| p.weights.outgoing = f64::INFINITY).starts_with("weight outgoing"));
         assert!(refused(|p| p.weights.slack = 0.0).starts_with("weight slack"));
         assert!(refused(|p| (p.weights.virtual_outgoing, p.weights.deviation) = (0.0, 0.0)).contains("must not both be 0"));
-        let limited = Parameters { virtual_queue_limited: true, ..Parameters::CONFERENCE };
-        assert!(limited.check().unwrap_err().to_string().contains("no effect"));
     }
 
     #[test]

@@ -91,20 +91,10 @@ pub fn objective(parameters: &Parameters, problem: &Problem, solution: &Solution
         }
         sum += parameters.discount_at(k) / solution.circuits as f64 * cost;
     }
-    let over = |queue: f64| ((queue - parameters.queue_limit) / scaling).max(0.0);
     let mut slack = 0.0;
     for p in 0..solution.circuits {
-        let mut virtual_queue = problem.queue[p];
         for k in 0..=steps {
-            let mut excess = over(solution.queue[p * (steps + 1) + k]);
-            if parameters.virtual_queue_limited {
-                excess = excess.max(over(virtual_queue));
-                if k < steps {
-                    let at = p * steps + k;
-                    virtual_queue += parameters.step_seconds * (solution.rate_in[at] - solution.virtual_rate_out[at]);
-                }
-            }
-            slack += excess;
+            slack += ((solution.queue[p * (steps + 1) + k] - parameters.queue_limit) / scaling).max(0.0);
         }
     }
     if solution.circuits == 0 { 0.0 } else { sum + weights.slack * slack }

@@ -38,8 +38,9 @@ pub fn solve_trusted_to(parameters: &Parameters, problem: &Problem, tolerance: f
     let layout = Layout::new(parameters, problem);
     let mut program = Program::default();
     rows(&mut program, &layout, parameters, problem, factors);
-    let (cost, linear, constant) = cost(&layout, parameters, problem);
-    let (matrix, bounds, equalities) = program.finish(layout.variables);
+    let units = units(&layout, parameters);
+    let (cost, linear, constant) = cost(&layout, parameters, problem, &units);
+    let (matrix, bounds, equalities) = program.finish(&units);
     let settings = DefaultSettings {
         verbose: false,
         tol_gap_abs: tolerance,
@@ -58,6 +59,7 @@ pub fn solve_trusted_to(parameters: &Parameters, problem: &Problem, tolerance: f
     };
     solver.solve();
     let found = &solver.solution;
+    let value = |variable: usize| found.x[variable] * units[variable];
     solution.iterations = found.iterations;
     solution.status = match found.status {
         // Almost: within the reduced tolerances above, where the last digits are beyond the arithmetic.
@@ -68,11 +70,11 @@ pub fn solve_trusted_to(parameters: &Parameters, problem: &Problem, tolerance: f
     for p in 0..layout.circuits {
         for k in 0..layout.steps {
             let at = p * layout.steps + k;
-            let y = found.x[layout.outgoing(p, k)];
-            solution.rate_in[at] = (found.x[layout.intake(p, k)] * parameters.scaling).max(0.0);
+            let y = value(layout.outgoing(p, k));
+            solution.rate_in[at] = (value(layout.intake(p, k)) * parameters.scaling).max(0.0);
             solution.rate_out[at] = (y * parameters.scaling).max(0.0);
             if layout.journal {
-                let z = y + found.x[layout.more(p, k)] - found.x[layout.less(p, k)];
+                let z = y + value(layout.more(p, k)) - value(layout.less(p, k));
                 solution.virtual_rate_out[at] = (z * parameters.scaling).max(0.0);
             }
         }
@@ -160,19 +162,19 @@ impl Program {
         self.at_most(vec![(variable, -1.0)], 0.0);
     }
 
-    /// The matrix, the right-hand sides, and how many of the rows are equalities.
-    fn finish(self, variables: usize) -> (CscMatrix<f64>, Vec<f64>, usize) {
+    /// The matrix for variables in these units, the right-hand sides, and how many of the rows are equalities.
+    fn finish(self, units: &[f64]) -> (CscMatrix<f64>, Vec<f64>, usize) {
         let equalities = self.equal.len();
         let (mut rows, mut columns, mut values, mut bounds) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (row, (terms, bound)) in self.equal.into_iter().chain(self.at_most).enumerate() {
             for (column, value) in terms {
                 rows.push(row);
                 columns.push(column);
-                values.push(value);
+                values.push(value * units[column]);
             }
             bounds.push(bound);
         }
-        (CscMatrix::new_from_triplets(bounds.len(), variables, rows, columns, values), bounds, equalities)
+        (CscMatrix::new_from_triplets(bounds.len(), units.len(), rows, columns, values), bounds, equalities)
     }
 }
 
@@ -224,9 +226,6 @@ fn rows(program: &mut Program, at: &Layout, parameters: &Parameters, problem: &P
             }
             program.equal(next, if k == 0 { queue } else { 0.0 });
             program.not_negative(at.virtual_queue(p, k + 1));
-            if parameters.virtual_queue_limited {
-                program.at_most(vec![(at.virtual_queue(p, k + 1), 1.0), (at.slack(p, k + 1), -1.0)], limit);
-            }
             // Row 15.
             virtual_sum += problem.virtual_bound(p, k, factors, parameters).unwrap_or(f64::INFINITY) / scaling;
             if virtual_sum.is_finite() {
@@ -255,8 +254,29 @@ fn rows(program: &mut Program, at: &Layout, parameters: &Parameters, problem: &P
     }
 }
 
+/// The unit of each variable as the solver sees it. Its tolerance is for all rows of the gradient alike; in these units what is left in a late step, which weighs
+/// little, moves a rate as little as in an early one, and the weight of the slack does not set the measure.
+fn units(at: &Layout, parameters: &Parameters) -> Vec<f64> {
+    let mut units = vec![1.0; at.variables];
+    for p in 0..at.circuits {
+        for k in 0..at.steps {
+            let unit = 1.0 / parameters.discount_at(k).sqrt();
+            units[at.intake(p, k)] = unit;
+            units[at.outgoing(p, k)] = unit;
+            if at.journal {
+                units[at.more(p, k)] = unit;
+                units[at.less(p, k)] = unit;
+            }
+        }
+        for k in 0..=at.steps {
+            units[at.slack(p, k)] = 1.0 / parameters.weights.slack;
+        }
+    }
+    units
+}
+
 /// Matrix, vector and constant of the cost: half of x'Px, plus q'x, plus the constant.
-fn cost(at: &Layout, parameters: &Parameters, problem: &Problem) -> (CscMatrix<f64>, Vec<f64>, f64) {
+fn cost(at: &Layout, parameters: &Parameters, problem: &Problem, units: &[f64]) -> (CscMatrix<f64>, Vec<f64>, f64) {
     let weights = &parameters.weights;
     let (c_in, c_out) = (problem.capacity_in / parameters.scaling, problem.capacity_out / parameters.scaling);
     let (mut rows, mut columns, mut values) = (Vec::new(), Vec::new(), Vec::new());
@@ -265,11 +285,11 @@ fn cost(at: &Layout, parameters: &Parameters, problem: &Problem) -> (CscMatrix<f
     // weight (target - sum of terms)^2
     let mut square = |weight: f64, target: f64, terms: &[(usize, f64)]| {
         for (i, &(row, a)) in terms.iter().enumerate() {
-            linear[row] -= 2.0 * weight * target * a;
+            linear[row] -= 2.0 * weight * target * a * units[row];
             for &(column, b) in &terms[i..] {
                 rows.push(row.min(column));
                 columns.push(row.max(column));
-                values.push(2.0 * weight * a * b);
+                values.push(2.0 * weight * a * b * units[row] * units[column]);
             }
         }
         constant += weight * target * target;
@@ -297,7 +317,7 @@ fn cost(at: &Layout, parameters: &Parameters, problem: &Problem) -> (CscMatrix<f
     }
     for p in 0..at.circuits {
         for k in 0..=at.steps {
-            linear[at.slack(p, k)] += weights.slack;
+            linear[at.slack(p, k)] += weights.slack * units[at.slack(p, k)];
         }
     }
     (CscMatrix::new_from_triplets(at.variables, at.variables, rows, columns, values), linear, constant)

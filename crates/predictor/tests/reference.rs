@@ -1,6 +1,6 @@
 //! The reference cases: single problems solved by the authors' program and, accurately, by an independent program.
 
-use onionlab_predictor::{CircuitInput, Form, Parameters, Problem, Solution, Status, solve_trusted};
+use onionlab_predictor::{CircuitInput, FastSolver, Form, Parameters, Problem, Solution, Status, solve_trusted};
 use serde_json::Value;
 use std::path::Path;
 
@@ -99,4 +99,13 @@ fn check(solver: &str, solve: impl Fn(&Parameters, &Problem) -> Solution) {
 #[test]
 fn the_trusted_solver_meets_the_reference() {
     check("trusted", |parameters, problem| solve_trusted(parameters, problem).unwrap());
+}
+
+#[test]
+fn the_fast_solver_meets_the_reference() {
+    check("fast", |parameters, problem| {
+        let mut solution = Solution::default();
+        FastSolver::new(*parameters).unwrap().solve(problem, &mut solution).unwrap();
+        solution
+    });
 }

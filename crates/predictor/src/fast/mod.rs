@@ -1,0 +1,350 @@
+//! The fast solver: a primal-dual interior point made for this one problem.
+//!
+//! Mehrotra's predictor and corrector. Within a circuit the Newton system is eliminated step by step from the last to the first, in time linear in
+//! the horizon ([`pack`], [`mesh`]); what couples the circuits are the capacity sums alone, two for each step (three in the journal problem), whose dense
+//! system is the sum of the circuits' covariances ([`coupling`]). Four circuits are computed at a time ([`lanes`]). One iteration costs O(n N^2 + N^3) for n circuits and N steps.
+//!
+//! No memory is allocated by a solve that is no larger than the ones before.
+
+// An index runs over several arrays at once, row by row and rate by rate.
+#![allow(clippy::needless_range_loop)]
+
+mod coupling;
+mod lanes;
+mod mesh;
+mod pack;
+mod setup;
+mod step;
+
+use crate::parameters::{Form, ParameterError, Parameters};
+use crate::problem::{Problem, ProblemError, scaled};
+use crate::solution::{Solution, Status};
+use coupling::Coupling;
+use lanes::{Lanes, WIDTH};
+use mesh::{Eliminate, Mesh};
+use pack::StepCost;
+use step::{CONFERENCE_ROWS, JOURNAL_ROWS, Step, row};
+
+/// Iterations after which the solver gives up. About 10 are usual.
+pub const ITERATIONS_MAX: u32 = 60;
+
+/// The fast solver, for one set of parameters. Keeps its memory and the last solution's neighbourhood, to start from there.
+#[derive(Debug, Clone)]
+pub struct FastSolver {
+    parameters: Parameters,
+    core: Core,
+}
+
+#[derive(Debug, Clone)]
+enum Core {
+    Conference(Box<Interior<2, CONFERENCE_ROWS>>),
+    Journal(Box<Interior<3, JOURNAL_ROWS>>),
+}
+
+impl FastSolver {
+    /// A solver for problems with these parameters.
+    ///
+    /// # Errors
+    ///
+    /// A parameter is out of its range.
+    pub fn new(parameters: Parameters) -> Result<Self, ParameterError> {
+        parameters.check()?;
+        let core = match parameters.form {
+            Form::Conference => Core::Conference(Box::default()),
+            Form::Journal => Core::Journal(Box::default()),
+        };
+        Ok(Self { parameters, core })
+    }
+
+    /// The parameters.
+    pub fn parameters(&self) -> &Parameters {
+        &self.parameters
+    }
+
+    /// Solves from the beginning.
+    ///
+    /// # Errors
+    ///
+    /// The problem does not go with the parameters. How the solve ended is in the solution's status.
+    pub fn solve(&mut self, problem: &Problem, solution: &mut Solution) -> Result<(), ProblemError> {
+        self.solve_from(problem, solution, false)
+    }
+
+    /// Solves from the neighbourhood of the last solution, if that was one of as many circuits; for the next problem of the same relay.
+    ///
+    /// The optimum is the same, since the problem is strictly convex; only the iterations are fewer if the problems are alike.
+    ///
+    /// # Errors
+    ///
+    /// As [`FastSolver::solve`].
+    pub fn solve_warm(&mut self, problem: &Problem, solution: &mut Solution) -> Result<(), ProblemError> {
+        self.solve_from(problem, solution, true)
+    }
+
+    fn solve_from(&mut self, problem: &Problem, solution: &mut Solution, warm: bool) -> Result<(), ProblemError> {
+        problem.check(&self.parameters)?;
+        match &mut self.core {
+            Core::Conference(core) => core.solve(&self.parameters, problem, solution, warm),
+            Core::Journal(core) => core.solve(&self.parameters, problem, solution, warm),
+        }
+        Ok(())
+    }
+}
+
+/// The iteration with M rates a step and R constraints.
+#[derive(Debug, Clone)]
+struct Interior<const M: usize, const R: usize> {
+    /// By pack, then step.
+    steps: Vec<Step<M, R>>,
+    /// The queue before the first step, by pack.
+    queues: Vec<Lanes>,
+    costs: Vec<StepCost<M>>,
+    coupling: Coupling,
+    covariance: Vec<[[Lanes; M]; M]>,
+    scratch: setup::Scratch,
+    /// Circuits and horizon of the iterate that is here, if it ended well.
+    last: Option<(usize, usize)>,
+    /// Whether this solve has been at an acceptable iterate.
+    kept: bool,
+}
+
+impl<const M: usize, const R: usize> Default for Interior<M, R> {
+    fn default() -> Self {
+        Self {
+            steps: Vec::new(),
+            queues: Vec::new(),
+            costs: Vec::new(),
+            coupling: Coupling::default(),
+            covariance: Vec::new(),
+            scratch: setup::Scratch::default(),
+            last: None,
+            kept: false,
+        }
+    }
+}
+
+impl<const M: usize, const R: usize> Interior<M, R>
+where
+    Mesh<M>: Eliminate<M>,
+{
+    fn solve(&mut self, parameters: &Parameters, problem: &Problem, solution: &mut Solution, warm: bool) {
+        let (circuits, horizon) = (problem.circuits(), parameters.horizon);
+        solution.reset(circuits, parameters);
+        solution.commitments_scaled = scaled(problem.commitment_factors(parameters));
+        if circuits == 0 {
+            return;
+        }
+        let warm = warm && self.last == Some((circuits, horizon));
+        if !warm {
+            let packs = circuits.div_ceil(WIDTH);
+            self.steps.clear();
+            self.steps.resize(packs * horizon, Step::NOBODY);
+            self.queues.clear();
+            self.queues.resize(packs, Lanes::ZERO);
+            self.coupling.resize(horizon * M);
+            self.covariance.resize(horizon * horizon, [[Lanes::ZERO; M]; M]);
+        }
+        self.last = None;
+        self.kept = false;
+        setup::costs(parameters, problem, &mut self.costs);
+        setup::fill(&mut self.steps, &mut self.queues, &mut self.coupling, &mut self.scratch, parameters, problem);
+        if warm {
+            self.start_warm(circuits);
+        } else {
+            self.start_cold(circuits);
+        }
+        let rows = self.rows();
+        solution.status = Status::IterationLimit;
+        while solution.iterations < ITERATIONS_MAX {
+            match self.iterate(rows) {
+                Progress::Step => solution.iterations += 1,
+                Progress::Optimal => {
+                    solution.status = Status::Solved;
+                    self.last = Some((circuits, horizon));
+                    break;
+                }
+                Progress::Broken => {
+                    solution.status = Status::Failed;
+                    break;
+                }
+            }
+        }
+        if solution.status != Status::Solved && self.kept {
+            self.steps.iter_mut().for_each(|step| step.rate = step.kept);
+            solution.status = Status::Solved;
+        }
+        for p in 0..circuits {
+            let steps = &self.steps[p / WIDTH * horizon..][..horizon];
+            for (k, step) in steps.iter().enumerate() {
+                let rate = |rate: usize| (step.rate[rate].0[p % WIDTH] * parameters.scaling).max(0.0);
+                solution.rate_in[p * horizon + k] = rate(0);
+                solution.rate_out[p * horizon + k] = rate(1);
+                if M == 3 {
+                    solution.virtual_rate_out[p * horizon + k] = rate(2);
+                }
+            }
+        }
+        solution.conclude(parameters, problem);
+    }
+}
+
+/// What became of an iteration.
+enum Progress {
+    Step,
+    Optimal,
+    Broken,
+}
+
+/// The mean product of slack and dual at which the iterate is the optimum. A rate next to its bound that weighs 5e-5, as in the tenth step, is then within 1e-3
+/// packets a second even if its bound hardly binds.
+const OPTIMAL: f64 = 1e-14;
+/// The same for problems whose duals are not unique, where rounding drives the iteration away again before it gets there.
+const ACCEPTABLE: f64 = 1e-11;
+/// The largest residual of an optimum, in the constraints (scaled rates) and in the gradient.
+const FEASIBLE: f64 = 1e-9;
+
+impl<const M: usize, const R: usize> Interior<M, R>
+where
+    Mesh<M>: Eliminate<M>,
+{
+    fn horizon(&self) -> usize {
+        self.costs.len()
+    }
+
+    /// Rows that count.
+    fn rows(&self) -> f64 {
+        let local: f64 = self.steps.iter().flat_map(|step| step.on).map(Lanes::sum).sum();
+        local + self.coupling.on.iter().filter(|on| **on).count() as f64
+    }
+
+    fn iterate(&mut self, rows: f64) -> Progress {
+        let horizon = self.horizon();
+        let (mut gap, mut primal, mut gradient) = (0.0, 0.0_f64, 0.0_f64);
+        for (pack, steps) in self.steps.chunks_exact_mut(horizon).enumerate() {
+            let found = pack::measure(steps, &self.costs, self.queues[pack], &self.coupling.dual);
+            gap += found.gap;
+            primal = primal.max(found.primal);
+            gradient = gradient.max(found.gradient);
+        }
+        self.total(|step| step.rate, false);
+        let (coupled, missed) = self.coupling.measure();
+        let mean = (gap + coupled) / rows;
+        let feasible = primal.max(missed) <= FEASIBLE && gradient <= FEASIBLE;
+        if mean <= OPTIMAL && feasible {
+            return Progress::Optimal;
+        }
+        if mean <= ACCEPTABLE && feasible {
+            self.steps.iter_mut().for_each(|step| step.kept = step.rate);
+            self.kept = true;
+        } else if self.kept {
+            return Progress::Broken;
+        }
+        if !mean.is_finite() {
+            return Progress::Broken;
+        }
+        self.covariance.fill([[Lanes::ZERO; M]; M]);
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            pack::eliminate(steps, &self.costs);
+            pack::covariance(steps, &mut self.covariance);
+        }
+        if !self.coupling.factor(&self.covariance, horizon) {
+            return Progress::Broken;
+        }
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            pack::aim_at_zero(steps);
+        }
+        self.coupling.aim_at_zero();
+        let (shrink, products) = self.direction();
+        let reach = if shrink > 1.0 { 1.0 / shrink } else { 1.0 };
+        let predicted = (1.0 - reach) * mean + reach * reach * products / rows;
+        let share = (predicted / mean).clamp(0.0, 1.0);
+        let centre = share * share * share * mean;
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            pack::aim_at_centre(steps, centre);
+        }
+        self.coupling.aim_at_centre(centre);
+        let (shrink, _) = self.direction();
+        let near = (1.0 - mean).max(0.995);
+        let length = if shrink > near { near / shrink } else { 1.0 };
+        if !length.is_finite() || length <= 1e-12 {
+            return Progress::Broken;
+        }
+        self.steps.chunks_exact_mut(horizon).for_each(|steps| pack::go(steps, length));
+        self.coupling.go(length);
+        Progress::Step
+    }
+
+    /// The direction for the targets that are set; the largest share of a slack or dual it takes away, and the sum of the products of their moves.
+    fn direction(&mut self) -> (f64, f64) {
+        let horizon = self.horizon();
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            pack::prepare(steps);
+            pack::sweep(steps, None);
+        }
+        self.total(|step| step.move_rate, true);
+        self.coupling.solve();
+        let (mut shrink, mut products) = self.coupling.finish();
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            pack::sweep(steps, Some(&self.coupling.move_dual));
+            let reach = pack::finish(steps);
+            shrink = shrink.max(reach.shrink);
+            products += reach.products;
+        }
+        (shrink, products)
+    }
+
+    /// Sums over the circuits, by step and rate.
+    fn total(&mut self, of: impl Fn(&Step<M, R>) -> [Lanes; M], moves: bool) {
+        let horizon = self.horizon();
+        let totals = if moves { &mut self.coupling.move_total } else { &mut self.coupling.total };
+        totals.fill(0.0);
+        for steps in self.steps.chunks_exact(horizon) {
+            for (step, totals) in steps.iter().zip(totals.chunks_exact_mut(M)) {
+                for (total, lanes) in totals.iter_mut().zip(of(step)) {
+                    *total += lanes.sum();
+                }
+            }
+        }
+    }
+
+    /// A start in the middle: all products of slack and dual alike.
+    fn start_cold(&mut self, circuits: usize) {
+        let fair = |cost: &StepCost<M>, rate: usize| 0.5 * cost.aim[rate] / circuits as f64;
+        let cost = self.costs[0];
+        let room = 0.1 * fair(&cost, 0).min(fair(&cost, 1));
+        let product = (0..M).map(|rate| cost.square[rate] * cost.aim[rate] * fair(&cost, rate)).fold(0.0, f64::max).max(1e-6);
+        let horizon = self.horizon();
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            let mut state = [Lanes::ZERO; M];
+            for step in steps {
+                for rate in 0..M {
+                    let free = step.free[rate];
+                    step.rate[rate] = step.rate[rate] * (Lanes::ONE - free) + free * Lanes::all(fair(&cost, rate));
+                }
+                state = Step::<M, R>::after(state, &step.rate);
+                let without = Step::<M, R>::left(&step.rate, &state, Lanes::ZERO);
+                let over = (without[row::QUEUE_LIMIT] - step.bound[row::QUEUE_LIMIT]).max(Lanes::ZERO);
+                step.excess = (over + Lanes::all(product / cost.excess)) * step.on[row::EXCESS];
+                let left = Step::<M, R>::left(&step.rate, &state, step.excess);
+                for row in 0..R {
+                    let least = if row == row::EXCESS || row == row::QUEUE_LIMIT { product / cost.excess } else { room };
+                    let slack = (step.bound[row] - left[row]).max(Lanes::all(least));
+                    let off = Lanes::ONE - step.on[row];
+                    step.slack[row] = slack * step.on[row] + off;
+                    step.dual[row] = step.on[row] * Lanes::all(product) / slack + off;
+                }
+            }
+        }
+        self.total(|step| step.rate, false);
+        for row in 0..self.coupling.bound.len() {
+            let slack = (self.coupling.bound[row] - self.coupling.total[row]).max(room);
+            let on = self.coupling.on[row];
+            self.coupling.slack[row] = if on { slack } else { 1.0 };
+            self.coupling.dual[row] = if on { product / slack } else { 0.0 };
+        }
+    }
+
+    fn start_warm(&mut self, circuits: usize) {
+        self.start_cold(circuits);
+    }
+}

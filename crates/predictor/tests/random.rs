@@ -1,0 +1,67 @@
+//! The two solvers on random problems, most of them nastier than any relay's: the fast one finds what the trusted one finds.
+
+mod support;
+
+use onionlab_predictor::{FastSolver, Parameters, Solution, Status, solve_trusted};
+use support::problem;
+
+/// The largest difference of a rate, and the largest where each is weighted with the root of its step's discount: what the objective sees.
+fn apart(parameters: &Parameters, a: &Solution, b: &Solution) -> (f64, f64) {
+    let (mut largest, mut seen) = (0.0_f64, 0.0_f64);
+    for (a, b) in [(&a.rate_in, &b.rate_in), (&a.rate_out, &b.rate_out), (&a.virtual_rate_out, &b.virtual_rate_out)] {
+        assert_eq!(a.len(), b.len());
+        for (at, (a, b)) in a.iter().zip(b).enumerate() {
+            let difference = (a - b).abs();
+            largest = largest.max(difference);
+            seen = seen.max(difference * parameters.discount_at(at % parameters.horizon).sqrt());
+        }
+    }
+    (largest, seen)
+}
+
+/// Solves the problems with these numbers. The fast solver must solve each of them. The trusted one may give up on some, and may stop a little early in late steps that weigh
+/// next to nothing: there its own changes of scale move it by more than it is away from the fast one.
+fn agree(numbers: std::ops::Range<u64>) {
+    let count = numbers.end - numbers.start;
+    let (mut unsolved, mut loose, mut iterations, mut most) = (0, 0, 0, 0);
+    let (mut worst, mut worst_objective) = (0.0_f64, 0.0_f64);
+    for number in numbers {
+        let (parameters, problem) = problem(number);
+        let mut fast = Solution::default();
+        FastSolver::new(parameters).unwrap().solve(&problem, &mut fast).unwrap();
+        let trusted = solve_trusted(&parameters, &problem).unwrap();
+        assert_eq!(fast.status, Status::Solved, "problem {number}: {parameters:?}");
+        assert_eq!(fast.commitments_scaled, trusted.commitments_scaled);
+        iterations += fast.iterations;
+        most = most.max(fast.iterations);
+        if trusted.status != Status::Solved {
+            unsolved += 1;
+            continue;
+        }
+        let (largest, seen) = apart(&parameters, &fast, &trusted);
+        loose += u64::from(largest >= 1e-3);
+        assert!(seen < 0.1, "problem {number}: {largest} packets/s apart, {seen} as the objective sees it");
+        let relative = (fast.objective - trusted.objective) / trusted.objective.max(1.0);
+        assert!(relative.abs() < 1e-6, "problem {number}: objectives {} and {}", fast.objective, trusted.objective);
+        worst = worst.max(seen);
+        worst_objective = worst_objective.max(relative.abs());
+    }
+    println!(
+        "{count} problems: {:.1} iterations on average, {most} at most; objectives within {worst_objective:.1e}, rates as the objective sees them within \
+         {worst:.1e} packets/s; more than 1e-3 packets/s apart: {loose}; not solved by the trusted solver: {unsolved}",
+        f64::from(iterations) / count as f64
+    );
+    assert!(unsolved * 30 <= count, "{unsolved} of {count} not solved by the trusted solver");
+    assert!(loose * 10 <= count, "{loose} of {count} more than 1e-3 packets/s apart");
+}
+
+#[test]
+fn the_solvers_agree() {
+    agree(0..100);
+}
+
+#[test]
+#[ignore = "a minute"]
+fn the_solvers_agree_on_many_problems() {
+    agree(1000..11_000);
+}
