@@ -1,8 +1,9 @@
 //! Packets in flight, in one pool. On a wire a packet is nothing but the event of its arrival; in a queue it is chained to the next. A queue so costs two
 //! words, and memory follows what is in flight.
 
-use crate::network::SocketId;
-use crate::tcp::{Segment, TcpConfig};
+use crate::network::{Protocols, SocketId};
+use crate::quic;
+use crate::tcp::Segment;
 use onionlab_engine::prefetch;
 use onionlab_quantities::SimTime;
 
@@ -12,11 +13,18 @@ pub(crate) const NONE: u32 = u32::MAX;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PacketId(u32);
 
-/// A segment on its way, in one cache line.
+/// What a packet is to the two ends of its connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Body {
+    Segment(Segment),
+    Datagram(quic::Packet),
+}
+
+/// A segment or a datagram on its way, in one cache line.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Packet {
-    pub segment: Segment,
+    pub body: Body,
     /// When it joined the downlink's queue.
     pub queued: SimTime,
     /// The socket that it is for.
@@ -26,8 +34,37 @@ pub(crate) struct Packet {
 
 impl Packet {
     /// Bytes on the wire, headers included.
-    pub fn wire_bytes(&self, cfg: &TcpConfig) -> u32 {
-        self.segment.wire_bytes(cfg)
+    pub fn wire_bytes(&self, protocols: &Protocols) -> u32 {
+        match &self.body {
+            Body::Segment(segment) => segment.wire_bytes(&protocols.tcp),
+            Body::Datagram(datagram) => Self::datagram_bytes(datagram, protocols),
+        }
+    }
+
+    #[inline(never)]
+    fn datagram_bytes(datagram: &quic::Packet, protocols: &Protocols) -> u32 {
+        datagram.wire_bytes(&protocols.quic)
+    }
+
+    /// The segment that is to be written here.
+    pub fn segment_mut(&mut self) -> &mut Segment {
+        if let Body::Datagram(_) = self.body {
+            self.clear();
+        }
+        match &mut self.body {
+            Body::Segment(segment) => segment,
+            Body::Datagram(_) => unreachable!("it was replaced"),
+        }
+    }
+
+    #[inline(never)]
+    fn clear(&mut self) {
+        self.body = Body::Segment(Segment::default());
+    }
+
+    /// Whether it brings a TCP socket data.
+    pub fn brings_data(&self) -> bool {
+        matches!(&self.body, Body::Segment(segment) if segment.len > 0)
     }
 }
 
@@ -52,18 +89,28 @@ pub(crate) struct PacketPool {
 }
 
 impl PacketPool {
-    /// A packet whose segment is still to be written; it has no SACK blocks.
+    /// A packet whose body is still to be written: a segment without SACK blocks.
     pub fn reserve(&mut self) -> PacketId {
         if let Some(id) = self.free.pop() {
             return PacketId(id);
         }
-        self.packets.push(Packet { segment: Segment::default(), queued: SimTime::ZERO, to: SocketId(NONE), next: NONE });
+        self.packets.push(Packet {
+            body: Body::Segment(Segment::default()),
+            queued: SimTime::ZERO,
+            to: SocketId(NONE),
+            next: NONE,
+        });
         PacketId(self.packets.len() as u32 - 1)
     }
 
     /// The packet, which is in no list, is no longer needed.
     pub fn release(&mut self, id: PacketId) {
-        self.packets[id.0 as usize].segment.sack = None;
+        let packet = &mut self.packets[id.0 as usize];
+        if let Body::Segment(segment) = &mut packet.body {
+            segment.sack = None;
+        } else {
+            packet.clear();
+        }
         self.free.push(id.0);
     }
 
@@ -119,6 +166,11 @@ mod tests {
         Segment { seq, ack: 2, ts_val: time, ts_echo: time, window: 7, len: 8, flags: Flags::ACK, sack_count: sacks, sack }
     }
 
+    /// Segments with and without SACK blocks, and a datagram.
+    fn body(index: u32) -> Body {
+        if index == 4 { Body::Datagram(quic::Packet::default()) } else { Body::Segment(segment(u64::from(index), index as u8)) }
+    }
+
     #[test]
     fn a_packet_is_one_cache_line() {
         assert_eq!(size_of::<Packet>(), 64);
@@ -132,8 +184,8 @@ mod tests {
             let mut lists = [PacketList::EMPTY; 2];
             for index in 0..5_u32 {
                 let id = pool.reserve();
-                assert_eq!(pool.get(id).segment.sack, None);
-                pool.get_mut(id).segment = segment(u64::from(index), (index % 4) as u8);
+                assert!(matches!(&pool.get(id).body, Body::Segment(segment) if segment.sack.is_none()));
+                pool.get_mut(id).body = body(index);
                 pool.get_mut(id).to = SocketId(index);
                 pool.append(&mut lists[0], id, SimTime::ZERO);
             }
@@ -144,8 +196,7 @@ mod tests {
             for index in 0..5_u32 {
                 let id = pool.unlink(&mut lists[1]).unwrap();
                 let packet = pool.get(id);
-                let expected = (segment(u64::from(index), (index % 4) as u8), SocketId(index), 7);
-                assert_eq!((packet.segment.clone(), packet.to, packet.queued.as_nanos()), expected);
+                assert_eq!((&packet.body, packet.to, packet.queued.as_nanos()), (&body(index), SocketId(index), 7));
                 pool.release(id);
             }
             assert_eq!(pool.unlink(&mut lists[1]), None);

@@ -1,8 +1,10 @@
 //! From wires into sockets: through the downlink's queue, one packet at a time.
 
+use super::Transport;
 use super::{NetEvent, Network};
-use crate::packet::PacketId;
+use crate::packet::{Body, PacketId};
 use crate::queue::QueueDiscipline;
+use crate::tcp::Effects;
 use onionlab_engine::{EventQueue, HostId};
 use onionlab_quantities::SimTime;
 
@@ -10,7 +12,7 @@ impl Network {
     /// A packet reaches the downlink of `to`.
     pub(super) fn arrive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, to: HostId, id: PacketId) {
         let now = queue.now();
-        let bytes = self.packets.get(id).wire_bytes(&self.tcp);
+        let bytes = self.packets.get(id).wire_bytes(&self.protocols);
         let host = &mut self.hosts[to.index()];
         if host.down.is_unlimited() {
             return self.receive(queue, to, id, bytes);
@@ -58,7 +60,7 @@ impl Network {
     }
 
     pub(super) fn deliver<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, id: PacketId) {
-        let bytes = self.packets.get(id).wire_bytes(&self.tcp);
+        let bytes = self.packets.get(id).wire_bytes(&self.protocols);
         self.receive(queue, host_id, id, bytes);
         self.hosts[host_id.index()].down_busy = false;
         loop {
@@ -68,7 +70,7 @@ impl Network {
             }
             let Some(id) = self.packets.unlink(&mut host.waiting) else { return };
             let packet = self.packets.get(id);
-            let bytes = packet.wire_bytes(&self.tcp);
+            let bytes = packet.wire_bytes(&self.protocols);
             host.waiting_bytes -= u64::from(bytes);
             host.waiting_packets -= 1;
             let queued = packet.queued;
@@ -88,7 +90,12 @@ impl Network {
         let to = packet.to;
         let socket = &mut self.sockets[to.index()];
         socket.take_packet();
-        let effects = socket.tcb.on_segment(&self.tcp, queue.now(), &packet.segment);
+        let effects = if let (Transport::Tcp(tcb), Body::Segment(segment)) = (&mut socket.transport, &packet.body) {
+            tcb.on_segment(&self.protocols.tcp, queue.now(), segment)
+        } else {
+            self.receive_datagram(to, id, queue.now());
+            Effects::NONE
+        };
         self.packets.release(id);
         self.react(queue, to, effects);
         if self.sockets[to.index()].released {

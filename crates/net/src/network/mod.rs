@@ -5,6 +5,8 @@
 //! that was put off is looked at when its old time comes, not moved.
 
 mod downlink;
+mod streams;
+mod transport;
 mod uplink;
 
 use crate::link::{Shaper, Shaping};
@@ -12,13 +14,16 @@ pub use crate::packet::PacketId;
 use crate::packet::{NONE, PacketList, PacketPool};
 use crate::path::{Path, Topology};
 use crate::queue::{CoDel, QueueConfig, UplinkQueue};
+use crate::quic::{self, QuicConfig};
 use crate::tcp::{Effects, Tcb, TcpConfig, TcpInfo};
 use onionlab_engine::{EventQueue, HostId, prefetch};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+pub(crate) use transport::Protocols;
+use transport::Transport;
 
-/// One end of a connection. The two ends are numbered 2n (it connected) and 2n + 1 (it accepted).
+/// One end of a TCP connection or of a QUIC stream. The two ends are numbered 2n (it connected) and 2n + 1 (it accepted).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SocketId(pub u32);
 
@@ -132,7 +137,7 @@ const HOT_HOST: usize = std::mem::offset_of!(Host, codel);
 
 #[derive(Debug)]
 struct Socket {
-    tcb: Tcb,
+    transport: Transport,
     host: HostId,
     ready_next: u32,
     /// When the packet sent last arrives: the next may not overtake it.
@@ -173,7 +178,9 @@ pub struct Network {
     free: Vec<u32>,
     packets: PacketPool,
     upcalls: VecDeque<Upcall>,
-    tcp: TcpConfig,
+    protocols: Protocols,
+    /// The QUIC connection that streams between two hosts use: its end at the host that opened it.
+    pairs: HashMap<(HostId, HostId), SocketId>,
     topology: Box<dyn Topology>,
 }
 
@@ -213,9 +220,17 @@ impl Network {
             free: Vec::new(),
             packets: PacketPool::default(),
             upcalls: VecDeque::new(),
-            tcp,
+            protocols: Protocols { tcp, quic: QuicConfig::standard() },
+            pairs: HashMap::new(),
             topology,
         }
+    }
+
+    /// The same with this behaviour of QUIC connections, of which there are none yet; otherwise it is [`QuicConfig::standard`].
+    #[must_use]
+    pub fn with_quic(mut self, quic: QuicConfig) -> Self {
+        self.protocols.quic = quic;
+        self
     }
 
     /// The next thing that an owner of a socket should know.
@@ -245,12 +260,28 @@ impl Network {
 
     /// Opens a connection from `from` to `to` and returns the end at `from`; the other end is its peer and accepts at once.
     pub fn connect<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, from: HostId, to: HostId) -> SocketId {
+        let connection = self.new_path(from, to);
+        let [mut initiator, mut acceptor] = [Tcb::new(&self.protocols.tcp), Tcb::new(&self.protocols.tcp)];
+        acceptor.listen();
+        initiator.connect(&self.protocols.tcp, queue.now());
+        let id = self.add([(from, Transport::Tcp(initiator)), (to, Transport::Tcp(acceptor))], connection);
+        self.serve(queue, id);
+        id
+    }
+
+    /// What a new connection meets on its way, by its ordinal among those that the host opened.
+    fn new_path(&mut self, from: HostId, to: HostId) -> Connection {
         let path = self.topology.path(from, to);
         let host = &mut self.hosts[from.index()];
         let connection = Connection { path, stream: host.stream.member(host.connections) };
         host.connections += 1;
-        let socket = |host: HostId, tcp: &TcpConfig| Socket {
-            tcb: Tcb::new(tcp),
+        connection
+    }
+
+    /// A place for two ends; returns the first.
+    fn add(&mut self, ends: [(HostId, Transport); 2], connection: Connection) -> SocketId {
+        let [first, second] = ends.map(|(host, transport)| Socket {
+            transport,
             host,
             ready_next: NONE,
             last_arrival: SimTime::ZERO,
@@ -260,23 +291,18 @@ impl Network {
             timer_events: 0,
             in_ready: false,
             released: false,
-        };
-        let (initiator, mut acceptor) = (socket(from, &self.tcp), socket(to, &self.tcp));
-        acceptor.tcb.listen();
-        let id = if let Some(slot) = self.free.pop() {
+        });
+        if let Some(slot) = self.free.pop() {
             self.connections[slot as usize] = connection;
-            self.sockets[slot as usize * 2] = initiator;
-            self.sockets[slot as usize * 2 + 1] = acceptor;
+            self.sockets[slot as usize * 2] = first;
+            self.sockets[slot as usize * 2 + 1] = second;
             SocketId(slot * 2)
         } else {
             self.connections.push(connection);
-            self.sockets.push(initiator);
-            self.sockets.push(acceptor);
+            self.sockets.push(first);
+            self.sockets.push(second);
             SocketId(self.sockets.len() as u32 - 2)
-        };
-        self.sockets[id.index()].tcb.connect(&self.tcp, queue.now());
-        self.serve(queue, id);
-        id
+        }
     }
 
     /// The host of a socket.
@@ -286,37 +312,56 @@ impl Network {
 
     /// Room in the send buffer.
     pub fn send_space(&self, socket: SocketId) -> u64 {
-        self.sockets[socket.index()].tcb.send_space(&self.tcp)
+        match self.tcb(socket) {
+            Some(tcb) => tcb.send_space(&self.protocols.tcp),
+            None => self.ask(socket, quic::Connection::send_space).unwrap_or(0),
+        }
     }
 
     /// Whether poll would call the socket writable: a third of its send buffer is free.
     pub fn is_writable(&self, socket: SocketId) -> bool {
-        self.sockets[socket.index()].tcb.is_writable(&self.tcp)
+        match self.tcb(socket) {
+            Some(tcb) => tcb.is_writable(&self.protocols.tcp),
+            None => self.ask(socket, quic::Connection::is_writable).unwrap_or(false),
+        }
     }
 
     /// Bytes received in order and not read.
+    #[inline]
     pub fn readable(&self, socket: SocketId) -> u64 {
-        self.sockets[socket.index()].tcb.readable()
+        match self.tcb(socket) {
+            Some(tcb) => tcb.readable(),
+            None => self.ask(socket, |connection, _, id| connection.readable(id)).unwrap_or(0),
+        }
     }
 
     /// Bytes that the owner of this end has written so far, those excepted that were given up with the connection before they were sent.
     pub fn bytes_written(&self, socket: SocketId) -> u64 {
-        self.sockets[socket.index()].tcb.bytes_written()
+        match self.tcb(socket) {
+            Some(tcb) => tcb.bytes_written(),
+            None => self.ask(socket, |connection, _, id| connection.bytes_written(id)).unwrap_or(0),
+        }
     }
 
-    /// What `TCP_INFO` and `SIOCOUTQNSD` would show.
+    /// What `TCP_INFO` and `SIOCOUTQNSD` would show; of a stream [what they would](crate::quic::Connection::info) if it were a connection.
     #[inline]
     pub fn info(&self, socket: SocketId) -> TcpInfo {
-        self.sockets[socket.index()].tcb.info(&self.tcp)
+        match self.tcb(socket) {
+            Some(tcb) => tcb.info(&self.protocols.tcp),
+            None => self.ask(socket, quic::Connection::info).expect("a released socket is not asked"),
+        }
     }
 
     /// Puts up to `bytes` into the send buffer; returns how many fitted.
     pub fn write<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) -> u64 {
-        let accepted = self.sockets[socket.index()].tcb.write(&self.tcp, queue.now(), bytes);
-        let host = &mut self.hosts[self.sockets[socket.index()].host.index()];
+        let Socket { transport: Transport::Tcp(tcb), host, .. } = &mut self.sockets[socket.index()] else {
+            return self.on_stream(queue, socket, |connection, quic, id| connection.write(quic, id, bytes)).unwrap_or(0);
+        };
+        let accepted = tcb.write(&self.protocols.tcp, queue.now(), bytes);
+        let host = &mut self.hosts[host.index()];
         if accepted > 0 && host.uplink_queue == UplinkQueue::WriteOrder {
             host.writes += 1;
-            self.sockets[socket.index()].tcb.number_last_write(host.writes);
+            tcb.number_last_write(host.writes);
         }
         self.serve(queue, socket);
         accepted
@@ -324,19 +369,31 @@ impl Network {
 
     /// Takes `bytes` (at most [`Self::readable`]) out of the receive buffer.
     pub fn read<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) {
-        self.sockets[socket.index()].tcb.read(&self.tcp, queue.now(), bytes);
+        let Transport::Tcp(tcb) = &mut self.sockets[socket.index()].transport else {
+            self.on_stream(queue, socket, |connection, _, id| connection.read(id, bytes));
+            return;
+        };
+        tcb.read(&self.protocols.tcp, queue.now(), bytes);
         self.serve(queue, socket);
     }
 
     /// Closes in order, after all that was written.
     pub fn close<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId) {
-        self.sockets[socket.index()].tcb.close();
+        let Transport::Tcp(tcb) = &mut self.sockets[socket.index()].transport else {
+            self.on_stream(queue, socket, |connection, _, id| connection.finish(id));
+            return;
+        };
+        tcb.close();
         self.serve(queue, socket);
     }
 
-    /// Resets the connection.
+    /// Resets the connection; of a QUIC connection this stream alone.
     pub fn abort<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId) {
-        self.sockets[socket.index()].tcb.abort();
+        let Transport::Tcp(tcb) = &mut self.sockets[socket.index()].transport else {
+            self.on_stream(queue, socket, |connection, _, id| connection.reset(id));
+            return;
+        };
+        tcb.abort();
         self.serve(queue, socket);
     }
 
@@ -344,16 +401,24 @@ impl Network {
     /// number used again. An end that is released must have been closed or aborted, or its peer have reset it.
     pub fn release(&mut self, socket: SocketId) {
         self.sockets[socket.index()].released = true;
-        self.forget_if_silent(socket);
+        if let Transport::Tcp(_) = self.sockets[socket.index()].transport {
+            self.forget_if_silent(socket);
+        } else {
+            self.release_stream(socket);
+        }
     }
 
     fn forget_if_silent(&mut self, socket: SocketId) {
-        let silent = |socket: &Socket| socket.released && socket.timer_events == 0 && !socket.in_ready;
+        let silent =
+            |socket: &Socket| socket.released && socket.timer_events == 0 && !socket.in_ready && socket.transport.is_over();
         let ends = [socket.index(), socket.peer().index()];
         let on_their_way = self.sockets[ends[0]].balance.wrapping_add(self.sockets[ends[1]].balance);
         if on_their_way == 0 && ends.iter().all(|&end| silent(&self.sockets[end])) {
             for end in ends {
                 self.sockets[end].released = false;
+            }
+            if let Transport::Quic(_) = self.sockets[socket.index()].transport {
+                self.forget_pair(socket);
             }
             self.free.push(socket.connection() as u32);
         }
@@ -375,7 +440,7 @@ impl Network {
                 }
                 let packet = self.packets.get(packet);
                 self.prefetch_socket(packet.to, step);
-                return (packet.segment.len > 0).then_some(packet.to);
+                return packet.brings_data().then_some(packet.to);
             }
             (NetEvent::UplinkFree, 0) => prefetch(&self.hosts[host.index()], HOT_HOST),
             (NetEvent::UplinkFree, _) => {
@@ -390,12 +455,12 @@ impl Network {
         None
     }
 
-    /// The socket that will receive data with this event.
+    /// The TCP socket that will receive data with this event.
     #[inline]
     pub fn receiver(&self, event: NetEvent) -> Option<SocketId> {
         let NetEvent::Deliver(packet) = event else { return None };
         let packet = self.packets.get(packet);
-        (packet.segment.len > 0).then_some(packet.to)
+        packet.brings_data().then_some(packet.to)
     }
 
     /// The socket itself with step 1, what it keeps apart while segments are in flight with steps 2 and 3.
@@ -406,7 +471,7 @@ impl Network {
             prefetch(socket, size_of::<Socket>());
             prefetch(&self.connections[id.connection()], size_of::<Connection>());
         } else {
-            socket.tcb.prefetch_flight(step == 2);
+            socket.transport.prefetch(step == 2);
         }
     }
 
@@ -434,7 +499,7 @@ impl Network {
 
     fn serve<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
         let socket = &mut self.sockets[id.index()];
-        if !socket.in_ready && socket.tcb.wants_send(&self.tcp, queue.now()) {
+        if !socket.in_ready && socket.transport.wants_send(&self.protocols, queue.now()) {
             socket.in_ready = true;
             let host_id = socket.host;
             self.push_ready(host_id, id);
@@ -445,7 +510,7 @@ impl Network {
 
     fn arm_timer<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
         let socket = &mut self.sockets[id.index()];
-        let deadline = socket.tcb.deadline();
+        let deadline = socket.transport.deadline();
         if deadline < socket.timer_at {
             let deadline = deadline.max(queue.now());
             socket.timer_at = deadline;
@@ -461,8 +526,13 @@ impl Network {
         if socket.timer_at <= now {
             socket.timer_at = SimTime::MAX;
         }
-        if socket.tcb.deadline() <= now {
-            let effects = socket.tcb.on_timer(&self.tcp, now);
+        if socket.transport.deadline() <= now {
+            let effects = if let Transport::Tcp(tcb) = &mut socket.transport {
+                tcb.on_timer(&self.protocols.tcp, now)
+            } else {
+                self.quic_timer(id, now);
+                Effects::NONE
+            };
             self.react(queue, id, effects);
         } else {
             self.arm_timer(queue, id);

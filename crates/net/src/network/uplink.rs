@@ -12,13 +12,9 @@ impl Network {
         let host = &mut self.hosts[host_id.index()];
         if host.uplink_queue == UplinkQueue::WriteOrder {
             host.made_ready += 1;
-            let tcb = &self.sockets[id.index()].tcb;
-            let order = if tcb.owes_syn() {
-                host.writes += 1;
-                host.writes
-            } else {
-                tcb.next_order()
-            };
+            let (numbered, order) = self.sockets[id.index()].transport.order();
+            host.writes += u64::from(numbered);
+            let order = if numbered { host.writes } else { order };
             host.ready_by_write.push(Reverse((order, host.made_ready, id.0)));
             return;
         }
@@ -75,13 +71,13 @@ impl Network {
         socket.in_ready = false;
         let packet_id = self.packets.reserve();
         let packet = self.packets.get_mut(packet_id);
-        if !socket.tcb.write_segment(&self.tcp, now, &mut packet.segment) {
+        if !socket.transport.write_packet(&self.protocols, now, packet) {
             self.packets.release(packet_id);
             self.arm_timer(queue, id);
             return None;
         }
         packet.to = id.peer();
-        let again = socket.tcb.wants_send(&self.tcp, now);
+        let again = socket.transport.wants_send(&self.protocols, now);
         if again {
             socket.in_ready = true;
             self.push_ready(host_id, id);
@@ -139,7 +135,7 @@ impl Network {
 
     /// The uplink takes a packet of this socket, which arrives unless the path loses it.
     fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, packet: PacketId) {
-        let bytes = self.packets.get(packet).wire_bytes(&self.tcp);
+        let bytes = self.packets.get(packet).wire_bytes(&self.protocols);
         let connection = &self.connections[id.connection()];
         let socket = &mut self.sockets[id.index()];
         let host = &mut self.hosts[socket.host.index()];

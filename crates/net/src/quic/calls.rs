@@ -183,7 +183,8 @@ impl Connection {
             if std::mem::take(&mut stream.busy) {
                 self.busy -= 1;
             }
-            let id = stream.id;
+            let (id, owner) = (stream.id, stream.owner);
+            self.forgotten.push(owner);
             self.streams.remove(place);
             self.controls.retain(|control| !control.is_of(id));
         }

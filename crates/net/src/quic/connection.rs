@@ -5,6 +5,7 @@ use super::congestion::Congestion;
 use super::handshake::{Early, Space};
 use super::packet::Frame;
 use super::rtt::Rtt;
+use super::stream::Stream;
 use super::table::Streams;
 use super::window::Window;
 use crate::tcp::Effects;
@@ -78,6 +79,8 @@ pub struct Connection {
     /// Streams with bytes written and not acknowledged.
     pub(super) busy: u32,
     pub(super) events: VecDeque<(u32, Effects)>,
+    /// Streams that were forgotten, by their owner's name.
+    pub(super) forgotten: Vec<u32>,
     pub(super) lost_packets: u64,
     /// Kept for their memory: what an acknowledgement resolves.
     pub(super) scratch: Vec<Frame>,
@@ -85,6 +88,9 @@ pub struct Connection {
 }
 
 impl Connection {
+    /// Bytes of memory that an idle stream takes at one end.
+    pub const STREAM_BYTES: usize = size_of::<Stream>();
+
     /// An end of a new connection; the client's first flight is due.
     pub fn new(cfg: &QuicConfig, now: SimTime, role: Role) -> Self {
         Self {
@@ -114,6 +120,7 @@ impl Connection {
             sent_total: 0,
             busy: 0,
             events: VecDeque::new(),
+            forgotten: Vec::new(),
             lost_packets: 0,
             scratch: Vec::new(),
             newly_acked: Vec::new(),
@@ -128,6 +135,16 @@ impl Connection {
     /// What happened to streams since the last call: the owner's name of the stream, and what happened.
     pub fn next_event(&mut self) -> Option<(u32, Effects)> {
         self.events.pop_front()
+    }
+
+    /// A stream that was released and of which nothing is needed any more, by its owner's name; each is told once.
+    pub fn next_forgotten(&mut self) -> Option<u32> {
+        self.forgotten.pop()
+    }
+
+    /// Whether the connection is gone, with all its streams, and nobody need be told.
+    pub fn is_over(&self) -> bool {
+        self.state == ConnectionState::Closed && !self.close_due && self.streams.len() == 0
     }
 
     pub(super) fn tell(&mut self, owner: u32, effects: Effects) {

@@ -37,7 +37,7 @@ impl Connection {
     }
 
     /// Frames wait that ask for an acknowledgement, and flow control lets them pass.
-    pub(super) fn has_content(&self) -> bool {
+    pub(crate) fn has_content(&self) -> bool {
         !self.controls.is_empty() || !self.again.is_empty() || !self.fresh.is_empty() && self.sent_total < self.peer_max
     }
 

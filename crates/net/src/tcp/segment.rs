@@ -2,30 +2,50 @@
 
 use super::config::TcpConfig;
 use onionlab_quantities::SimTime;
+use std::num::NonZeroU8;
 
 /// The header flags of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Flags(pub u8);
+///
+/// A bit that is always set leaves the value zero unused: what else can be in a packet's place is told by it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Flags(NonZeroU8);
+
+const ALWAYS: u8 = 0x80;
 
 impl Flags {
+    /// None of the flags.
+    pub const NONE: Self = Self::of(0);
     /// Opens a connection; takes one sequence number.
-    pub const SYN: Self = Self(1);
+    pub const SYN: Self = Self::of(1);
     /// The field `ack` counts.
-    pub const ACK: Self = Self(2);
+    pub const ACK: Self = Self::of(2);
     /// Nothing follows; takes one sequence number.
-    pub const FIN: Self = Self(4);
+    pub const FIN: Self = Self::of(4);
     /// The connection is gone.
-    pub const RST: Self = Self(8);
+    pub const RST: Self = Self::of(8);
     /// Answers data that came beyond a hole. Shadow's segments say so (`PTCP_DUPACK`); of others the receiver concludes it.
-    pub const DUPLICATE: Self = Self(16);
+    pub const DUPLICATE: Self = Self::of(16);
+
+    const fn of(bits: u8) -> Self {
+        match NonZeroU8::new(bits | ALWAYS) {
+            Some(bits) => Self(bits),
+            None => unreachable!(),
+        }
+    }
 
     /// Whether any of `other`'s flags is set.
     pub const fn has(self, other: Self) -> bool {
-        self.0 & other.0 != 0
+        self.0.get() & other.0.get() & !ALWAYS != 0
     }
     /// Both sets together.
     pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self::of(self.0.get() | other.0.get())
+    }
+}
+
+impl Default for Flags {
+    fn default() -> Self {
+        Self::NONE
     }
 }
 
