@@ -25,13 +25,14 @@ use mesh::{Eliminate, Mesh};
 use pack::StepCost;
 use step::{CONFERENCE_ROWS, JOURNAL_ROWS, Step, row};
 
-/// Iterations after which the solver gives up. About 10 are usual.
+/// Iterations after which the solver gives up. About 15 are usual from the beginning, fewer from the last solution.
 pub const ITERATIONS_MAX: u32 = 60;
 
 /// The fast solver, for one set of parameters. Keeps its memory and the last solution's neighbourhood, to start from there.
 #[derive(Debug, Clone)]
 pub struct FastSolver {
     parameters: Parameters,
+    iterations_max: u32,
     core: Core,
 }
 
@@ -53,12 +54,17 @@ impl FastSolver {
             Form::Conference => Core::Conference(Box::default()),
             Form::Journal => Core::Journal(Box::default()),
         };
-        Ok(Self { parameters, core })
+        Ok(Self { parameters, iterations_max: ITERATIONS_MAX, core })
     }
 
     /// The parameters.
     pub fn parameters(&self) -> &Parameters {
         &self.parameters
+    }
+
+    /// Allows only so many iterations.
+    pub fn set_iterations_max(&mut self, iterations: u32) {
+        self.iterations_max = iterations;
     }
 
     /// Solves from the beginning.
@@ -83,9 +89,10 @@ impl FastSolver {
 
     fn solve_from(&mut self, problem: &Problem, solution: &mut Solution, warm: bool) -> Result<(), ProblemError> {
         problem.check(&self.parameters)?;
-        match &mut self.core {
-            Core::Conference(core) => core.solve(&self.parameters, problem, solution, warm),
-            Core::Journal(core) => core.solve(&self.parameters, problem, solution, warm),
+        let Self { parameters, iterations_max, core } = self;
+        match core {
+            Core::Conference(core) => core.solve(parameters, *iterations_max, problem, solution, warm),
+            Core::Journal(core) => core.solve(parameters, *iterations_max, problem, solution, warm),
         }
         Ok(())
     }
@@ -127,7 +134,7 @@ impl<const M: usize, const R: usize> Interior<M, R>
 where
     Mesh<M>: Eliminate<M>,
 {
-    fn solve(&mut self, parameters: &Parameters, problem: &Problem, solution: &mut Solution, warm: bool) {
+    fn solve(&mut self, parameters: &Parameters, most: u32, problem: &Problem, solution: &mut Solution, warm: bool) {
         let (circuits, horizon) = (problem.circuits(), parameters.horizon);
         solution.reset(circuits, parameters);
         solution.commitments_scaled = scaled(problem.commitment_factors(parameters));
@@ -155,7 +162,7 @@ where
         }
         let rows = self.rows();
         solution.status = Status::IterationLimit;
-        while solution.iterations < ITERATIONS_MAX {
+        while solution.iterations < most {
             match self.iterate(rows) {
                 Progress::Step => solution.iterations += 1,
                 Progress::Optimal => {
