@@ -150,6 +150,19 @@ fn a_stream_that_gets_no_answer_tries_other_circuits() {
     assert_eq!(world.cells_in_flight(), 0);
 }
 
+/// The same with more patience: BEGIN at 20, 30, 40 s and each 15 s after that, until the answer to the one at 130 s does not come. The stream is 125 s old then, and one older than 120 s is not
+/// attached again.
+#[test]
+fn a_stream_older_than_two_minutes_tries_no_other_circuit() {
+    let mut plan = plan(&downloads("50 kB", 1, "0 s"));
+    let (exit, server) = (plan.clients[0].1[2], plan.clients[0].2);
+    plan.link(exit, server, 20.0, 1.0);
+    plan.timeout = SimDuration::from_secs(600);
+    let (_, records) = plan.run(200);
+    let transfer = records.transfers[0];
+    assert_eq!((transfer.outcome, transfer.retries, transfer.end), (Outcome::NoCircuit, 9, at(145)));
+}
+
 /// Circuits to an exit that never answers: until the client has learned anything they are given up after 60 s, and it keeps building others; the stream fails after two
 /// minutes without a circuit.
 #[test]

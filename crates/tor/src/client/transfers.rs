@@ -329,7 +329,8 @@ impl World {
         }
     }
 
-    /// The stream leaves its circuit, which takes no new ones any more, and looks for another.
+    /// The stream leaves its circuit, which takes no new ones any more, and looks for another, unless it is too old for one
+    /// (`connection_ap_handshake_attach_circuit`).
     fn try_elsewhere(&mut self, id: TransferId) {
         let stream = self.transfers[id.index()].stream;
         let circuit = self.streams[stream.index()].circuit;
@@ -339,6 +340,10 @@ impl World {
         transfer.retries = transfer.retries.saturating_add(1);
         transfer.state = State::Waits;
         transfer.unread = transfer.written;
+        if transfer.start + SOCKS_TIMEOUT <= self.queue.now() {
+            self.finish_transfer(id, Outcome::NoCircuit);
+            return;
+        }
         self.arm_check(id);
         self.attach_or_wait(id);
     }
