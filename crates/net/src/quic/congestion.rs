@@ -20,7 +20,7 @@ pub(super) struct Congestion {
     pub(super) in_flight: u64,
     /// `congestion_recovery_start_time`; `None` before the first loss.
     recovery_start: Option<SimTime>,
-    /// Acknowledged bytes towards the next increase.
+    /// Acknowledged bytes times a datagram's, not yet divided by the window.
     credit: u64,
     cubic: Option<Cubic>,
     /// Bytes that may leave at once, as of `refilled`.
@@ -78,10 +78,10 @@ impl Congestion {
     }
 
     /// `IsAppOrFlowControlLimited`, as Chromium and quic-go tell: a window with room for more than three datagrams, in slow start one less than
-    /// half full, is not used.
-    pub(super) fn is_used(&self, cfg: &QuicConfig, prior_in_flight: u64) -> bool {
-        let room = self.cwnd.saturating_sub(prior_in_flight);
-        room <= 3 * cfg.full() || self.in_slow_start() && prior_in_flight > self.cwnd / 2
+    /// half full, is not used; but it is while the pacer holds back what would fill it (section 7.8).
+    pub(super) fn is_used(&self, cfg: &QuicConfig, now: SimTime) -> bool {
+        let room = self.cwnd.saturating_sub(self.in_flight);
+        room <= 3 * cfg.full() || self.in_slow_start() && self.in_flight > self.cwnd / 2 || now < self.paced_until
     }
 
     /// A packet that counts, sent at `sent`, is acknowledged (`OnPacketAcked`); `used`: the window was, when the acknowledgement came.
@@ -99,15 +99,14 @@ impl Congestion {
                 return;
             }
         }
+        // A datagram more for each `per_increase` bytes acknowledged, by the byte as in the RFC; what is left of the division counts next time.
         let per_increase = match &mut self.cubic {
             None => self.cwnd,
             Some(cubic) => u64::from(cubic.per_increase(now, (self.cwnd / cfg.full()) as u32, 1)) * cfg.full(),
         };
-        self.credit += acked;
-        if self.credit >= per_increase {
-            self.credit -= per_increase;
-            self.cwnd += cfg.full();
-        }
+        self.credit += acked * cfg.full();
+        self.cwnd += self.credit / per_increase;
+        self.credit %= per_increase;
     }
 
     /// A round trip was measured.

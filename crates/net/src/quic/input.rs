@@ -80,7 +80,7 @@ impl Connection {
         if space.sent.largest_acked == NOTHING || packet.acked > space.sent.largest_acked {
             space.sent.largest_acked = packet.acked;
         }
-        let used = self.congestion.is_used(cfg, self.congestion.in_flight);
+        let used = self.congestion.is_used(cfg, now);
         let mut frames = std::mem::take(&mut self.scratch);
         let mut packets = std::mem::take(&mut self.newly_acked);
         let (mut newly, mut eliciting, mut largest_at, mut told) = (false, false, None, None);

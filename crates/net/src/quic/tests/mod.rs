@@ -3,6 +3,7 @@
 mod behaviour;
 mod delivery;
 mod harness;
+mod quinn;
 mod recovery;
 mod throughput;
 
