@@ -313,6 +313,7 @@ impl<'a> Tables<'a> {
         for channel in records.channels {
             self.channels.row(|row| {
                 row.number(u64::from(channel.channel))
+                    .text(channel.kind.name())
                     .text(host(channel.opener))
                     .text(host(channel.peer))
                     .nanos(channel.opened.as_nanos())
@@ -324,7 +325,11 @@ impl<'a> Tables<'a> {
                     .number(channel.bytes[0])
                     .number(channel.bytes[1])
                     .number(u64::from(channel.circuits))
-                    .number(u64::from(channel.most_circuits));
+                    .number(u64::from(channel.most_circuits))
+                    .number(channel.held[1].bytes)
+                    .fraction(channel.held[1].byte_seconds)
+                    .number(channel.held[0].bytes)
+                    .fraction(channel.held[0].byte_seconds);
             })?;
         }
         for sample in records.relays {
@@ -343,6 +348,14 @@ impl<'a> Tables<'a> {
                     .number(sample.cpu_busy)
                     .number(sample.uplink_drops)
                     .number(sample.downlink_drops)
+                    .number(u64::from(sample.sockets))
+                    .number(u64::from(sample.most_sockets))
+                    .number(sample.sockets_opened)
+                    .number(sample.sockets_closed)
+                    .number(sample.sockets_refused)
+                    .number(sample.socket_bytes)
+                    .number(sample.held.bytes)
+                    .fraction(sample.held.byte_seconds)
                     .fraction(sample.utilisation)
                     .text(if names.treated[sample.relay.index()] { "yes" } else { "no" });
             })?;

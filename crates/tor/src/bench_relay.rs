@@ -72,7 +72,9 @@ impl Bench {
             clients: Vec::new(),
             paths: Box::new(Nowhere),
         });
-        let ends = (1..=others).map(|to| world.channel_between(Self::RELAY, HostId(to))).collect();
+        let ends = (1..=others)
+            .map(|to| world.channel_between(Self::RELAY, HostId(to)).expect("there is no limit of sockets"))
+            .collect();
         let mut bench = Self { world, ends };
         bench.advance_to(SimTime::from_nanos(1_000_000_000));
         bench

@@ -1,52 +1,86 @@
 //! Opening channels and building circuits, hop by hop, with the cells that tor sends.
 
 use crate::cell::{Cell, CellKind};
-use crate::channel::{self, Attached, ChannelEnd, ChannelLog, Opening, SchedulerState};
+use crate::channel::{self, Attached, ChannelEnd, ChannelKind, ChannelLog, Opening, SchedulerState};
 use crate::circuit::{Circuit, CircuitState, HOPS};
 use crate::ids::{CircuitId, ClientId, EndId};
+use crate::node::Role;
 use crate::queues::Direction;
-use crate::records::CircuitSerial;
-use crate::settings::ChannelScheduler;
+use crate::records::{CircuitSerial, CloseReason};
+use crate::settings::{ChannelScheduler, Links};
 use crate::world::{SocketUse, World};
 use onionlab_engine::HostId;
 
 impl World {
-    /// The channel between two hosts, opened now if there is none (`channel_get_for_extend`): the end at `from`.
-    pub(crate) fn channel_between(&mut self, from: HostId, to: HostId) -> EndId {
+    /// The channel between two hosts for all circuits, opened now if there is none (`channel_get_for_extend`): the end at `from`. None if `from` has no socket
+    /// left.
+    pub(crate) fn channel_between(&mut self, from: HostId, to: HostId) -> Option<EndId> {
         if let Some(&first) = self.channels.get(&channel::pair(from, to)) {
-            return channel::end_at(&self.ends, first, from);
+            return Some(channel::end_at(&self.ends, first, from));
         }
-        let hello = channel::flights(self.settings.tls, self.nodes[from.index()].role)[0];
+        let id = self.open_channel(from, to, ChannelKind::Shared)?;
+        self.channels.insert(channel::pair(from, to), id);
+        Some(id)
+    }
+
+    /// The channel by which a circuit goes on from one host to the next.
+    fn channel_for_circuit(&mut self, from: HostId, to: HostId) -> Option<EndId> {
+        let of_its_own = match self.settings.links {
+            Links::Shared => false,
+            Links::PerCircuit { with_clients } => with_clients || self.nodes[from.index()].role != Role::Client,
+        };
+        if of_its_own { self.open_channel(from, to, ChannelKind::Circuit) } else { self.channel_between(from, to) }
+    }
+
+    /// A new channel, of which nothing is there yet: the end at `from`. None if `from` has no socket left.
+    fn open_channel(&mut self, from: HostId, to: HostId, kind: ChannelKind) -> Option<EndId> {
+        if !self.take_socket(from) {
+            return None;
+        }
         let socket = self.net.connect(&mut self.queue, from, to);
-        let id = EndId(self.ends.len() as u32);
-        for (end, host, socket, opening) in [
-            (id, from, socket, Opening::Connecting),
-            (id.peer(), to, socket.peer(), Opening::Awaiting { flight: 0, bytes: hello }),
-        ] {
+        let log = ChannelLog::new(self.next_channel, kind, self.queue.now());
+        self.next_channel += 1;
+        let id = EndId(self.free_channels.pop().unwrap_or(self.channel_logs.len() as u32) * 2);
+        let new = id.channel() == self.channel_logs.len();
+        for (end, host, socket, opening) in
+            [(id, from, socket, Opening::Connecting), (id.peer(), to, socket.peer(), Opening::Arriving)]
+        {
             let scheduler = match self.settings.scheduling_at(&self.nodes[host.index()]).channel_scheduler {
                 ChannelScheduler::Refill => SchedulerState::None,
                 _ => SchedulerState::Idle,
             };
-            self.ends.push(ChannelEnd::new(host, socket, opening, scheduler));
+            let begun = ChannelEnd::new(host, socket, opening, scheduler);
+            if new {
+                self.ends.push(begun);
+            } else {
+                self.ends[end.index()] = begun;
+            }
             self.use_socket(socket, SocketUse::Channel(end));
             self.nodes[host.index()].ends.push(end);
         }
-        self.channel_logs.push(ChannelLog::new(self.queue.now()));
-        self.channels.insert(channel::pair(from, to), id);
-        id
+        if new {
+            self.channel_logs.push(log);
+        } else {
+            self.channel_logs[id.channel()] = log;
+        }
+        Some(id)
     }
 
-    /// TCP is up: the initiator starts TLS.
+    /// TCP is up: the initiator starts TLS, the other side accepts.
     pub(crate) fn channel_connected(&mut self, id: EndId) {
-        if self.ends[id.index()].opening == Opening::Connecting {
-            let flights = self.flights(id);
-            self.send_flight(id, flights[0]);
-            self.ends[id.index()].opening = Opening::Awaiting { flight: 1, bytes: flights[1] };
+        match self.ends[id.index()].opening {
+            Opening::Connecting => {
+                let flights = self.flights(id);
+                self.send_flight(id, flights[0]);
+                self.ends[id.index()].opening = Opening::Awaiting { flight: 1, bytes: flights[1] };
+            }
+            Opening::Arriving => self.accept_channel(id),
+            Opening::Awaiting { .. } | Opening::Open | Opening::Closed => {}
         }
     }
 
     /// The flights that open this channel.
-    fn flights(&self, id: EndId) -> &'static [u32] {
+    pub(crate) fn flights(&self, id: EndId) -> &'static [u32] {
         let initiator = self.ends[(id.0 & !1) as usize].host;
         channel::flights(self.settings.tls, self.nodes[initiator.index()].role)
     }
@@ -113,16 +147,23 @@ impl World {
         if hop as usize + 1 >= HOPS || hops[hop as usize].closed || hops[hop as usize].sides[1].end.is_some() {
             return;
         }
-        let end = self.channel_between(hops[hop as usize].host, hops[hop as usize + 1].host);
+        let (from, to) = (hops[hop as usize].host, hops[hop as usize + 1].host);
+        let Some(end) = self.channel_for_circuit(from, to) else {
+            self.closes_because(id, CloseReason::OutOfSockets);
+            self.close_at(id, hop, None);
+            return;
+        };
         if self.ends[end.index()].opening == Opening::Open {
             self.attach_and_create(id, end);
         } else {
             self.waiting.entry(end).or_default().push(id);
+            self.waits_at.insert(id, end);
         }
     }
 
     fn attach_and_create(&mut self, id: CircuitId, end: EndId) {
         let host = self.ends[end.index()].host;
+        self.waits_at.remove(&id);
         // The hop that waits is the last that is known: the one whose host this is, away from the client.
         let Some(hop) = self.circuits[id.index()].hops.iter().position(|hop| hop.host == host) else { return };
         self.attach_circuit(id, hop as u8, Direction::ToExit, end);

@@ -1,6 +1,7 @@
 //! A channel: one TLS connection between two tor processes, seen from one of its ends.
 
 use crate::cell::CellQueue;
+use crate::head_of_line::Held;
 use crate::ids::{CircuitId, EndId};
 use crate::node::Role;
 use crate::outbuf::Outbuf;
@@ -33,6 +34,8 @@ pub(crate) fn flights(tls: Tls, initiator: Role) -> &'static [u32] {
 pub(crate) enum Opening {
     /// The initiator waits for TCP.
     Connecting,
+    /// The other side has not accepted it yet.
+    Arriving,
     /// So many bytes of the flight with this index are still to come from the peer.
     Awaiting {
         flight: u8,
@@ -88,16 +91,41 @@ pub(crate) struct ChannelEnd {
     pub cells_sent: u32,
 }
 
+/// What a channel is there for ([`crate::Links`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelKind {
+    /// All circuits between its two hosts.
+    Shared,
+    /// One circuit.
+    Circuit,
+}
+
+impl ChannelKind {
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Shared => "shared",
+            Self::Circuit => "circuit",
+        }
+    }
+}
+
 /// What the records will say of a channel, apart from it because only openings and closings touch it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ChannelLog {
+    /// Its number in the records: in order of opening, never used again.
+    pub number: u32,
+    pub kind: ChannelKind,
+    /// The circuit that it was opened for did not wait for it.
+    pub abandoned: bool,
     pub opened: SimTime,
     pub open: Option<SimTime>,
     /// Circuits that extended over it: ever, now, and most at one time.
     pub circuits: u32,
     pub circuits_now: u32,
     pub most_circuits: u32,
-    /// Of its two ends, the opener's first.
+    /// Of its two ends, the opener's first: bytes of circuits that waited there for lost bytes of others.
+    pub held: [Held; 2],
     pub idle: [Idle; 2],
 }
 
@@ -110,8 +138,19 @@ pub(crate) struct Idle {
 }
 
 impl ChannelLog {
-    pub const fn new(opened: SimTime) -> Self {
-        Self { opened, open: None, circuits: 0, circuits_now: 0, most_circuits: 0, idle: [Idle { since: 0, watched: false }; 2] }
+    pub const fn new(number: u32, kind: ChannelKind, opened: SimTime) -> Self {
+        Self {
+            number,
+            kind,
+            abandoned: false,
+            opened,
+            open: None,
+            circuits: 0,
+            circuits_now: 0,
+            most_circuits: 0,
+            held: [Held { bytes: 0, byte_seconds: 0.0 }; 2],
+            idle: [Idle { since: 0, watched: false }; 2],
+        }
     }
 
     pub fn attached(&mut self) {

@@ -1,7 +1,7 @@
 //! The end of circuits, streams and channels.
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
-use crate::channel::{self, Opening};
+use crate::channel::{self, ChannelKind, Opening};
 use crate::circuit::{CircuitState, HOPS, Intent, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
@@ -118,20 +118,13 @@ impl World {
                 here.closed = true;
             }
         }
-        for hop in 0..HOPS - 1 {
-            let (a, b) = (self.circuits[id.index()].hops[hop].host, self.circuits[id.index()].hops[hop + 1].host);
-            if let Some(&first) = self.channels.get(&channel::pair(a, b)) {
-                let end = channel::end_at(&self.ends, first, a);
-                if let Some(waiting) = self.waiting.get_mut(&end) {
-                    waiting.retain(|&waiting| waiting != id);
-                }
-            }
-        }
+        self.stop_waiting(id);
     }
 
     /// DESTROY arrives.
     pub(crate) fn process_destroy(&mut self, from: EndId, cell: Cell) {
         self.close_at(cell.circuit, cell.arrives_at(), Some(from));
+        self.may_part(from);
         self.discard(cell);
     }
 
@@ -193,14 +186,17 @@ impl World {
     /// A channel ends: every circuit over it is closed at both its ends.
     pub(crate) fn close_channel(&mut self, id: EndId, reason: ChannelClose) {
         self.record_channel(id, Some(reason));
+        let in_order =
+            reason == ChannelClose::Circuit && [id, id.peer()].iter().all(|end| self.ends[end.index()].opening == Opening::Open);
         for end in [id, id.peer()] {
-            if self.ends[end.index()].opening == Opening::Closed {
+            let was = std::mem::replace(&mut self.ends[end.index()].opening, Opening::Closed);
+            if was == Opening::Closed {
                 continue;
             }
-            self.ends[end.index()].opening = Opening::Closed;
             self.doesnt_want_writes(end);
             for circuit in self.waiting.remove(&end).unwrap_or_default() {
                 let host = self.ends[end.index()].host;
+                self.waits_at.remove(&circuit);
                 if let Some(hop) = self.circuits[circuit.index()].hops.iter().position(|hop| hop.host == host) {
                     self.closes_because(circuit, CloseReason::ChannelClosed);
                     self.close_at(circuit, hop as u8, Some(end));
@@ -222,12 +218,30 @@ impl World {
             }
             let (host, socket) = (self.ends[end.index()].host, self.ends[end.index()].socket);
             self.nodes[host.index()].ends.retain(|&other| other != end);
+            self.ends[end.index()].circuits = None;
             self.use_socket(socket, SocketUse::Nothing);
-            self.net.abort(&mut self.queue, socket);
+            if in_order && self.net.info(socket).notsent_bytes == 0 {
+                self.net.close(&mut self.queue, socket);
+            } else {
+                self.net.abort(&mut self.queue, socket);
+            }
             self.net.release(socket);
+            self.close_socket_of(end, was);
         }
         let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);
-        self.channels.remove(&channel::pair(a, b));
+        if self.channel_logs[id.channel()].kind == ChannelKind::Shared {
+            self.channels.remove(&channel::pair(a, b));
+        }
+        self.free_channel(id);
+    }
+
+    /// The place of a closed channel is used again when no event names it any more.
+    pub(crate) fn free_channel(&mut self, id: EndId) {
+        if self.ends[id.index()].opening == Opening::Closed
+            && self.channel_logs[id.channel()].idle.iter().all(|idle| !idle.watched)
+        {
+            self.free_channels.push(id.channel() as u32);
+        }
     }
 
     /// A channel that is not closed yet, as it stands.
@@ -238,7 +252,8 @@ impl World {
         }
         let log = &self.channel_logs[id.channel()];
         self.records.channels.push(ChannelRecord {
-            channel: id.channel() as u32,
+            channel: log.number,
+            kind: log.kind,
             opener: self.ends[ends[0].index()].host,
             peer: self.ends[ends[1].index()].host,
             opened: log.opened,
@@ -249,6 +264,7 @@ impl World {
             bytes: ends.map(|end| self.net.bytes_written(self.ends[end.index()].socket)),
             circuits: log.circuits,
             most_circuits: log.most_circuits,
+            held: log.held,
         });
     }
 

@@ -16,11 +16,16 @@ const SERVER_WRITE: u64 = 32_768;
 const EXIT: u8 = Place::Exit.hop();
 
 impl World {
-    /// BEGIN: the exit connects to the server.
+    /// BEGIN: the exit connects to the server, or ends the stream if it has no socket left.
     pub(crate) fn process_begin(&mut self, cell: Cell) {
-        let circuit = &mut self.circuits[self.streams[cell.stream.index()].circuit.index()];
-        circuit.streams.push(cell.stream);
-        let (exit, server) = (circuit.hops[EXIT as usize].host, self.streams[cell.stream.index()].server);
+        let of = self.streams[cell.stream.index()].circuit;
+        let (exit, server) = (self.circuits[of.index()].hops[EXIT as usize].host, self.streams[cell.stream.index()].server);
+        if !self.take_socket(exit) {
+            self.streams[cell.stream.index()].exit = ExitState::Ended;
+            self.send_from(Place::Exit, Cell::new(CellKind::End, of).on(cell.stream));
+            return;
+        }
+        self.circuits[of.index()].streams.push(cell.stream);
         let socket = self.net.connect(&mut self.queue, exit, server);
         self.use_socket(socket, SocketUse::Exit(cell.stream));
         self.use_socket(socket.peer(), SocketUse::Server(cell.stream));
@@ -232,6 +237,7 @@ impl World {
         }
         self.net.release(socket);
         self.net.release(socket.peer());
+        self.give_back_socket(self.circuits[circuit.index()].hops[EXIT as usize].host);
         self.recycle_stream(id);
     }
 

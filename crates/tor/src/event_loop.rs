@@ -74,14 +74,28 @@ pub(crate) struct EventLoop {
     activated: VecDeque<HostId>,
     /// Nodes whose main thread is free and has something to do.
     woken: VecDeque<HostId>,
-    /// Streams whose client's program may be read, in the next pass.
-    programs: VecDeque<StreamId>,
+    /// What comes when nothing else is left to do.
+    later: VecDeque<Later>,
+}
+
+/// What waits until no socket is ready and no scheduler is to run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Later {
+    /// The client's program at this stream may be read.
+    ReadProgram(StreamId),
+    /// The circuit for which this channel is there may be gone.
+    Part(EndId),
 }
 
 impl EventLoop {
     /// The client's program at this stream will be read in the next pass.
     pub fn watch_program(&mut self, stream: StreamId) {
-        self.programs.push_back(stream);
+        self.later.push_back(Later::ReadProgram(stream));
+    }
+
+    /// It will be seen whether this channel is still needed.
+    pub fn may_part(&mut self, end: EndId) {
+        self.later.push_back(Later::Part(end));
     }
 
     /// Notes what the socket is ready for; true if it did not wait yet.
@@ -133,8 +147,11 @@ impl World {
                 self.work(host);
             } else if self.event_loop.passes.begin() {
                 // Its first socket is next.
-            } else if let Some(stream) = self.event_loop.programs.pop_front() {
-                self.read_program(stream);
+            } else if let Some(later) = self.event_loop.later.pop_front() {
+                match later {
+                    Later::ReadProgram(stream) => self.read_program(stream),
+                    Later::Part(end) => self.part(end),
+                }
             } else {
                 return;
             }
@@ -144,6 +161,10 @@ impl World {
     /// The program wakes up and finds its sockets ready: a single one is served at once, several make up a pass.
     fn wake_up(&mut self) {
         let Some(first) = self.net.next_upcall() else { return };
+        // Before what waited behind holes is read.
+        if self.net.has_filled() {
+            self.count_held();
+        }
         let second = self.net.next_upcall();
         let computes = self.nodes[self.net.host(first.socket).index()].main_thread.is_some();
         if second.is_none() && !computes {

@@ -7,7 +7,7 @@
 //! Deviations: both ends close in the same instant, where tor's peer learns it from TCP half a round trip later; 0.2.4 counts from the last cell that the end sent, which is
 //! here the end of its last circuit.
 
-use crate::channel::{self, Opening};
+use crate::channel::{self, ChannelKind, Opening};
 use crate::ids::EndId;
 use crate::node::Role;
 use crate::records::ChannelClose;
@@ -40,6 +40,9 @@ impl World {
         if self.ends[id.index()].opening != Opening::Open {
             return;
         }
+        if self.channel_logs[id.channel()].kind == ChannelKind::Circuit {
+            return self.may_part(id);
+        }
         let Some(timeout) = self.idle_timeout(id) else { return };
         let second = self.queue.now().as_nanos() / SECOND;
         let idle = &mut self.channel_logs[id.channel()].idle[id.side()];
@@ -58,6 +61,7 @@ impl World {
         let idle = &mut self.channel_logs[id.channel()].idle[id.side()];
         if end.opening != Opening::Open || end.has_circuits() {
             idle.watched = false;
+            self.free_channel(id);
         } else if u64::from(idle.since + timeout) <= second {
             idle.watched = false;
             self.close_channel(id, ChannelClose::Idle);
@@ -133,8 +137,8 @@ mod tests {
         let due = second(6000 + bench.world.idle_timeout(end).unwrap());
         bench.world.run_until(due + SimDuration::from_secs(1));
         assert_eq!(closings(&mut bench), [(0, due)]);
-        let again = bench.world.channel_between(Bench::RELAY, bench.world.ends[end.peer().index()].host);
-        assert_ne!(again, end);
+        let again = bench.world.channel_between(Bench::RELAY, bench.world.ends[end.peer().index()].host).unwrap();
+        assert_eq!(bench.world.channel_logs[again.channel()].number, 1);
     }
 
     #[test]

@@ -11,10 +11,12 @@ mod client;
 mod closing;
 mod conflux;
 mod cpu;
+mod dedicated;
 mod delivering;
 mod edge;
 mod event_loop;
 mod handshakes;
+mod head_of_line;
 mod idle;
 mod ids;
 mod links;
@@ -30,6 +32,7 @@ mod sampling;
 mod scheduler;
 mod sent;
 mod settings;
+mod sockets;
 mod stream;
 #[cfg(test)]
 mod test_world;
@@ -39,11 +42,13 @@ mod writing;
 
 pub use bucket::TokenRefill;
 pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
+pub use channel::ChannelKind;
 pub use circuit::Place;
 pub use client::{BuildTimeModel, BuildTimeoutParameters, ClientConfig, PathRequest, PathSource, Purpose};
 pub use conflux::ConfluxSettings;
 pub use cpu::Cpu;
 pub use handshakes::{Handshake, Handshakes};
+pub use head_of_line::Held;
 pub use idle::{IdleChannels, IdleTimeout};
 pub use ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, SetId, StreamId, TransferId};
 pub use links::{LinkCount, LinkSample};
@@ -54,7 +59,7 @@ pub use records::{
     Records, RelaySample, TransferRecord, VegasSample, VegasState,
 };
 pub use settings::{
-    ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Scheduling, Settings, SomeRelays,
+    ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings, SomeRelays,
 };
 pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

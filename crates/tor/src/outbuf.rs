@@ -22,6 +22,11 @@ impl Outbuf {
         self.len
     }
 
+    /// Plaintext bytes of the record that the kernel has taken in part; 0: of none.
+    pub const fn begun(self) -> u32 {
+        self.begun
+    }
+
     /// Chunks that it takes, each of which holds `chunk` bytes.
     pub const fn chunks(self, chunk: u32) -> u32 {
         if self.len == 0 { 0 } else { (self.head_drained + self.len).div_ceil(chunk) }

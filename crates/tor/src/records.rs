@@ -1,5 +1,7 @@
 //! What a run leaves behind: plain rows, announced here, written by whoever runs the world.
 
+use crate::channel::ChannelKind;
+use crate::head_of_line::Held;
 use crate::ids::ClientId;
 use crate::links::LinkSample;
 use onionlab_engine::HostId;
@@ -138,6 +140,8 @@ pub enum CloseReason {
     HandshakeQueue,
     /// A channel under it was closed.
     ChannelClosed,
+    /// A relay had no socket left to extend it (`ConnLimit`).
+    OutOfSockets,
     /// An end or a relay broke the rules of flow control.
     Protocol,
 }
@@ -153,6 +157,7 @@ impl CloseReason {
             Self::OutOfMemory => "out-of-memory",
             Self::HandshakeQueue => "handshake-queue",
             Self::ChannelClosed => "channel-closed",
+            Self::OutOfSockets => "out-of-sockets",
             Self::Protocol => "protocol",
         }
     }
@@ -232,6 +237,8 @@ pub enum ChannelClose {
     Idle,
     /// TCP gave it up.
     Lost,
+    /// The circuit that had it to itself was closed.
+    Circuit,
 }
 
 impl ChannelClose {
@@ -240,15 +247,18 @@ impl ChannelClose {
         match self {
             Self::Idle => "idle",
             Self::Lost => "lost",
+            Self::Circuit => "circuit",
         }
     }
 }
 
 /// One channel, as it stood when it was closed or the run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ChannelRecord {
     /// Its number: in order of opening, never used again.
     pub channel: u32,
+    /// What it was there for.
+    pub kind: ChannelKind,
     /// Who connected.
     pub opener: HostId,
     /// Who accepted.
@@ -269,6 +279,8 @@ pub struct ChannelRecord {
     pub circuits: u32,
     /// Most of them at one time.
     pub most_circuits: u32,
+    /// What waited at the opener and at the peer for lost bytes of other circuits (module `head_of_line`).
+    pub held: [Held; 2],
 }
 
 /// One relay in one sample interval.
@@ -296,6 +308,20 @@ pub struct RelaySample {
     pub uplink_drops: u64,
     /// Packets that its downlink's queue dropped.
     pub downlink_drops: u64,
+    /// Sockets that its tor has open at the end of the interval, and most in it: ends of channels and connections to servers.
+    pub sockets: u32,
+    /// The most in the interval.
+    pub most_sockets: u32,
+    /// Sockets that it opened or accepted in the interval.
+    pub sockets_opened: u64,
+    /// Sockets that it closed.
+    pub sockets_closed: u64,
+    /// Connections that it could not open, or not accept at once, for want of sockets.
+    pub sockets_refused: u64,
+    /// Bytes in the kernel's buffers of these sockets at the end of the interval: sent and not acknowledged or not sent yet, received and not read.
+    pub socket_bytes: u64,
+    /// What waited in them in the interval for lost bytes of other circuits.
+    pub held: Held,
     /// Bytes sent as a share of what its uplink, or its rate limit where that is lower, could carry.
     pub utilisation: f64,
 }

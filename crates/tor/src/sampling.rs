@@ -1,20 +1,25 @@
 //! Time series: what relays and the network did since the sample before.
 
 use crate::circuit::Place;
+use crate::head_of_line::Held;
 use crate::ids::CircuitId;
 use crate::node::{RelayClass, Role};
 use crate::records::{NetworkSample, RelaySample, VegasSample, VegasState};
+use crate::stream::ExitState;
 use crate::world::World;
 use onionlab_engine::HostId;
 use onionlab_flowcontrol::{CongestionAlgorithm, Vegas};
 use onionlab_net::HostCounters;
 use onionlab_quantities::SimTime;
+use std::collections::HashMap;
 
 /// Counters at the last sample, and what the clients reported since the start.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     last: SimTime,
     hosts: Vec<(HostCounters, u64, u64, u64)>,
+    /// Of each host: sockets opened, closed and refused, and what waited in them.
+    sockets: Vec<(u64, u64, u64, Held)>,
     pub goodput_bytes: u64,
     pub bytes_to_servers: u64,
     goodput_before: u64,
@@ -27,6 +32,7 @@ impl Sampler {
         Self {
             last: SimTime::ZERO,
             hosts: vec![(HostCounters::default(), 0, 0, 0); hosts],
+            sockets: vec![(0, 0, 0, Held::default()); hosts],
             goodput_bytes: 0,
             bytes_to_servers: 0,
             goodput_before: 0,
@@ -60,6 +66,7 @@ impl World {
         self.sampler.last = time;
         let mut sent = [0_u64; 4];
         let mut capacity = [0_u64; 4];
+        let to_servers = self.bytes_towards_servers();
         for (index, node) in self.nodes.iter().enumerate() {
             let Role::Relay { class, limit } = node.role else { continue };
             let host = HostId(index as u32);
@@ -81,9 +88,17 @@ impl World {
             sent[class] += bytes_sent;
             capacity[class] += could_send;
             let ends = node.ends.iter().map(|end| &self.ends[end.index()]);
-            let (queued_cells, outbuf_bytes) = ends.fold((0, 0), |(cells, bytes), end| {
-                (cells + end.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells()), bytes + u64::from(end.outbuf.len()))
-            });
+            let (mut queued_cells, mut outbuf_bytes) = (0, 0);
+            let mut socket_bytes = to_servers.get(&host).copied().unwrap_or(0);
+            for end in ends {
+                queued_cells += end.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells());
+                outbuf_bytes += u64::from(end.outbuf.len());
+                socket_bytes += self.net.buffered_bytes(end.socket);
+            }
+            let of = &mut self.descriptors[index];
+            let counted = (of.opened, of.closed, of.refused, of.held);
+            let most_sockets = std::mem::replace(&mut of.most, of.open);
+            let (opened, closed, refused, held) = std::mem::replace(&mut self.sampler.sockets[index], counted);
             self.records.relays.push(RelaySample {
                 time,
                 relay: host,
@@ -96,6 +111,13 @@ impl World {
                 cpu_busy: busy - busy_before,
                 uplink_drops: now.uplink_drops - before.uplink_drops,
                 downlink_drops: now.downlink_drops - before.downlink_drops,
+                sockets: of.open,
+                most_sockets,
+                sockets_opened: counted.0 - opened,
+                sockets_closed: counted.1 - closed,
+                sockets_refused: counted.2 - refused,
+                socket_bytes,
+                held: Held { bytes: counted.3.bytes - held.bytes, byte_seconds: counted.3.byte_seconds - held.byte_seconds },
                 utilisation: share(bytes_sent, could_send),
             });
         }
@@ -110,6 +132,20 @@ impl World {
             links: self.links_in_use(),
             utilisation: std::array::from_fn(|class| share(sent[class], capacity[class])),
         });
+    }
+}
+
+impl World {
+    /// Bytes in the kernel's buffers of the exits' connections to servers, by exit.
+    fn bytes_towards_servers(&self) -> HashMap<HostId, u64> {
+        let mut bytes = HashMap::new();
+        for stream in &self.streams {
+            if matches!(stream.exit, ExitState::Connecting | ExitState::Connected | ExitState::Flushing) {
+                let exit = self.circuits[stream.circuit.index()].last_relay();
+                *bytes.entry(exit).or_insert(0) += self.net.buffered_bytes(stream.socket);
+            }
+        }
+        bytes
     }
 }
 

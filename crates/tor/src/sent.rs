@@ -73,6 +73,11 @@ impl SentPool {
         self.rings.get(id.0 as usize)?.cells.front()
     }
 
+    /// The cell with this place in the order of those on their way.
+    pub fn cell(&self, id: SentId, place: usize) -> Option<&Cell> {
+        self.rings.get(id.0 as usize)?.cells.get(place)
+    }
+
     /// The first cells on their way, at most `count`.
     #[inline]
     pub fn first_cells(&self, id: SentId, count: usize) -> impl Iterator<Item = &Cell> {

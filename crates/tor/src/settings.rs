@@ -75,6 +75,18 @@ impl Default for CongestionSettings {
     }
 }
 
+/// How circuits share connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Links {
+    /// All circuits between two hosts go over one channel, tor's way.
+    Shared,
+    /// Between relays each circuit has a channel of its own on each hop (PCTCP, PCTLS; module `dedicated`).
+    PerCircuit {
+        /// Between a client and its guard too, where the papers leave it as it is.
+        with_clients: bool,
+    },
+}
+
 /// What DESTROY cells do beside others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DestroyCells {
@@ -207,6 +219,10 @@ pub struct Settings {
     pub conflux: Option<ConfluxSettings>,
     /// Which handshakes circuits are built with; all the same where computing takes no time.
     pub handshakes: Handshakes,
+    /// How circuits share connections.
+    pub links: Links,
+    /// How many sockets a relay may have open at one time; none: any number (module `sockets`).
+    pub socket_limit: Option<u32>,
     /// When channels without circuits are closed; none: never.
     pub idle_channels: Option<IdleChannels>,
     /// What computing costs relays; none: nothing.
@@ -242,6 +258,8 @@ impl Default for Settings {
             circuit_dirtiness: SimDuration::from_secs(600),
             client: ClientSettings::default(),
             conflux: None,
+            links: Links::Shared,
+            socket_limit: None,
             handshakes: Handshakes { fast_first_hop: false, kind: Handshake::Ntor, tap_clients: 0.0, ntors_per_tap: 10 },
             idle_channels: Some(IdleChannels {
                 clients: IdleTimeout { least: 180, spread: 90 },

@@ -17,6 +17,7 @@ use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
 use crate::sent::{SentId, SentPool};
 use crate::settings::{FlowControl, Settings};
+use crate::sockets::Sockets;
 use crate::stream::{Stream, StreamControl, XonXoff};
 use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::{EventQueue, prefetch};
@@ -106,12 +107,19 @@ pub struct World {
     pub(crate) ends: Vec<ChannelEnd>,
     /// By channel, that is by half of an end's number.
     pub(crate) channel_logs: Vec<ChannelLog>,
-    /// The channel between two hosts: its even end.
+    /// Places of closed channels in these, to be used again; how many channels there were.
+    pub(crate) free_channels: Vec<u32>,
+    pub(crate) next_channel: u32,
+    /// The channel between two hosts for all circuits: its even end.
     pub(crate) channels: HashMap<u64, EndId>,
+    /// The sockets of each host's tor.
+    pub(crate) descriptors: Vec<Sockets>,
     pub(crate) cells: CellPool,
     pub(crate) sent: SentPool,
     /// Circuits that wait until a channel is open, by the end at which they wait.
     pub(crate) waiting: HashMap<EndId, Vec<CircuitId>>,
+    /// The same the other way round.
+    pub(crate) waits_at: HashMap<CircuitId, EndId>,
     pub(crate) circuits: Vec<Circuit>,
     pub(crate) serials: Vec<CircuitSerial>,
     pub(crate) next_serial: u32,
@@ -181,6 +189,7 @@ impl World {
             queue.schedule(client.boot, client.host, Event::Boot(ClientId(index as u32)));
         }
         let sampler = Sampler::new(nodes.len());
+        let descriptors = vec![Sockets::default(); nodes.len()];
         let clients = config.clients.into_iter().map(|client| {
             let random = RandomStream::new(config.seed, &links[client.host.index()].name, "predicted ports");
             Client::new(client, &config.settings.client, random)
@@ -193,10 +202,14 @@ impl World {
             nodes,
             ends: Vec::new(),
             channel_logs: Vec::new(),
+            free_channels: Vec::new(),
+            next_channel: 0,
             channels: HashMap::new(),
+            descriptors,
             cells: CellPool::default(),
             sent: SentPool::default(),
             waiting: HashMap::new(),
+            waits_at: HashMap::new(),
             circuits: Vec::new(),
             serials: Vec::new(),
             next_serial: 0,

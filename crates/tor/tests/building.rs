@@ -7,7 +7,7 @@ mod common;
 
 use common::{Plan, mbit};
 use onionlab_quantities::Cells;
-use onionlab_tor::{CircuitOutcome, CircuitRecord, Outcome, RelayClass, Role};
+use onionlab_tor::{ChannelKind, CircuitOutcome, CircuitRecord, Links, Outcome, RelayClass, Role};
 
 /// Round-trip times in milliseconds between client and guard, guard and middle, middle and exit.
 const A: f64 = 30.0;
@@ -55,6 +55,26 @@ fn a_circuit_takes_its_round_trips_and_three_for_each_channel_that_is_not_open()
     assert_takes(&circuits[0], over_open_channels + 3.0 * (A + B + C));
     for circuit in &circuits[1..] {
         assert_takes(circuit, over_open_channels);
+    }
+}
+
+/// With a channel for each circuit every circuit opens its own: three round trips of the link more at each hop between relays, and at the first hop too if clients do as relays do.
+#[test]
+fn a_circuit_with_channels_of_its_own_pays_for_their_opening() {
+    for (with_clients, first_hop) in [(false, 0.0), (true, A)] {
+        let mut plan = one_client(3);
+        plan.settings.links = Links::PerCircuit { with_clients };
+        let (_, records) = plan.run(60);
+        let mut circuits = records.circuits;
+        circuits.sort_by_key(|circuit| circuit.circuit);
+        assert!(circuits.len() >= 3);
+        let over_open_channels = 3.0 * A + 2.0 * B + C;
+        assert_takes(&circuits[0], over_open_channels + 3.0 * (A + B + C));
+        for circuit in &circuits[1..] {
+            assert_takes(circuit, over_open_channels + 3.0 * (first_hop + B + C));
+        }
+        let between_relays = records.channels.iter().filter(|channel| channel.kind == ChannelKind::Circuit);
+        assert_eq!(between_relays.count(), circuits.len() * if with_clients { 3 } else { 2 });
     }
 }
 

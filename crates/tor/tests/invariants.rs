@@ -11,8 +11,8 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells, FlowControl,
-    Handshake, Handshakes, Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
+    ChannelKind, ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells,
+    FlowControl, Handshake, Handshakes, Links, Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -48,6 +48,10 @@ fn schedulers() -> impl Strategy<Value = ChannelScheduler> {
     ]
 }
 
+fn links() -> impl Strategy<Value = Links> {
+    prop_oneof![Just(Links::Shared), any::<bool>().prop_map(|with_clients| Links::PerCircuit { with_clients })]
+}
+
 prop_compose! {
     fn worlds()(
         seed in any::<u64>(),
@@ -71,6 +75,7 @@ prop_compose! {
         (users, conflux) in (1_u32..4, any::<bool>()),
         vegas in any::<bool>(),
         cpu in prop::option::of((0_u64..300, 0_u64..5000, 1_u32..4)),
+        links in links(),
     ) -> Plan {
         let mut plan = Plan::new();
         plan.seed = seed;
@@ -96,6 +101,7 @@ prop_compose! {
             tap_clients: if optimistic { 0.5 } else { 0.0 },
             ntors_per_tap: 2,
         };
+        plan.settings.links = links;
         plan.settings.kernel_tick = timer.then(|| SimDuration::from_millis(4));
         plan.settings.cpu = cpu.map(|(per_cell, per_handshake, threads)| Cpu {
             per_cell: SimDuration::from_micros(per_cell),
@@ -173,6 +179,16 @@ proptest! {
             }
         }
         prop_assert_eq!(world.cells_in_flight(), 0);
+        // Two sockets for each channel that is open, and none else.
+        let (opened, closed) = world.sockets_opened_and_closed();
+        world.take_records();
+        world.finish();
+        let channels = world.take_records().channels;
+        prop_assert!(channels.iter().all(|channel| channel.open.is_some()), "{:?}", channels);
+        prop_assert_eq!(opened - closed, 2 * channels.len() as u64);
+        // A connection that one circuit has to itself is there as long as the circuit.
+        let own = records.channels.iter().chain(&channels).filter(|channel| channel.kind == ChannelKind::Circuit);
+        prop_assert!(own.clone().all(|channel| channel.most_circuits <= 1), "{:?}", records.channels);
         // No link carried more than its rate allows, no rate limit was exceeded by more than its burst (and one read of overdraft).
         for sample in &records.relays {
             let (_, role, rate) = &plan.hosts[sample.relay.index()];

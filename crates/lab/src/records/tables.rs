@@ -61,7 +61,7 @@ pub const CIRCUITS: Table = Table {
             "reason",
             Kind::Text,
             "",
-            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"measurement-expired\", \"queue-limit\", \"out-of-memory\", \"handshake-queue\", \"channel-closed\" or \"protocol\"; \"none\" if it was not.",
+            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"measurement-expired\", \"queue-limit\", \"out-of-memory\", \"handshake-queue\", \"channel-closed\", \"out-of-sockets\" (a relay could open no further connection) or \"protocol\"; \"none\" if it was not.",
         ),
         Column::new("purpose", Kind::Text, "", "\"exit\" for streams, \"internal\" if built ahead for onion services."),
         Column::new(
@@ -90,6 +90,7 @@ pub const CHANNELS: Table = Table {
     description: "One row per channel, in the order in which they were closed, then those still open in the order of their opening.",
     columns: &[
         Column::new("channel", Kind::U32, "1", "The channel's number, in order of opening."),
+        Column::new("kind", Kind::Text, "", "What it was for: \"shared\" (all circuits of its two hosts) or \"circuit\" (one)."),
         Column::new("opener", Kind::Text, "", "Name of the host that connected."),
         Column::new("peer", Kind::Text, "", "Name of the host that accepted."),
         Column::new("opened_ns", Kind::I64, "ns", "The opener began to connect."),
@@ -99,7 +100,7 @@ pub const CHANNELS: Table = Table {
             "close_reason",
             Kind::Text,
             "",
-            "\"idle\": it had no circuits for long enough; \"lost\": TCP gave the connection up; \"none\" if it is open.",
+            "\"idle\": it had no circuits for long enough; \"circuit\": the circuit that had it to itself was closed; \"lost\": TCP gave the connection up; \"none\" if it is open.",
         ),
         Column::new("cells_to_peer", Kind::U64, "cell", "Cells that the opener moved to its outbuf."),
         Column::new("cells_to_opener", Kind::U64, "cell", "Cells that the peer moved to its outbuf."),
@@ -107,6 +108,15 @@ pub const CHANNELS: Table = Table {
         Column::new("bytes_to_opener", Kind::U64, "B", "Bytes that the peer wrote to TCP."),
         Column::new("circuits", Kind::U32, "1", "Circuits that ever extended over it, in either direction."),
         Column::new("most_circuits", Kind::U32, "1", "Most of them at one time."),
+        Column::new(
+            "held_bytes_to_peer",
+            Kind::U64,
+            "B",
+            "Bytes that waited in the peer's socket for lost bytes of other circuits (head-of-line blocking).",
+        ),
+        Column::new("held_to_peer", Kind::F64, "B s", "How long they did, summed over the bytes."),
+        Column::new("held_bytes_to_opener", Kind::U64, "B", "The same in the opener's socket."),
+        Column::new("held_to_opener", Kind::F64, "B s", "How long they did, summed over the bytes."),
     ],
 };
 
@@ -138,6 +148,34 @@ pub const RELAYS: Table = Table {
             "Packets dropped in the interval before its uplink, with uplink-queue \"drop-tail\".",
         ),
         Column::new("downlink_drops", Kind::U32, "packet", "Packets dropped in the interval by the queue before its downlink."),
+        Column::new(
+            "sockets",
+            Kind::U32,
+            "1",
+            "Sockets that its tor has open at the end of the interval: ends of channels and connections to servers.",
+        ),
+        Column::new("most_sockets", Kind::U32, "1", "Most of them at one time in the interval."),
+        Column::new("sockets_opened", Kind::U32, "1", "Sockets that it opened or accepted in the interval."),
+        Column::new("sockets_closed", Kind::U32, "1", "Sockets that it closed in the interval."),
+        Column::new(
+            "sockets_refused",
+            Kind::U32,
+            "1",
+            "Connections that it could not open, or not accept at once, in the interval, because of its socket-limit.",
+        ),
+        Column::new(
+            "socket_bytes",
+            Kind::U64,
+            "B",
+            "Payload in these sockets' kernel buffers at the end of the interval: written and not acknowledged, received and not read, received behind a hole.",
+        ),
+        Column::new(
+            "held_bytes",
+            Kind::U64,
+            "B",
+            "Bytes in its sockets whose wait for lost bytes of other circuits ended in the interval (head-of-line blocking).",
+        ),
+        Column::new("held", Kind::F64, "B s", "How long they waited, summed over the bytes."),
         Column::new("utilisation", Kind::F64, "1", "bytes_sent over what capacity_bits allows in the interval."),
         Column::new(
             "treated",

@@ -8,8 +8,8 @@ use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::some_relays;
 use super::treatment::{
-    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Tcp,
-    TreatmentFile, UplinkQueue,
+    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Links,
+    Tcp, TreatmentFile, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
@@ -153,6 +153,12 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("tap-clients", given.tap_clients.is_some(), computes, MAIN_THREAD),
         ("ntors-per-tap", given.ntors_per_tap.is_some(), old_clients, "`tap-clients` above 0"),
         ("cpu-cores", given.cpu_cores.is_some(), computes, MAIN_THREAD),
+        (
+            "per-circuit-clients",
+            given.per_circuit_clients.is_some(),
+            treatment.links == Links::PerCircuit,
+            "links = \"per-circuit\"",
+        ),
         ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
         ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
         ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
@@ -243,6 +249,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             return Err(Fault::conflict(key(name), "asks for TAP, which tor 0.4.9 does not answer; older ones do"));
         }
     }
+    let links = all.links.unwrap_or(Links::Shared);
     let computing = cpu == CpuModel::MainThread;
     let tap_clients = within(key("tap-clients"), all.tap_clients.unwrap_or(0.0), 0.0, 1.0)?;
     let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;
@@ -301,6 +308,9 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             .then(|| within(key("cpu-cores"), all.cpu_cores.unwrap_or(2), 1, 128))
             .transpose()?,
         cell_payload: all.cell_payload.map(|bytes| within(key("cell-payload"), bytes, 1, 498)).transpose()?,
+        links,
+        per_circuit_clients: (links == Links::PerCircuit).then_some(all.per_circuit_clients.unwrap_or(false)),
+        socket_limit: all.socket_limit.map(|limit| within(key("socket-limit"), limit, 2, 10_000_000)).transpose()?,
         relay_channel_idle: all
             .relay_channel_idle
             .map(|idle| within(key("relay-channel-idle"), idle, SimDuration::from_secs(60), SimDuration::from_secs(7 * 86_400)))

@@ -8,7 +8,7 @@ use super::some_relays::SomeRelays;
 use super::sweep::Point;
 use super::treatment::{
     ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
-    LinkShaping, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
+    LinkShaping, Links, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_load::LoadModel;
@@ -465,6 +465,12 @@ pub struct Treatment {
     pub cpu_cores: Option<u32>,
     /// Bytes of data in a DATA cell; `None`: as the flow control has it.
     pub cell_payload: Option<u32>,
+    /// How circuits share the connections between relays.
+    pub links: Links,
+    /// Whether each circuit has a connection of its own between client and guard too, with a connection per circuit.
+    pub per_circuit_clients: Option<bool>,
+    /// How many sockets a relay may have open; `None`: any number.
+    pub socket_limit: Option<u32>,
     /// How long a channel between relays stays open without circuits, on average; `None`: as the consensus says, and in a run of 0.2.4 three minutes.
     pub relay_channel_idle: Option<SimDuration>,
     /// Age from which a circuit gets no new stream.

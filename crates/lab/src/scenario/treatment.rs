@@ -140,6 +140,13 @@ axes! {
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
     #[schemars(with = "Option<DurationText>")]
     circuit_lifetime: SimDuration,
+    /// How circuits share the connections between relays: see docs/models/links.md. Default: "shared".
+    links: Links,
+    /// With links "per-circuit": whether each circuit has a connection of its own between client and guard too, where PCTCP and PCTLS leave tor as it is. Default: false.
+    per_circuit_clients: bool,
+    /// How many sockets a relay may have open at one time, ends of channels and connections to servers (tor's `ConnLimit`), 2 to 10000000. Default: no limit.
+    #[schemars(range(min = 2, max = 10_000_000))]
+    socket_limit: u32,
     /// How long a channel between relays stays open without circuits, on average; each end draws from three quarters to five quarters of it (`nf_conntimeout_relays`), "1 min" to "7 d". Default: as the consensus says, else "1 h"; with tor "0.2.4" exactly "3 min".
     #[schemars(with = "Option<DurationText>")]
     relay_channel_idle: SimDuration,
@@ -297,6 +304,16 @@ impl ChannelScheduler {
     pub(crate) const fn refills_outbufs(self) -> bool {
         matches!(self, Self::Refill | Self::Vanilla)
     }
+}
+
+/// How circuits share the connections between relays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Links {
+    /// One connection for all circuits between two relays: tor's way.
+    Shared,
+    /// A connection for each circuit on each hop, opened for it and closed with it (PCTCP, PCTLS).
+    PerCircuit,
 }
 
 /// What counts as memory in queues.

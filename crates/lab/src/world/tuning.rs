@@ -6,7 +6,7 @@ use crate::scenario::own_policy::Policy;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
     ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
-    MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
+    Links, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
@@ -78,6 +78,11 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
         circuit_dirtiness: treatment.circuit_lifetime,
         client: defaults.client,
         handshakes: handshakes(treatment),
+        links: match treatment.links {
+            Links::Shared => onionlab_tor::Links::Shared,
+            Links::PerCircuit => onionlab_tor::Links::PerCircuit { with_clients: treatment.per_circuit_clients.unwrap_or(false) },
+        },
+        socket_limit: treatment.socket_limit,
         idle_channels: Some(idle_channels(treatment)),
         cpu: cpu(treatment),
         kernel_tick: kernel_tick(treatment),

@@ -15,7 +15,7 @@ use crate::packet::{NONE, PacketList, PacketPool};
 use crate::path::{Path, Topology};
 use crate::queue::{CoDel, QueueConfig, UplinkQueue};
 use crate::quic::{self, QuicConfig};
-use crate::tcp::{Effects, Tcb, TcpConfig, TcpInfo};
+use crate::tcp::{Effects, Filled, Tcb, TcpConfig, TcpInfo};
 use onionlab_engine::{EventQueue, HostId, prefetch};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use std::cmp::Reverse;
@@ -178,6 +178,7 @@ pub struct Network {
     free: Vec<u32>,
     packets: PacketPool,
     upcalls: VecDeque<Upcall>,
+    filled: VecDeque<(SocketId, Filled)>,
     protocols: Protocols,
     /// The QUIC connection that streams between two hosts use: its end at the host that opened it.
     pairs: HashMap<(HostId, HostId), SocketId>,
@@ -220,6 +221,7 @@ impl Network {
             free: Vec::new(),
             packets: PacketPool::default(),
             upcalls: VecDeque::new(),
+            filled: VecDeque::new(),
             protocols: Protocols { tcp, quic: QuicConfig::standard() },
             pairs: HashMap::new(),
             topology,
@@ -236,6 +238,17 @@ impl Network {
     /// The next thing that an owner of a socket should know.
     pub fn next_upcall(&mut self) -> Option<Upcall> {
         self.upcalls.pop_front()
+    }
+
+    /// Whether a hole was filled of which the owner does not know yet; there is an upcall then too, unless the socket was released.
+    #[inline]
+    pub fn has_filled(&self) -> bool {
+        !self.filled.is_empty()
+    }
+
+    /// The next hole that was filled, and the socket that received its bytes.
+    pub fn next_filled(&mut self) -> Option<(SocketId, Filled)> {
+        self.filled.pop_front()
     }
 
     /// What passed the link of `host`.
@@ -340,6 +353,24 @@ impl Network {
         match self.tcb(socket) {
             Some(tcb) => tcb.bytes_written(),
             None => self.ask(socket, |connection, _, id| connection.bytes_written(id)).unwrap_or(0),
+        }
+    }
+
+    /// Bytes that the owner of this end of a TCP connection has read so far; of a stream nobody asks.
+    pub fn bytes_read(&self, socket: SocketId) -> u64 {
+        self.tcb(socket).map_or(0, |tcb| tcb.bytes_received() - tcb.readable())
+    }
+
+    /// Bytes in this end's buffers: written and not acknowledged, received and not read, and received beyond a hole (of a stream without these).
+    pub fn buffered_bytes(&self, socket: SocketId) -> u64 {
+        match self.tcb(socket) {
+            Some(tcb) => tcb.bytes_in_buffers(),
+            None => self
+                .ask(socket, |connection, quic, id| {
+                    let info = connection.info(quic, id);
+                    info.unacked_bytes + info.notsent_bytes + connection.readable(id)
+                })
+                .unwrap_or(0),
         }
     }
 
@@ -489,12 +520,24 @@ impl Network {
     }
 
     /// Tells the owner what it wants to know, sends what can be sent, sets the timer.
+    #[inline]
     fn react<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, effects: Effects) {
         let for_owner = Effects::READABLE | Effects::WRITABLE | Effects::CONNECTED | Effects::PEER_CLOSED | Effects::RESET;
+        if effects.has(Effects::FILLED) {
+            self.note_filled(id);
+        }
         if effects.has(for_owner) && !self.sockets[id.index()].released {
             self.upcalls.push_back(Upcall { socket: id, effects });
         }
         self.serve(queue, id);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn note_filled(&mut self, id: SocketId) {
+        if let Transport::Tcp(tcb) = &mut self.sockets[id.index()].transport {
+            self.filled.extend(tcb.take_filled().map(|filled| (id, filled)));
+        }
     }
 
     fn serve<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {

@@ -21,6 +21,9 @@ impl Effects {
     /// The connection is gone: a RST came, or retransmissions were given up.
     pub const RESET: Self = Self(16);
 
+    /// A hole in the bytes was filled: [`Tcb::take_filled`](super::Tcb::take_filled) tells what had waited behind it.
+    pub const FILLED: Self = Self(32);
+
     /// Whether any of `other`'s effects is in the set.
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 != 0

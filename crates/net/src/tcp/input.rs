@@ -115,7 +115,7 @@ impl Tcb {
         }
         if segment.len > 0 || segment.flags.has(Flags::FIN) {
             let arrival = self.receive.on_data(cfg, now, segment);
-            effects = effects.and_if(arrival.new_bytes, Effects::READABLE);
+            effects = effects.and_if(arrival.new_bytes, Effects::READABLE).and_if(self.receive.has_filled(), Effects::FILLED);
             if arrival.fin {
                 effects |= Effects::PEER_CLOSED;
                 self.state = match self.state {

@@ -62,5 +62,6 @@ pub(crate) mod tests;
 
 pub use config::{AckRule, BufferLimits, CongestionControl, TcpConfig};
 pub use effects::{Effects, State, TcpInfo};
+pub use reassembly::{Arrived, Filled};
 pub use segment::{Flags, SackBlock, Segment};
 pub use tcb::Tcb;

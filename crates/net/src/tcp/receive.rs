@@ -9,7 +9,7 @@ mod counted;
 mod timed;
 
 use super::config::{AckRule, TcpConfig};
-use super::reassembly::Reassembly;
+use super::reassembly::{Filled, Reassembly};
 use super::segment::{Flags, Segment};
 use super::ticks::Ticks;
 use onionlab_quantities::{SimDuration, SimTime};
@@ -152,7 +152,7 @@ impl Receive {
         }
         self.owed = true;
         if start > self.next {
-            self.beyond.get_or_insert_default().insert(start, end, fin);
+            self.beyond.get_or_insert_default().insert(start, end, fin, now);
             if cfg.acks == AckRule::Timed {
                 self.duplicates = self.duplicates.saturating_add(1);
             } else {
@@ -163,15 +163,12 @@ impl Receive {
         let before = self.bytes_in_order();
         let mut reached = end;
         let mut fin = fin;
-        if let Some(beyond) = &mut self.beyond {
-            let (joined, with_fin) = beyond.join(end);
+        if let Some(beyond) = self.beyond.as_deref_mut().filter(|beyond| !beyond.is_empty()) {
+            let (joined, with_fin) = beyond.join(self.next, end, now);
             reached = joined;
             fin |= with_fin;
             // Into a hole.
             self.ack_now |= cfg.acks != AckRule::Timed;
-            if beyond.is_empty() {
-                self.beyond = None;
-            }
         }
         let advance = (reached - self.next) as u32;
         self.unacked += advance;
@@ -245,7 +242,7 @@ impl Receive {
             AckRule::Counted => return self.decide_counted(cfg, now),
         }
         let many = self.unacked > u32::from(self.full) && (self.readable == 0 || self.free(cfg) >= self.open);
-        if many || self.quick > 0 && !self.pingpong || self.beyond.is_some() || cfg.delayed_ack == SimDuration::ZERO {
+        if many || self.quick > 0 && !self.pingpong || !self.is_whole() || cfg.delayed_ack == SimDuration::ZERO {
             self.ack_now = true;
         }
         if self.ack_now || !self.owed {
@@ -302,6 +299,7 @@ impl Receive {
         segment.window = self.open;
         segment.ts_echo = self.echo;
         if let Some(beyond) = self.beyond.as_deref()
+            && !beyond.is_empty()
             && cfg.sack
         {
             beyond.describe(segment);
@@ -397,10 +395,30 @@ impl Receive {
         self.space_since = Ticks::at(now);
     }
 
+    /// Whether a hole was filled since the last call of [`Self::take_filled`].
+    #[inline]
+    pub(super) fn has_filled(&self) -> bool {
+        self.beyond.as_deref().is_some_and(Reassembly::has_filled)
+    }
+
+    #[cold]
+    pub(super) fn take_filled(&mut self) -> Vec<Filled> {
+        let Some(beyond) = self.beyond.as_deref_mut() else { return Vec::new() };
+        let filled = beyond.take_filled();
+        if beyond.is_empty() {
+            self.beyond = None;
+        }
+        filled
+    }
+
+    /// Bytes that lie beyond a hole.
+    pub(super) fn bytes_beyond(&self) -> u64 {
+        self.beyond.as_deref().map_or(0, Reassembly::bytes)
+    }
+
     /// Whether nothing lies beyond a hole.
-    #[cfg(test)]
     pub(super) fn is_whole(&self) -> bool {
-        self.beyond.is_none()
+        self.beyond.as_deref().is_none_or(Reassembly::is_empty)
     }
 
     /// Nothing is owed any more.

@@ -4,6 +4,7 @@ use super::config::TcpConfig;
 use super::congestion::Congestion;
 use super::effects::{State, TcpInfo};
 use super::flight::{Flight, HOT_BYTES, Sent};
+use super::reassembly::Filled;
 use super::receive::Receive;
 use super::rtt::Rtt;
 use super::ticks::Ticks;
@@ -293,6 +294,14 @@ impl Tcb {
     /// Bytes that the other end has acknowledged.
     pub fn bytes_acked(&self) -> u64 {
         self.una.clamp(1, self.written) - 1
+    }
+    /// Bytes in this end's buffers: written and not acknowledged, received and not read, received beyond a hole.
+    pub fn bytes_in_buffers(&self) -> u64 {
+        self.buffered() + self.readable() + self.receive.bytes_beyond()
+    }
+    /// The holes that were filled since the last call, which [`Effects::FILLED`](super::Effects::FILLED) announced.
+    pub fn take_filled(&mut self) -> impl Iterator<Item = Filled> + use<> {
+        self.receive.take_filled().into_iter()
     }
     /// Bytes received in order, read or not.
     pub fn bytes_received(&self) -> u64 {

@@ -161,8 +161,10 @@ impl World {
                 self.records.circuits.push(record);
             }
         }
-        for first in (0..self.ends.len()).step_by(2) {
-            self.record_channel(EndId(first as u32), None);
+        let mut channels: Vec<u32> = (0..self.channel_logs.len() as u32).collect();
+        channels.sort_unstable_by_key(|&channel| self.channel_logs[channel as usize].number);
+        for channel in channels {
+            self.record_channel(EndId(channel * 2), None);
         }
     }
 }

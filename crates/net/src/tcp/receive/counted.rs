@@ -18,7 +18,7 @@ impl Receive {
     /// Data came in order.
     pub(super) fn decide_counted(&mut self, cfg: &TcpConfig, now: SimTime) {
         self.delay += 1;
-        if self.delay >= SEGMENTS || self.beyond.is_some() {
+        if self.delay >= SEGMENTS || !self.is_whole() {
             self.ack_now = true;
         } else if self.ack_at == SimTime::MAX {
             self.ack_at = now + cfg.delayed_ack;

@@ -1,0 +1,142 @@
+//! Connections between relays, shared or not: who waits for whose losses, what is closed when, and what happens when sockets run out.
+
+mod common;
+
+use common::{Plan, mbit};
+use onionlab_quantities::SimDuration;
+use onionlab_tor::{
+    ChannelClose, ChannelKind, CircuitOutcome, CloseReason, Held, IdleChannels, IdleTimeout, Links, Outcome, Records, RelayClass,
+    Role,
+};
+
+const VALUES: [Links; 3] = [Links::Shared, Links::PerCircuit { with_clients: false }, Links::PerCircuit { with_clients: true }];
+
+/// Clients that each have a guard of their own, all with one middle and one exit, between which `loss` of the packets are lost.
+fn clients(loads: &[&str], loss: f32, links: Links) -> Plan {
+    let mut plan = Plan::new();
+    plan.settings.links = links;
+    plan.settings.client.predict = false;
+    let fast = mbit(300.0);
+    let middle = plan.relay("middle", RelayClass::Middle, fast);
+    let exit = plan.relay("exit", RelayClass::Exit, fast);
+    let server = plan.host("server", Role::Server, mbit(1000.0));
+    plan.default_path.latency = common::ms(5.0);
+    plan.link(middle, exit, 20.0, loss);
+    for (index, load) in loads.iter().enumerate() {
+        let guard = plan.relay(&format!("guard{index}"), RelayClass::Guard, fast);
+        let client = plan.host(&format!("client{index}"), Role::Client, fast);
+        plan.client(client, [guard, middle, exit], server, load, 12);
+    }
+    plan
+}
+
+fn held(records: &Records) -> Held {
+    let all = records.channels.iter().flat_map(|channel| channel.held);
+    all.fold(Held::default(), |sum, held| Held {
+        bytes: sum.bytes + held.bytes,
+        byte_seconds: sum.byte_seconds + held.byte_seconds,
+    })
+}
+
+const BULK: &str = "kind = \"sequence\"\ntransfers = [{ size = \"3 MB\", count = 3, pause = \"0 s\" }]";
+
+/// Two downloads over a link that loses one packet in two hundred. On a shared connection the bytes of either wait for those of the other that were lost; with a connection each never,
+/// though just as much is lost.
+#[test]
+fn losses_hold_up_other_circuits_only_on_shared_connections() {
+    for links in VALUES {
+        let plan = clients(&[BULK, BULK], 0.005, links);
+        let (world, records) = plan.run(200);
+        assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok), "{links:?}");
+        let lost: u64 =
+            (0..plan.hosts.len() as u32).map(|host| world.network().counters(onionlab_engine::HostId(host)).path_losses).sum();
+        assert!(lost > 20, "{links:?}: {lost} packets lost");
+        let held = held(&records);
+        if links == Links::Shared {
+            // A retransmission takes at least a round trip, 40 ms, and what waits longest waits that long.
+            let mean = held.byte_seconds / held.bytes as f64;
+            assert!(held.bytes > 20 * 1448 && (0.005..1.0).contains(&mean), "{held:?}");
+        } else {
+            assert_eq!(held, Held::default(), "{links:?}");
+        }
+        // The samples of relays say the same as the records of channels, as far as relays received it.
+        let sampled: u64 = records.relays.iter().map(|sample| sample.held.bytes).sum();
+        assert_eq!(sampled, held.bytes, "{links:?}");
+    }
+}
+
+/// Without loss nobody waits, and a single circuit does not wait for others whatever is lost.
+#[test]
+fn nobody_waits_for_others_without_losses_or_without_others() {
+    for (loads, loss) in [(&[BULK, BULK][..], 0.0), (&[BULK][..], 0.01)] {
+        let (_, records) = clients(loads, loss, Links::Shared).run(200);
+        assert_eq!(held(&records), Held::default());
+    }
+}
+
+/// When all circuits and all idle channels are closed, every socket is, whoever had opened it. Circuits that had channels of their own took them along, after each other and in order.
+#[test]
+fn every_socket_is_closed_at_the_end() {
+    for links in VALUES {
+        let mut plan = clients(&[BULK, BULK, BULK], 0.002, links);
+        plan.settings.circuit_dirtiness = SimDuration::from_secs(20);
+        let idle = IdleTimeout { least: 60, spread: 30 };
+        plan.settings.idle_channels = Some(IdleChannels { clients: idle, relays: idle });
+        let (world, records) = plan.run(300);
+        assert!(records.circuits.iter().all(|circuit| circuit.outcome == CircuitOutcome::Closed), "{links:?}");
+        let (opened, closed) = world.sockets_opened_and_closed();
+        // Nine connections to servers have one socket in tor, a channel two.
+        assert_eq!(opened, 9 + 2 * records.channels.len() as u64, "{links:?}");
+        assert_eq!(opened, closed, "{links:?}");
+        for channel in &records.channels {
+            let reason = if channel.kind == ChannelKind::Circuit { ChannelClose::Circuit } else { ChannelClose::Idle };
+            assert_eq!(channel.reason, Some(reason), "{links:?}: {channel:?}");
+        }
+        let own = records.channels.iter().filter(|channel| channel.kind == ChannelKind::Circuit).count();
+        let hops = match links {
+            Links::Shared => 0,
+            Links::PerCircuit { with_clients } => 2 + usize::from(with_clients),
+        };
+        assert_eq!(own, hops * records.circuits.len(), "{links:?}");
+        let last = records.relays.iter().rev().take(5);
+        assert!(last.clone().all(|sample| sample.sockets == 0 && sample.socket_bytes == 0), "{links:?}");
+        let relayed: (u64, u64) = records
+            .relays
+            .iter()
+            .fold((0, 0), |(opened, closed), sample| (opened + sample.sockets_opened, closed + sample.sockets_closed));
+        assert_eq!(relayed.0, relayed.1, "{links:?}");
+        assert!(records.relays.iter().all(|sample| sample.most_sockets >= sample.sockets), "{links:?}");
+    }
+}
+
+/// Twelve circuits through a middle that may have seven sockets: three of them have one towards each neighbour, and the fourth circuit's connection to the exit is refused. It is closed, and its client
+/// hears of it; those that have connections end well.
+#[test]
+fn at_the_limit_circuits_fail_where_they_cannot_be_extended() {
+    let mut plan = clients(&[BULK; 12], 0.0, Links::PerCircuit { with_clients: false });
+    plan.settings.socket_limit = Some(7);
+    let (world, records) = plan.run(300);
+    let refused: Vec<_> = records.circuits.iter().filter(|circuit| circuit.reason == Some(CloseReason::OutOfSockets)).collect();
+    assert!(!refused.is_empty());
+    assert!(refused.iter().all(|circuit| circuit.outcome == CircuitOutcome::Failed && circuit.built.is_none()));
+    assert!(records.transfers.iter().any(|transfer| transfer.outcome == Outcome::Ok));
+    assert!(records.relays.iter().all(|sample| sample.most_sockets <= 7));
+    assert!(records.relays.iter().map(|sample| sample.sockets_refused).sum::<u64>() > 0);
+    assert_eq!(world.cells_in_flight(), 0);
+}
+
+/// At an exit with room for two channels and one stream, other circuits' channels are not accepted: they wait until one is closed, or until their clients give up. Streams beyond the limit are ended.
+#[test]
+fn connections_that_are_not_accepted_wait_until_a_socket_is_closed() {
+    let mut plan = clients(&[BULK; 6], 0.0, Links::PerCircuit { with_clients: false });
+    plan.settings.circuit_dirtiness = SimDuration::from_secs(5);
+    // The middle has twice as many as the exit.
+    plan.settings.socket_limit = Some(4);
+    let (_, records) = plan.run(900);
+    let waited = records.channels.iter().filter(|channel| {
+        channel.kind == ChannelKind::Circuit && channel.open.is_none_or(|open| open - channel.opened > SimDuration::from_secs(1))
+    });
+    assert!(waited.count() > 0);
+    assert!(records.relays.iter().all(|sample| sample.sockets <= 4 && sample.most_sockets <= 4));
+    assert!(records.transfers.iter().any(|transfer| transfer.outcome == Outcome::Ok));
+}
