@@ -1,5 +1,7 @@
 #![doc = include_str!("../README.md")]
 
+mod chunks;
+mod far;
 mod prefetch;
 mod queue;
 

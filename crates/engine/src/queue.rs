@@ -1,25 +1,27 @@
-//! The event queue: a calendar of short days, and a heap for what lies beyond it.
+//! The event queue: a calendar of short days, and coarser means for what lies beyond it.
 //!
 //! Events are totally ordered by time, then by host, then by when they were scheduled, so two runs of one scenario handle them in
 //! the same order on any machine, and an event that is added for one host never changes the order of two others'.
 //!
 //! Nearly all events of a network simulation lie a few round trips ahead. They go, unsorted, into one of 16,384 buckets of
 //! 2^15 ns (33 us; 537 ms in all), and a bucket is sorted when its turn comes: both constant time an event at the
-//! densities that occur (measured in `docs/performance.md`). Long time-outs and pauses beyond the calendar wait in a binary heap.
-//! The idea is Brown's calendar queue (CACM 1988) without its resizing.
+//! densities that occur (measured in `docs/performance.md`). What lies beyond waits in coarse spans (module `far`), which the calendar takes over whole:
+//! it reaches to the end of a span, between 268 and 537 ms ahead. The idea is Brown's calendar queue (CACM 1988) without its resizing.
 //!
 //! What is written to the ends of thousands of buckets and read again much later has to be small. So an entry says only what its bucket does
-//! not, the time within the day, and takes sixteen bytes with an event of eight; and buckets are chains of small chunks out of one pool, where the
-//! chunk that was emptied last, which is still in the cache, is used first.
+//! not, the time within the day, and takes sixteen bytes with an event of eight.
 
 use crate::HostId;
+use crate::chunks::{ChunkPool, List, Stored};
+use crate::far::{Far, FarEvents, SPAN_BITS};
 use onionlab_quantities::SimTime;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 const BUCKET_BITS: u32 = 15;
 const BUCKETS: usize = 16_384;
 const WORDS: usize = BUCKETS / 64;
+/// Days of a span, as a power of two.
+const DAYS_BITS: u32 = SPAN_BITS - BUCKET_BITS;
 const HOST_BITS: u32 = 24;
 const HOSTS: u32 = 1 << HOST_BITS;
 /// What is left of a key's 64 bits: the order of scheduling among events of one day.
@@ -45,6 +47,15 @@ struct Entry<E> {
     event: E,
 }
 
+impl<E: Copy> Stored for Entry<E> {
+    #[inline(always)]
+    fn store(self, place: &mut Self) {
+        // Two words, each from where it is: the entry never lies in memory before, where it would have to be read back as one.
+        place.key = self.key;
+        place.event = self.event;
+    }
+}
+
 impl<E> Entry<E> {
     fn new(time: SimTime, host: HostId, serial: u64, event: E) -> Self {
         let nanos = time.as_nanos() & ((1 << BUCKET_BITS) - 1);
@@ -55,117 +66,6 @@ impl<E> Entry<E> {
     }
     fn host(&self) -> HostId {
         HostId((self.key >> SERIAL_BITS) as u32 & (HOSTS - 1))
-    }
-}
-
-/// Entries of a chunk: with sixteen bytes each, four cache lines.
-const CHUNK: usize = 16;
-const NONE: u32 = u32::MAX;
-
-#[derive(Debug)]
-#[repr(align(64))]
-struct Chunk<E>([Entry<E>; CHUNK]);
-
-/// The events of a day to come: a chain of chunks, the one that is being filled first.
-#[derive(Debug, Clone, Copy)]
-struct Bucket {
-    head: u32,
-    len: u32,
-}
-
-impl Bucket {
-    const EMPTY: Self = Self { head: NONE, len: 0 };
-
-    /// Entries in the first chunk.
-    const fn in_head(self) -> usize {
-        match self.len as usize % CHUNK {
-            0 if self.len > 0 => CHUNK,
-            rest => rest,
-        }
-    }
-}
-
-#[derive(Debug)]
-struct ChunkPool<E> {
-    chunks: Vec<Chunk<E>>,
-    /// By chunk: the next of its chain.
-    next: Vec<u32>,
-    free: Vec<u32>,
-}
-
-impl<E: Copy> ChunkPool<E> {
-    #[inline(always)]
-    fn push(&mut self, bucket: &mut Bucket, entry: Entry<E>) {
-        let place = bucket.len as usize % CHUNK;
-        if place == 0 {
-            bucket.head = self.chunk(bucket.head, entry);
-        } else {
-            // Two words, each from where it is: the entry never lies in memory before, where it would have to be read back as one.
-            let slot = &mut self.chunks[bucket.head as usize].0[place];
-            slot.key = entry.key;
-            slot.event = entry.event;
-        }
-        bucket.len += 1;
-    }
-
-    /// A chunk before `next`, with `entry` in its first place.
-    #[inline(never)]
-    fn chunk(&mut self, next: u32, entry: Entry<E>) -> u32 {
-        if let Some(id) = self.free.pop() {
-            self.chunks[id as usize].0[0] = entry;
-            self.next[id as usize] = next;
-            return id;
-        }
-        self.chunks.push(Chunk([entry; CHUNK]));
-        self.next.push(next);
-        self.chunks.len() as u32 - 1
-    }
-
-    /// Moves all entries of a bucket to the end of `list`, in no order.
-    fn drain(&mut self, bucket: &mut Bucket, list: &mut Vec<Entry<E>>) {
-        let mut len = bucket.in_head();
-        let mut id = bucket.head;
-        while let Some(chunk) = self.chunks.get(id as usize) {
-            list.extend_from_slice(&chunk.0[..len]);
-            self.free.push(id);
-            (id, len) = (self.next[id as usize], CHUNK);
-        }
-        *bucket = Bucket::EMPTY;
-    }
-}
-
-/// An event of any day.
-#[derive(Debug, Clone, Copy)]
-struct Far<E> {
-    time: SimTime,
-    host: HostId,
-    /// How many were put into the heap before it.
-    serial: u64,
-    event: E,
-}
-
-impl<E> Far<E> {
-    fn key(&self) -> (SimTime, HostId, u64) {
-        (self.time, self.host, self.serial)
-    }
-    fn day(&self) -> u64 {
-        self.time.as_nanos() >> BUCKET_BITS
-    }
-}
-impl<E> PartialEq for Far<E> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-impl<E> Eq for Far<E> {}
-impl<E> PartialOrd for Far<E> {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-impl<E> Ord for Far<E> {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        self.key().cmp(&other.key())
     }
 }
 
@@ -182,12 +82,15 @@ pub struct EventQueue<E> {
     day: u64,
     /// Events scheduled for that day so far.
     serial: u64,
-    buckets: Box<[Bucket; BUCKETS]>,
-    pool: ChunkPool<E>,
+    buckets: Box<[List; BUCKETS]>,
+    pool: ChunkPool<Entry<E>>,
     /// One bit a bucket: not empty.
     occupied: [u64; WORDS],
-    far: BinaryHeap<Reverse<Far<E>>>,
-    far_serial: u64,
+    /// The first day that the calendar does not reach: always that of a span.
+    end: u64,
+    far: FarEvents<E>,
+    /// A buffer for what the calendar takes over.
+    moved: Vec<Far<E>>,
     /// How many events of `far` are of days before `day`: a glance ahead had turned the calendar past them when they came.
     early: usize,
 }
@@ -207,11 +110,12 @@ impl<E: Copy> EventQueue<E> {
             today: Vec::new(),
             day: 0,
             serial: 0,
-            buckets: vec![Bucket::EMPTY; BUCKETS].try_into().expect("as many as there are"),
-            pool: ChunkPool { chunks: Vec::new(), next: Vec::new(), free: Vec::new() },
+            buckets: vec![List::EMPTY; BUCKETS].try_into().expect("as many as there are"),
+            pool: ChunkPool::EMPTY,
             occupied: [0; WORDS],
-            far: BinaryHeap::new(),
-            far_serial: 0,
+            end: BUCKETS as u64,
+            far: FarEvents::new(BUCKETS as u64 >> DAYS_BITS),
+            moved: Vec::new(),
             early: 0,
         }
     }
@@ -239,14 +143,14 @@ impl<E: Copy> EventQueue<E> {
         assert!(host.index() < self.hosts, "an event was scheduled for a host that is not there");
         self.pending += 1;
         let day = time.as_nanos() >> BUCKET_BITS;
-        let ahead = day.wrapping_sub(self.day);
         // Nearly always.
-        if ahead.wrapping_sub(1) < BUCKETS as u64 - 1 {
+        if day > self.day && day < self.end {
             self.put_in_bucket(time, host, event);
-        } else if ahead == 0 {
+        } else if day == self.day {
             self.put_in_today(time, host, event);
         } else {
-            self.put_far(day, Far { time, host, serial: self.far_serial, event });
+            self.early += usize::from(day < self.day);
+            self.far.put(Far { time, host, event });
         }
     }
 
@@ -261,19 +165,12 @@ impl<E: Copy> EventQueue<E> {
         self.today.insert(place, entry);
     }
 
-    #[cold]
-    fn put_far(&mut self, day: u64, far: Far<E>) {
-        self.early += usize::from(day < self.day);
-        self.far.push(Reverse(far));
-        self.far_serial += 1;
-    }
-
-    /// Of one host and instant, those that the heap hands over come first: they were scheduled when the day was still far away.
+    /// Of one host and instant, those that come from beyond the calendar come first: they were scheduled when the day was still far away.
     #[inline(always)]
     fn put_in_bucket(&mut self, time: SimTime, host: HostId, event: E) {
         let index = (time.as_nanos() >> BUCKET_BITS) as usize % BUCKETS;
         let bucket = &mut self.buckets[index];
-        let serial = u64::from(bucket.len);
+        let serial = u64::from(bucket.len());
         assert!(serial < SERIALS, "a day of the calendar holds 2^25 events at most");
         if serial == 0 {
             self.occupied[index / 64] |= 1 << (index % 64);
@@ -294,7 +191,7 @@ impl<E: Copy> EventQueue<E> {
     /// The time of the next event.
     pub fn next_time(&mut self) -> Option<SimTime> {
         if self.early > 0 {
-            return self.far.peek().map(|Reverse(far)| far.time);
+            return self.far.heap_first().map(|(time, _)| time);
         }
         if self.today.is_empty() && !self.turn_to_next_day() {
             return None;
@@ -306,7 +203,7 @@ impl<E: Copy> EventQueue<E> {
     #[inline]
     pub fn more_now(&mut self, host: HostId) -> bool {
         if self.early > 0 {
-            return self.far.peek().is_some_and(|Reverse(far)| (far.time, far.host) == (self.now, host));
+            return self.far.heap_first() == Some((self.now, host));
         }
         self.today.last().is_some_and(|entry| entry.host() == host && entry.time(self.day) == self.now)
     }
@@ -336,33 +233,43 @@ impl<E: Copy> EventQueue<E> {
         self.pending -= 1;
         if self.early > 0 {
             self.early -= 1;
-            return self.far.pop().map(|Reverse(far)| Popped { time, host: far.host, event: far.event });
+            return self.far.pop_heap().map(|far| Popped { time, host: far.host, event: far.event });
         }
         self.today.pop().map(|entry| Popped { time, host: entry.host(), event: entry.event })
     }
 
     /// Moves the calendar to the next day that has an event; false if there is none.
     fn turn_to_next_day(&mut self) -> bool {
-        let far_day = self.far.peek().map(|Reverse(far)| far.day());
-        let day = match (self.next_occupied_day(), far_day) {
-            (None, None) => return false,
-            (Some(day), None) | (None, Some(day)) => day,
-            (Some(near), Some(far)) => near.min(far),
-        };
-        self.day = day;
-        // The calendar now reaches further: what was beyond it comes in.
-        while let Some(&Reverse(far)) = self.far.peek()
-            && far.day() - day < BUCKETS as u64
-        {
-            self.far.pop();
-            self.put_in_bucket(far.time, far.host, far.event);
+        if self.next_occupied_day().is_none() {
+            let Some(span) = self.far.first_span() else { return false };
+            // The calendar is empty, and so can begin anywhere.
+            self.day = (span << DAYS_BITS) - 1;
+            self.reach(span + 1);
         }
+        let Some(day) = self.next_occupied_day() else { return false };
+        self.day = day;
+        self.reach((day + BUCKETS as u64) >> DAYS_BITS);
         let bucket = day as usize % BUCKETS;
         self.occupied[bucket / 64] &= !(1 << (bucket % 64));
         self.pool.drain(&mut self.buckets[bucket], &mut self.today);
         self.serial = self.today.len() as u64;
         self.today.sort_unstable_by_key(|entry| Reverse(entry.key));
         true
+    }
+
+    /// The calendar reaches to the beginning of the span `end` now: what was beyond it comes in.
+    #[inline]
+    fn reach(&mut self, end: u64) {
+        if end <= self.far.begin() {
+            return;
+        }
+        self.end = end << DAYS_BITS;
+        let mut moved = std::mem::take(&mut self.moved);
+        self.far.reach(end, &mut moved);
+        for far in moved.drain(..) {
+            self.put_in_bucket(far.time, far.host, far.event);
+        }
+        self.moved = moved;
     }
 
     fn next_occupied_day(&self) -> Option<u64> {
@@ -452,15 +359,31 @@ mod tests {
         assert_eq!(queue.pop().unwrap().event, "late");
     }
 
+    /// Nanoseconds from now, and whether to go on to the next whole tenth of a second.
+    fn delay() -> impl Strategy<Value = (u64, bool)> {
+        let delay = prop_oneof![
+            Just(0_u64),
+            1..70_000_u64,
+            1..400_000_000_u64,
+            1..9_000_000_000_u64,
+            60_000_000_000..300_000_000_000_u64,
+        ];
+        (delay, any::<bool>())
+    }
+
     proptest! {
-        /// Against the obvious implementation: a sorted list. Delays reach from the same instant to far beyond the calendar.
+        /// Against the obvious implementation: a sorted list. Delays reach from the same instant to far beyond the calendar and its spans; whole tenths of seconds make instants meet
+        /// that were scheduled long before and shortly before. Now and then the queue is asked for what is due soon, which may turn the calendar past what comes later.
         #[test]
-        fn agrees_with_a_sorted_list(steps in prop::collection::vec((0_u32..4, prop_oneof![Just(0_u64), 1..70_000_u64, 1..400_000_000_u64, 1..9_000_000_000_u64], 0_usize..3), 1..400)) {
+        fn agrees_with_a_sorted_list(steps in prop::collection::vec((0_u32..4, delay(), 0_usize..3, prop::option::of(0..2_000_000_000_u64)), 1..400)) {
             let mut queue = EventQueue::new(4);
             let mut list: Vec<(u64, u32, u64, usize)> = Vec::new();
             let mut counters = [0_u64; 4];
-            for (id, (host, delay, pops)) in steps.into_iter().enumerate() {
-                let time = queue.now().as_nanos() + delay;
+            for (id, (host, (delay, whole), pops, glance)) in steps.into_iter().enumerate() {
+                let mut time = queue.now().as_nanos() + delay;
+                if whole {
+                    time = time.next_multiple_of(100_000_000);
+                }
                 queue.schedule(SimTime::from_nanos(time), HostId(host), id);
                 counters[host as usize] += 1;
                 list.push((time, host, counters[host as usize], id));
@@ -472,6 +395,14 @@ mod tests {
                     if let Some(popped) = popped {
                         let more = list.first().is_some_and(|next| (next.0, next.1) == (popped.time.as_nanos(), popped.host.0));
                         prop_assert_eq!(queue.more_now(popped.host), more);
+                    }
+                }
+                if let Some(glance) = glance {
+                    let until = queue.now().as_nanos() + glance;
+                    let due = list.first().filter(|next| next.0 <= until).map(|next| next.3);
+                    prop_assert_eq!(queue.pop_until(SimTime::from_nanos(until)).map(|popped| popped.event), due);
+                    if due.is_some() {
+                        list.remove(0);
                     }
                 }
                 prop_assert_eq!(queue.pending(), list.len());
