@@ -4,6 +4,7 @@
 //! circuits are built and the load has set in. Instructions are counted by `valgrind --tool=callgrind` on the small world, where valgrind is
 //! installed: they repeat exactly whatever else the machine does.
 
+mod predictor;
 mod world;
 
 use onionlab_quantities::{SimDuration, SimTime};
@@ -30,6 +31,9 @@ fn main() {
             let mut world = world::build(130, 5000);
             world.run_until(at(seconds));
             println!("{} events, {} cell-hops, {} cells in flight", world.events(), world.cell_hops(), world.cells_in_flight());
+        }
+        Some("--predictor") => {
+            predictor::measure();
         }
         other => run(other),
     }
@@ -71,12 +75,14 @@ fn run(output: Option<&str>) {
         Ok(count) => println!("instructions a cell-hop (20 relays, 60 circuits): {count:.0}"),
         Err(reason) => println!("instructions a cell-hop: not counted, {reason}"),
     }
+    let predictor = predictor::measure();
     let report = json!({
         "version": env!("CARGO_PKG_VERSION"),
         "worlds": rows,
         "idle_channel_bytes": World::idle_channel_memory(),
         "idle_circuit_bytes": World::idle_circuit_memory(),
         "instructions_per_cell_hop": instructions.ok(),
+        "predictor": predictor,
     });
     let path = output.unwrap_or("target/bench.json");
     match std::fs::write(path, format!("{report:#}\n")) {

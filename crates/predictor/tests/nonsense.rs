@@ -109,7 +109,9 @@ fn a_relay_recovers_from_nonsense() {
         };
         let fair =
             |controller: &Controller| slots.iter().all(|&slot| (controller.plan(slot).unwrap().rate_out - 425.0).abs() < 1.0);
-        slots.iter().for_each(|&slot| sense(&mut controller, slot));
+        for slot in slots {
+            sense(&mut controller, slot);
+        }
         assert_eq!(controller.step(), Outcome::Solved);
         assert!(fair(&controller));
         for round in 0..20 {
@@ -128,7 +130,9 @@ fn a_relay_recovers_from_nonsense() {
         controller.heard_sink(slots[1], &SinkMessage { rate: &[0.0; 10] });
         controller.step();
         assert!(controller.plan(slots[1]).unwrap().rate_out < 1e-6);
-        slots.iter().for_each(|&slot| sense(&mut controller, slot));
+        for slot in slots {
+            sense(&mut controller, slot);
+        }
         controller.step();
         assert!(fair(&controller));
     }

@@ -2,7 +2,8 @@
 
 mod support;
 
-use onionlab_predictor::{FastSolver, Parameters, Solution, Status, solve_trusted};
+use onionlab_predictor::fluid::FluidNetwork;
+use onionlab_predictor::{FastSolver, Network, Parameters, Solution, Status, solve_trusted};
 use support::problem;
 
 /// The largest difference of a rate, and the largest where each is weighted with the root of its step's discount: what the objective sees.
@@ -64,4 +65,31 @@ fn the_solvers_agree() {
 #[ignore = "a minute"]
 fn the_solvers_agree_on_many_problems() {
     agree(1000..11_000);
+}
+
+/// A solve from the last solution finds what a solve from the beginning finds; where a relay's problem changes from step to step, and where it is another one altogether.
+#[test]
+fn a_warm_start_changes_nothing() {
+    let solvers = || FastSolver::new(Parameters::CONFERENCE).unwrap();
+    let network = Network::new(&[1000.0, 2400.0, 2400.0, 2400.0], [[1, 0], [2, 0], [3, 0], [1, 0]]).unwrap();
+    let mut fluid = FluidNetwork::new(&network, Parameters::CONFERENCE, &[0, 3, 9, 15]).unwrap();
+    let (mut warm, mut cold) = (solvers(), solvers());
+    let (mut a, mut b) = (Solution::default(), Solution::default());
+    let (mut iterations, mut from_the_beginning) = (0, 0);
+    for step in 0..50 {
+        fluid.step(|_, _| {});
+        // Every tenth problem is one of a relay that knows nothing of the others.
+        let relay = usize::from(step % 10 == 9);
+        let problem = fluid.controller(relay).problem();
+        warm.solve_warm(problem, &mut a).unwrap();
+        cold.solve(problem, &mut b).unwrap();
+        assert_eq!((a.status, b.status), (Status::Solved, Status::Solved));
+        let (largest, seen) = apart(&Parameters::CONFERENCE, &a, &b);
+        assert!(largest < 0.05 && seen < 1e-3, "step {step}: {largest} packets/s apart, {seen} as the objective sees it");
+        assert!((a.objective - b.objective).abs() < 1e-8 * b.objective);
+        iterations += a.iterations;
+        from_the_beginning += b.iterations;
+    }
+    println!("{iterations} iterations for {from_the_beginning}");
+    assert!(iterations * 3 < from_the_beginning * 2, "{iterations} iterations for {from_the_beginning}");
 }

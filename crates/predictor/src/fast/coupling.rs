@@ -11,6 +11,7 @@ pub struct Coupling {
     pub on: Vec<bool>,
     pub slack: Vec<f64>,
     pub dual: Vec<f64>,
+    pub kept_dual: Vec<f64>,
     /// Sums of the rates, and of their moves.
     pub total: Vec<f64>,
     pub move_total: Vec<f64>,
@@ -29,6 +30,7 @@ impl Coupling {
             &mut self.bound,
             &mut self.slack,
             &mut self.dual,
+            &mut self.kept_dual,
             &mut self.total,
             &mut self.move_total,
             &mut self.primal,

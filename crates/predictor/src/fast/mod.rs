@@ -111,8 +111,8 @@ struct Interior<const M: usize, const R: usize> {
     scratch: setup::Scratch,
     /// Circuits and horizon of the iterate that is here, if it ended well.
     last: Option<(usize, usize)>,
-    /// Whether this solve has been at an acceptable iterate.
-    kept: bool,
+    /// The mean product of the acceptable iterate of this solve that is kept.
+    kept: Option<f64>,
 }
 
 impl<const M: usize, const R: usize> Default for Interior<M, R> {
@@ -125,7 +125,7 @@ impl<const M: usize, const R: usize> Default for Interior<M, R> {
             covariance: Vec::new(),
             scratch: setup::Scratch::default(),
             last: None,
-            kept: false,
+            kept: None,
         }
     }
 }
@@ -142,43 +142,12 @@ where
             return;
         }
         let warm = warm && self.last == Some((circuits, horizon));
-        if !warm {
-            let packs = circuits.div_ceil(WIDTH);
-            self.steps.clear();
-            self.steps.resize(packs * horizon, Step::NOBODY);
-            self.queues.clear();
-            self.queues.resize(packs, Lanes::ZERO);
-            self.coupling.resize(horizon * M);
-            self.covariance.resize(horizon * horizon, [[Lanes::ZERO; M]; M]);
-        }
-        self.last = None;
-        self.kept = false;
-        setup::costs(parameters, problem, &mut self.costs);
-        setup::fill(&mut self.steps, &mut self.queues, &mut self.coupling, &mut self.scratch, parameters, problem);
         if warm {
-            self.start_warm(circuits);
-        } else {
-            self.start_cold(circuits);
+            self.run(parameters, most, problem, solution, true);
         }
-        let rows = self.rows();
-        solution.status = Status::IterationLimit;
-        while solution.iterations < most {
-            match self.iterate(rows) {
-                Progress::Step => solution.iterations += 1,
-                Progress::Optimal => {
-                    solution.status = Status::Solved;
-                    self.last = Some((circuits, horizon));
-                    break;
-                }
-                Progress::Broken => {
-                    solution.status = Status::Failed;
-                    break;
-                }
-            }
-        }
-        if solution.status != Status::Solved && self.kept {
-            self.steps.iter_mut().for_each(|step| step.rate = step.kept);
-            solution.status = Status::Solved;
+        // A start that was no good must not be the end.
+        if !warm || solution.status != Status::Solved {
+            self.run(parameters, most, problem, solution, false);
         }
         for p in 0..circuits {
             let steps = &self.steps[p / WIDTH * horizon..][..horizon];
@@ -193,6 +162,57 @@ where
         }
         solution.conclude(parameters, problem);
     }
+
+    /// Iterates to the optimum, from the last one or from the middle, and adds the iterations to the solution's.
+    fn run(&mut self, parameters: &Parameters, most: u32, problem: &Problem, solution: &mut Solution, warm: bool) {
+        let (circuits, horizon) = (problem.circuits(), parameters.horizon);
+        if warm {
+            // A row that did not count has no dual.
+            for step in &mut self.steps {
+                for row in 0..R {
+                    step.dual[row] = step.dual[row] * step.on[row];
+                }
+            }
+        } else {
+            let packs = circuits.div_ceil(WIDTH);
+            self.steps.clear();
+            self.steps.resize(packs * horizon, Step::NOBODY);
+            self.queues.clear();
+            self.queues.resize(packs, Lanes::ZERO);
+            self.coupling.resize(horizon * M);
+            self.covariance.resize(horizon * horizon, [[Lanes::ZERO; M]; M]);
+        }
+        (self.last, self.kept) = (None, None);
+        setup::costs(parameters, problem, &mut self.costs);
+        setup::fill(&mut self.steps, &mut self.queues, &mut self.coupling, &mut self.scratch, parameters, problem);
+        if warm {
+            self.start_warm();
+        } else {
+            self.start_cold(circuits);
+        }
+        let rows = self.rows();
+        let patience = if warm { BRISK } else { PATIENT };
+        solution.status = Status::IterationLimit;
+        for _ in 0..most {
+            match self.iterate(rows, patience) {
+                Progress::Step => solution.iterations += 1,
+                Progress::Optimal => {
+                    solution.status = Status::Solved;
+                    self.last = Some((circuits, horizon));
+                    break;
+                }
+                Progress::Broken => {
+                    solution.status = Status::Failed;
+                    break;
+                }
+            }
+        }
+        if solution.status != Status::Solved && self.kept.is_some() {
+            self.restore();
+            solution.status = Status::Solved;
+            self.last = Some((circuits, horizon));
+        }
+    }
 }
 
 /// What became of an iteration.
@@ -205,8 +225,22 @@ enum Progress {
 /// The mean product of slack and dual at which the iterate is the optimum. A rate next to its bound that weighs 5e-5, as in the tenth step, is then within 1e-3
 /// packets a second even if its bound hardly binds.
 const OPTIMAL: f64 = 1e-14;
-/// The same for problems whose duals are not unique, where rounding drives the iteration away again before it gets there.
-const ACCEPTABLE: f64 = 1e-11;
+
+/// When to be content with less, for problems whose duals are not unique: there rounding drives the iteration away again before it gets to the optimum.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// The mean product of an iterate that will do.
+    acceptable: f64,
+    /// It is the last if the next is not better by this factor.
+    stalled: f64,
+}
+
+/// From the beginning: for single problems, where accuracy is all.
+const PATIENT: Patience = Patience { acceptable: 1e-12, stalled: 0.5 };
+/// From the last optimum: for a controller, which applies the first step alone. Late steps may be off by some 1e-2 packets a second, where they weigh 1e-4 of the first.
+const BRISK: Patience = Patience { acceptable: 1e-11, stalled: 0.1 };
+/// The least mean product that a start at the last optimum begins with.
+const WARM: f64 = 1e-8;
 /// The largest residual of an optimum, in the constraints (scaled rates) and in the gradient.
 const FEASIBLE: f64 = 1e-9;
 
@@ -224,7 +258,7 @@ where
         local + self.coupling.on.iter().filter(|on| **on).count() as f64
     }
 
-    fn iterate(&mut self, rows: f64) -> Progress {
+    fn iterate(&mut self, rows: f64, patience: Patience) -> Progress {
         let horizon = self.horizon();
         let (mut gap, mut primal, mut gradient) = (0.0, 0.0_f64, 0.0_f64);
         for (pack, steps) in self.steps.chunks_exact_mut(horizon).enumerate() {
@@ -240,11 +274,11 @@ where
         if mean <= OPTIMAL && feasible {
             return Progress::Optimal;
         }
-        if mean <= ACCEPTABLE && feasible {
-            self.steps.iter_mut().for_each(|step| step.kept = step.rate);
-            self.kept = true;
-        } else if self.kept {
-            return Progress::Broken;
+        match self.kept {
+            // It does not get better: rounding.
+            Some(before) if !feasible || mean > patience.stalled * before => return Progress::Broken,
+            _ if mean <= patience.acceptable && feasible => self.keep(mean),
+            _ => {}
         }
         if !mean.is_finite() {
             return Progress::Broken;
@@ -279,6 +313,23 @@ where
         self.steps.chunks_exact_mut(horizon).for_each(|steps| pack::go(steps, length));
         self.coupling.go(length);
         Progress::Step
+    }
+
+    /// Remembers the iterate.
+    fn keep(&mut self, mean: f64) {
+        for step in &mut self.steps {
+            (step.kept_rate, step.kept_excess, step.kept_dual) = (step.rate, step.excess, step.dual);
+        }
+        self.coupling.kept_dual.clone_from(&self.coupling.dual);
+        self.kept = Some(mean);
+    }
+
+    /// Goes back to the iterate that was kept.
+    fn restore(&mut self) {
+        for step in &mut self.steps {
+            (step.rate, step.excess, step.dual) = (step.kept_rate, step.kept_excess, step.kept_dual);
+        }
+        self.coupling.dual.clone_from(&self.coupling.kept_dual);
     }
 
     /// The direction for the targets that are set; the largest share of a slack or dual it takes away, and the sum of the products of their moves.
@@ -351,7 +402,72 @@ where
         }
     }
 
-    fn start_warm(&mut self, circuits: usize) {
-        self.start_cold(circuits);
+    /// A start at the last optimum, moved into the interior: each slack and dual multiply to the same, and are no further from what they were than that takes. The product is as
+    /// large as the last optimum is wrong for this problem.
+    fn start_warm(&mut self) {
+        let horizon = self.horizon();
+        self.total(|step| step.rate, false);
+        // By how much the last optimum's products are off, and its violations.
+        let (mut wrong, mut rows) = (0.0, 0.0);
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            let mut state = [Lanes::ZERO; M];
+            for (step, cost) in steps.iter_mut().zip(&self.costs) {
+                state = Step::<M, R>::after(state, &step.rate);
+                step.state = state;
+                let stiff = Lanes::all(cost.square[0]);
+                let left = Step::<M, R>::left(&step.rate, &state, step.excess);
+                for row in 0..R {
+                    let slack = step.bound[row] - left[row];
+                    let short = (-slack).max(Lanes::ZERO);
+                    let off = slack.abs() * step.dual[row] + stiff * short * short;
+                    wrong += (off * step.on[row]).sum();
+                    rows += step.on[row].sum();
+                }
+            }
+        }
+        for row in 0..self.coupling.bound.len() {
+            if self.coupling.on[row] {
+                let slack = self.coupling.bound[row] - self.coupling.total[row];
+                let stiff = self.costs[row / M].square[row % M];
+                wrong += slack.abs() * self.coupling.dual[row] + stiff * slack.min(0.0) * slack.min(0.0);
+                rows += 1.0;
+            }
+        }
+        let product = f64::max(wrong / rows, WARM);
+        for steps in self.steps.chunks_exact_mut(horizon) {
+            for (step, cost) in steps.iter_mut().zip(&self.costs) {
+                let stiff = cost.square[0];
+                let left = Step::<M, R>::left(&step.rate, &step.state, step.excess);
+                for row in 0..R {
+                    for lane in 0..WIDTH {
+                        let on = step.on[row].0[lane] > 0.0;
+                        let slack = step.bound[row].0[lane] - left[row].0[lane];
+                        let (slack, dual) = if on { inside(slack, step.dual[row].0[lane], stiff, product) } else { (1.0, 1.0) };
+                        step.slack[row].0[lane] = slack;
+                        step.dual[row].0[lane] = dual;
+                    }
+                }
+            }
+        }
+        for row in 0..self.coupling.bound.len() {
+            let slack = self.coupling.bound[row] - self.coupling.total[row];
+            let stiff = self.costs[row / M].square[row % M];
+            let (slack, dual) = inside(slack, self.coupling.dual[row], stiff, product);
+            self.coupling.slack[row] = if self.coupling.on[row] { slack } else { 1.0 };
+            self.coupling.dual[row] = if self.coupling.on[row] { dual } else { 0.0 };
+        }
+    }
+}
+
+/// The positive slack and dual that multiply to `product` and keep the difference of the dual and `stiff` times the slack.
+fn inside(slack: f64, dual: f64, stiff: f64, product: f64) -> (f64, f64) {
+    let difference = stiff * slack - dual;
+    let root = (difference * difference + 4.0 * stiff * product).sqrt();
+    if difference > 0.0 {
+        let slack = (difference + root) / (2.0 * stiff);
+        (slack, product / slack)
+    } else {
+        let dual = (root - difference) / 2.0;
+        (product / dual, dual)
     }
 }

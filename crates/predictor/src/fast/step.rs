@@ -49,11 +49,13 @@ pub struct Step<const M: usize, const R: usize> {
     pub on: [Lanes; R],
 
     pub rate: [Lanes; M],
-    /// The rates of the last acceptable iterate.
-    pub kept: [Lanes; M],
     pub excess: Lanes,
     pub slack: [Lanes; R],
     pub dual: [Lanes; R],
+    /// The last acceptable iterate.
+    pub kept_rate: [Lanes; M],
+    pub kept_excess: Lanes,
+    pub kept_dual: [Lanes; R],
 
     /// The state after this step.
     pub state: [Lanes; M],
@@ -93,7 +95,9 @@ impl<const M: usize, const R: usize> Step<M, R> {
             bound: [Lanes::ONE; R],
             on: [Lanes::ZERO; R],
             rate: [Lanes::ZERO; M],
-            kept: [Lanes::ZERO; M],
+            kept_rate: [Lanes::ZERO; M],
+            kept_excess: Lanes::ZERO,
+            kept_dual: [Lanes::ONE; R],
             excess: Lanes::ZERO,
             slack: [Lanes::ONE; R],
             dual: [Lanes::ONE; R],
