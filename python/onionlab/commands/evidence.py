@@ -48,7 +48,7 @@ def calibrate(
 
 def reproduce(
     paper: Annotated[
-        str, typer.Argument(metavar="PAPER", help="What to make again: swrr, salsa, shadow-tor, shadow-networks or live.")
+        str, typer.Argument(metavar="PAPER", help="What to make again: swrr, cci, salsa, shadow-tor, shadow-networks or live.")
     ],
     experiments: Annotated[
         Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
@@ -87,7 +87,7 @@ def reproduce(
         float | None,
         typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="swrr: a small one; its results are kept apart.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="swrr, cci: a small one; its results are kept apart.")] = False,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:

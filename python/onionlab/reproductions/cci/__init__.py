@@ -1,0 +1,118 @@
+"""What shared connections cost, and what it costs not to share them: the second half of the paper on shared links.
+
+Pahl, Kaiser, Engel and Adamsky, "Examining the Hydra" (PoPETs 2023), sections 4.3, 4.5 and 4.6: tor's one TLS connection for each
+pair of relays ("vanilla") against one for each circuit ("PCTLS") on testbeds of a few hosts and on a sampled network. What the
+paper leaves open is in ``assumptions.toml``, its claims as comparisons are in ``claims.toml``.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from onionlab import runner
+from onionlab.charts.export import to_png, to_svg
+from onionlab.errors import ResultsError
+from onionlab.files import write_bytes, write_text
+from onionlab.reproductions.cci import charts as cci_charts
+from onionlab.reproductions.cci import network, testbeds
+from onionlab.reproductions.cci import page as cci_page
+from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
+
+Observe = Callable[[], AbstractContextManager[runner.Observer]]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The files beside the experiments, read and checked.
+
+    Attributes
+    ----------
+    assumptions
+        What the paper leaves open: ``what``, ``chosen``, ``why``.
+    published
+        Its numbers.
+    testbed_claims, network_claims
+        Its claims about testbeds and about the sampled network.
+    rule
+        When they hold.
+    """
+
+    assumptions: list[dict[str, str]]
+    published: Mapping[str, Any]
+    testbed_claims: tuple[Claim, ...]
+    network_claims: tuple[Claim, ...]
+    rule: Rule
+
+
+def read(experiments: Path) -> Asked:
+    """Read the files of ``experiments/cci``; one that is not as it must be is refused."""
+    try:
+        assumptions = tomllib.loads((experiments / "assumptions.toml").read_text(encoding="utf-8"))
+        claims = tomllib.loads((experiments / "claims.toml").read_text(encoding="utf-8"))
+        published = json.loads((experiments / "published.json").read_text(encoding="utf-8"))
+        rows = claims["claim"]
+        verdict = claims["verdict"]
+        of_testbeds = [row for row in rows if not row.get("network", False)]
+        of_network = [row for row in rows if row.get("network", False)]
+        treatments = (testbeds.PCTLS, testbeds.VANILLA)
+        return Asked(
+            assumptions=[{key: str(row[key]) for key in ("what", "chosen", "why")} for row in assumptions["assumption"]],
+            published=published,
+            testbed_claims=read_claims(of_testbeds, testbeds.METRICS, treatments, testbeds.TESTBEDS),
+            network_claims=read_claims(of_network, network.METRICS, treatments, network.LOSSES),
+            rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), place="place", replicate="replicate"),
+        )
+    except OSError as error:
+        raise ResultsError(f"cannot read {error.filename}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"{experiments} has not the files of this reproduction: {error!r}") from error
+
+
+def reproduce(
+    experiments: Path,
+    out: Path,
+    docs: Path,
+    observe: Observe | None = None,
+    *,
+    quick: bool = False,
+) -> tuple[Path, list[str]]:
+    """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
+
+    Parameters
+    ----------
+    experiments : path
+        The folder with the experiment files.
+    out, docs : path
+        Runs go below ``out``, the page and its charts into ``docs``. Finished runs are kept.
+    observe : callable, optional
+        Gives a context with an observer of the runs of one experiment.
+    quick : bool
+        Fewer seeds, shorter runs and a smaller network; its runs are kept apart.
+    """
+    asked = read(experiments)
+    folder = out / ("quick" if quick else "full")
+    watched: Observe = observe if observe is not None else lambda: nullcontext(runner.Silent())
+    beds = testbeds.measure(experiments, folder, watched, quick=quick)
+    sampled = network.measure(experiments, folder, watched, quick=quick)
+    judged = judge_all(asked, beds, sampled)
+    for name, specification in cci_charts.drawings(beds, sampled):
+        svg = to_svg(specification)
+        write_text(docs / f"{name}.svg", svg)
+        write_bytes(docs / f"{name}.png", to_png(svg))
+    path = docs / "cci.md"
+    write_text(path, cci_page.page(asked.assumptions, asked.published, asked.rule, beds, sampled, judged, quick=quick))
+    return path, []
+
+
+def judge_all(asked: Asked, beds: testbeds.Measured, sampled: network.Measured) -> list[Judged]:
+    """Every claim, with one correction for all of them together."""
+    claims = (*asked.testbed_claims, *asked.network_claims)
+    on_testbeds = judge(beds.figures, claims, asked.rule)[: len(asked.testbed_claims)]
+    on_network = judge(sampled.figures, claims, asked.rule)[len(asked.testbed_claims) :]
+    return [*on_testbeds, *on_network]

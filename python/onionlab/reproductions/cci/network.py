@@ -1,0 +1,166 @@
+"""The sampled network of `onionlab.reproductions.cci`: tor's users, and clients that measure, at four losses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from onionlab import runner
+from onionlab.errors import RunError
+from onionlab.files import write_text
+from onionlab.results import Experiment
+from onionlab.stats.metrics import measured
+
+Observe = Callable[[], AbstractContextManager[runner.Observer]]
+
+#: The group that measures, and its sizes in bytes by name.
+MEASURES = "measure"
+SIZES = {"50 kB": 50_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
+
+#: Shares of packets lost, as places are called.
+LOSSES = ("0 %", "0.1 %", "0.5 %", "1 %")
+
+#: Figures of a run: mean times to the last byte and to build a circuit in s, shared links and downloads that failed in per cent,
+#: most sockets of a relay; and of all relays together bytes in sockets and, of these, bytes held up by others' losses.
+METRICS = (*SIZES, "build", "shared", "failed", "sockets", "socket-bytes", "held")
+
+#: What the quick run has.
+QUICK = {
+    r"(?m)^duration = .*$": 'duration = "4 min"',
+    r"(?m)^measure-from = .*$": 'measure-from = "2 min"',
+    r"(?m)^networks = .*$": "networks = 3",
+    r"(?m)^relays = .*$": "relays = 34",
+    r'(?m)^"network.loss" = .*$': '"network.loss" = [0.0, 0.005]',
+}
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All runs, reduced.
+
+    Attributes
+    ----------
+    figures
+        ``place, treatment, replicate, metric, value``; the place is the loss, the replicate a sampled network.
+    times
+        ``place, treatment, network, seed, what, value``: every download's time to the last byte by size, every circuit's
+        to be built (``build``), in seconds.
+    networks, relays, minutes, seconds
+        Extent: sampled networks, relays of each, simulated minutes of a run, seconds that all runs took.
+    """
+
+    figures: pl.DataFrame
+    times: pl.DataFrame
+    networks: int
+    relays: int
+    minutes: float
+    seconds: float
+
+    @property
+    def losses(self) -> list[str]:
+        """Those that were run."""
+        there = set(self.figures["place"])
+        return [loss for loss in LOSSES if loss in there]
+
+
+def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> Measured:
+    """Run what is missing and reduce it."""
+    file = experiments / "network.toml"
+    if quick:
+        text = file.read_text(encoding="utf-8")
+        for pattern, instead in QUICK.items():
+            text = re.sub(pattern, instead, text)
+        file = out / "files" / file.name
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            write_text(file, text)
+    with observe() as observer:
+        whole = runner.run(file, out / "network", report=False, observer=observer)
+    if whole.missing:
+        raise RunError(f"{out / 'network'}: {whole.missing[0].label} did not finish")
+    figures: list[tuple[str, str, int, str, float | None]] = []
+    times: list[pl.DataFrame] = []
+    relays = 0
+    for number, values in enumerate(whole.plan.points):
+        place = f"{100 * float(values['network.loss']):g} %"
+        point = whole.at(number)
+        for treatment in point.treatments:
+            for network in range(point.plan.networks):
+                run = _Run(point, treatment, network)
+                relays = max(relays, run.relays["relay"].n_unique())
+                figures += [(place, treatment, network, metric, value) for metric, value in run.figures().items()]
+                times.append(run.times(place))
+    schema = {"place": pl.String, "treatment": pl.String, "replicate": pl.Int64, "metric": pl.String, "value": pl.Float64}
+    return Measured(
+        pl.DataFrame(figures, schema=schema, orient="row"),
+        pl.concat(times),
+        whole.plan.networks,
+        relays,
+        whole.duration / 60,
+        float(whole.runs["wall_seconds"].sum()),
+    )
+
+
+class _Run:
+    """One run's tables, from the measurement's begin on."""
+
+    def __init__(self, point: Experiment, treatment: str, network: int) -> None:
+        begin = round(point.measure_from * 1e9)
+        mine = (pl.col("treatment") == treatment) & (pl.col("network") == network)
+        own = point.transfers.filter(mine, pl.col("group") == MEASURES)
+        self.keys = {"treatment": treatment, "network": network}
+        self.transfers = measured(own, point.measure_from)
+        self.circuits = point.circuits.filter(mine, pl.col("group") == MEASURES, pl.col("launched_ns") >= begin)
+        self.samples = point.network.filter(mine, pl.col("time_ns") > begin)
+        self.relays = point.relays.filter(mine, pl.col("time_ns") > begin)
+        self.length = point.duration - point.measure_from
+
+    def figures(self) -> dict[str, float | None]:
+        """By metric."""
+        ended = self.transfers.filter(pl.col("outcome") != "unfinished")
+        links = int(self.samples["links"].sum())
+        samples = self.samples.height
+        return {size: _mean(self._downloads(size)) for size in SIZES} | {
+            "build": _mean(self._builds()),
+            "shared": 100 * int(self.samples["shared_links"].sum()) / links if links else None,
+            "failed": 100 * ended.filter(pl.col("outcome") != "ok").height / ended.height if ended.height else None,
+            "sockets": _largest(self.relays["most_sockets"]),
+            "socket-bytes": float(self.relays["socket_bytes"].sum()) / samples if samples else None,
+            "held": float(self.relays["held"].sum()) / self.length if self.length else None,
+        }
+
+    def _downloads(self, size: str) -> pl.Series:
+        return self.transfers.filter(pl.col("size_bytes") == SIZES[size])["ttlb"]
+
+    def _builds(self) -> pl.Series:
+        return (self.circuits["built_ns"] - self.circuits["launched_ns"]).drop_nulls() / 1e9
+
+    def times(self, place: str) -> pl.DataFrame:
+        """Every time, by what it is of."""
+        parts = [(size, self._downloads(size)) for size in SIZES] + [("build", self._builds())]
+        frames = [
+            pl.DataFrame({"value": values.cast(pl.Float64)}).select(
+                place=pl.lit(place),
+                treatment=pl.lit(self.keys["treatment"]),
+                network=pl.lit(self.keys["network"]).cast(pl.Int64),
+                seed=pl.lit(1).cast(pl.Int64),
+                what=pl.lit(what),
+                value="value",
+            )
+            for what, values in parts
+        ]
+        return pl.concat(frames).drop_nulls("value")
+
+
+def _mean(values: pl.Series) -> float | None:
+    mean = values.drop_nulls().mean()
+    return mean if isinstance(mean, float) else None
+
+
+def _largest(values: pl.Series) -> float | None:
+    largest = values.max()
+    return float(largest) if isinstance(largest, int | float) else None

@@ -1,0 +1,140 @@
+"""The testbeds of `onionlab.reproductions.cci`: eight bulk clients in three settings, and two clients in eleven.
+
+The network is given by hand, so a seed is what is replicated: it draws losses and the instants at which clients start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from onionlab import runner
+from onionlab.errors import RunError
+from onionlab.files import write_text
+from onionlab.results import Experiment
+from onionlab.stats.metrics import measured
+
+Observe = Callable[[], AbstractContextManager[runner.Observer]]
+
+VANILLA, PCTLS = "vanilla", "PCTLS"
+
+#: Experiment files with eight clients, and with two.
+EIGHT = ("no-dropping", "shared-dropping", "dropping-remaining")
+TWO = (
+    *(f"one-{load}" for load in ("bulk", "audio", "video", "web")),
+    *(f"two-{load}" for load in ("bulk", "audio", "video", "web")),
+    *(f"three-{load}" for load in ("bulk", "audio", "video")),
+)
+TESTBEDS = (*EIGHT, *TWO)
+
+#: Figures of a run; what they are stands in ``claims.toml``.
+METRICS = ("throughput", "round-trip", "time", "build", "held")
+
+#: Bytes of a transfer of the bulk clients.
+BULK = 5_000_000
+
+#: What the quick run has.
+QUICK_SEEDS, QUICK_DURATION = 3, "75 s"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """All testbeds, reduced.
+
+    Attributes
+    ----------
+    figures
+        ``place, treatment, replicate, metric, value``; the place is the file's name, the replicate a seed.
+    times
+        ``place, treatment, network, seed, what, value``: every transfer's time in seconds (``what`` is ``time``) and every
+        round trip in ms (``round-trip``); ``network`` is the seed, so that bands lie over seeds.
+    seeds, seconds
+        How many seeds; seconds that all runs took.
+    """
+
+    figures: pl.DataFrame
+    times: pl.DataFrame
+    seeds: int
+    seconds: float
+
+
+def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> Measured:
+    """Run what is missing of every testbed and reduce it."""
+    figures: list[tuple[str, str, int, str, float | None]] = []
+    times: list[pl.DataFrame] = []
+    seconds, seeds = 0.0, 0
+    for name in TESTBEDS:
+        experiment = _run(experiments / f"{name}.toml", out, observe, quick=quick)
+        seconds += float(experiment.runs["wall_seconds"].sum())
+        for treatment in experiment.treatments:
+            transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
+            own = measured(transfers, experiment.measure_from)
+            seeds = max(seeds, own["seed"].n_unique())
+            for (seed,), rows in own.group_by("seed", maintain_order=True):
+                circuits = experiment.circuits.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
+                relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
+                for metric, value in _figures(name, rows, circuits, relays).items():
+                    figures.append((name, treatment, int(str(seed)), metric, value))
+            times.append(_times(name, own))
+    schema = {"place": pl.String, "treatment": pl.String, "replicate": pl.Int64, "metric": pl.String, "value": pl.Float64}
+    return Measured(pl.DataFrame(figures, schema=schema, orient="row"), pl.concat(times), seeds, seconds)
+
+
+def _run(file: Path, out: Path, observe: Observe, *, quick: bool) -> Experiment:
+    if quick:
+        text = re.sub(r"(?m)^seeds = .*$", f"seeds = {list(range(1, QUICK_SEEDS + 1))}", file.read_text(encoding="utf-8"))
+        text = re.sub(r"(?m)^duration = .*$", f'duration = "{QUICK_DURATION}"', text)
+        file = out / "files" / file.name
+        if not file.is_file() or file.read_text(encoding="utf-8") != text:
+            write_text(file, text)
+    with observe() as observer:
+        results = runner.run(file, out / file.stem, report=False, observer=observer)
+    if results.missing:
+        raise RunError(f"{out / file.stem}: {results.missing[0].label} did not finish")
+    return results
+
+
+def watched(name: str, transfers: pl.DataFrame) -> pl.DataFrame:
+    """Transfers of the client whose times are shown: with two clients that beside the bulk client."""
+    load = name.rpartition("-")[2]
+    if name in EIGHT or load == "bulk":
+        return transfers
+    return transfers.filter(pl.col("group") == load)
+
+
+def _figures(name: str, transfers: pl.DataFrame, circuits: pl.DataFrame, relays: pl.DataFrame) -> dict[str, float | None]:
+    """One run's figures."""
+    bulk = transfers.filter(pl.col("group").str.starts_with("bulk"))["ttlb"].drop_nulls()
+    mean = bulk.mean()
+    built = (circuits["built_ns"] - circuits["launched_ns"]).drop_nulls().mean()
+    length = relays["time_ns"].max()
+    return {
+        "throughput": BULK / 1e6 / mean if isinstance(mean, float) and mean > 0 else None,
+        "round-trip": _mean(_round_trips(watched(name, transfers))),
+        "time": _mean(watched(name, transfers)["ttlb"]),
+        "build": built / 1e9 if isinstance(built, float) else None,
+        "held": float(relays["held"].sum()) / (length / 1e9) if isinstance(length, int) and length else None,
+    }
+
+
+def _round_trips(transfers: pl.DataFrame) -> pl.Series:
+    """From opening a stream to CONNECTED, in ms."""
+    return transfers.select(value=(pl.col("connected_ns") - pl.col("start_ns")) / 1e6)["value"]
+
+
+def _mean(values: pl.Series) -> float | None:
+    mean = values.drop_nulls().mean()
+    return mean if isinstance(mean, float) else None
+
+
+def _times(name: str, transfers: pl.DataFrame) -> pl.DataFrame:
+    rows = watched(name, transfers)
+    keys = [pl.lit(name).alias("place"), pl.col("treatment"), pl.col("seed").cast(pl.Int64).alias("network"), pl.col("seed")]
+    times = rows.select(*keys, what=pl.lit("time"), value=pl.col("ttlb"))
+    trips = rows.select(*keys, what=pl.lit("round-trip"), value=(pl.col("connected_ns") - pl.col("start_ns")) / 1e6)
+    return pl.concat([times, trips]).drop_nulls("value")

@@ -1,0 +1,90 @@
+"""Shared connections: the files of the reproduction, its networks, and a small one from end to end."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from onionlab import _core
+from onionlab.errors import ResultsError
+from onionlab.reproductions import cci
+from onionlab.reproductions.cci import network, testbeds
+from onionlab.runner import Silent
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "experiments" / "cci"
+
+
+def test_the_files_are_there_and_every_experiment_can_be_run() -> None:
+    asked = cci.read(FOLDER)
+    assert len(asked.testbed_claims) == 12
+    assert len(asked.network_claims) == 4
+    printed = {(case["experiment"], case["treatment"]) for case in asked.published["eight"]["cases"]}
+    assert printed == {(place, treatment) for place in testbeds.EIGHT for treatment in (testbeds.VANILLA, testbeds.PCTLS)}
+    for name in (*testbeds.TESTBEDS, "network"):
+        assert _core.resolve(str(FOLDER / f"{name}.toml"))
+
+
+def test_every_testbed_is_in_a_claim() -> None:
+    asked = cci.read(FOLDER)
+    assert {part.at for claim in asked.testbed_claims for part in claim.parts} == set(testbeds.TESTBEDS)
+    assert {part.at for claim in asked.network_claims for part in claim.parts} <= set(network.LOSSES)
+
+
+def test_a_folder_without_them_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"assumptions\.toml"):
+        cci.read(tmp_path)
+
+
+def test_the_quick_patterns_change_the_file() -> None:
+    text = (FOLDER / "network.toml").read_text(encoding="utf-8")
+    for pattern, instead in network.QUICK.items():
+        assert len(re.findall(pattern, text)) == 1, pattern
+        assert re.search(pattern, text)[0] != instead  # type: ignore[index]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two testbeds and a small network: the page has every claim and chart, and a second call changes nothing."""
+    monkeypatch.setattr(testbeds, "QUICK_SEEDS", 2)
+    monkeypatch.setattr(testbeds, "QUICK_DURATION", "25 s")
+    monkeypatch.setattr(testbeds, "TESTBEDS", ("no-dropping", "shared-dropping", "dropping-remaining", "one-audio"))
+    small = {r"(?m)^relays = .*$": "relays = 12", r"(?m)^networks = .*$": "networks = 2", r"(?m)^count = 64$": "count = 8"}
+    monkeypatch.setattr(network, "QUICK", network.QUICK | small)
+    monkeypatch.setattr(cci, "to_png", lambda _: b"\x89PNG left out")
+    asked = cci.read(FOLDER)
+    kept = tuple(claim for claim in asked.testbed_claims if {part.at for part in claim.parts} <= set(testbeds.TESTBEDS))
+    monkeypatch.setattr(cci, "read", lambda _: asked)
+    assert kept
+    pages = []
+    for _ in range(2):
+        page, broken = cci.reproduce(FOLDER, tmp_path / "out", tmp_path / "docs", lambda: nullcontext(Silent()), quick=True)
+        assert broken == []
+        pages.append(page.read_text(encoding="utf-8"))
+    assert pages[0] == pages[1]
+    for claim in (*asked.testbed_claims, *asked.network_claims):
+        assert claim.says in pages[0]
+    for name in re.findall(r"\]\((cci-[\w-]+\.svg)\)", pages[0]):
+        assert "NaN" not in (tmp_path / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_figures_by_hand() -> None:
+    """Two transfers of 5 MB in 2 and 3 s: 2 MB/s; round trips of 80 and 100 ms."""
+    second = 10**9
+    transfers = pl.DataFrame(
+        {
+            "group": ["bulk1", "bulk2"],
+            "ttlb": [2.0, 3.0],
+            "start_ns": [0, second],
+            "connected_ns": [80_000_000, second + 100_000_000],
+        }
+    )
+    circuits = pl.DataFrame({"launched_ns": [0], "built_ns": [second // 2]})
+    relays = pl.DataFrame({"time_ns": [2 * second, 4 * second], "held": [6.0, 2.0]})
+    found = testbeds._figures("no-dropping", transfers, circuits, relays)
+    assert found == pytest.approx({"throughput": 2.0, "round-trip": 90.0, "time": 2.5, "build": 0.5, "held": 2.0})
