@@ -18,7 +18,8 @@ impl World {
         if let Some(&first) = self.channels.get(&channel::pair(from, to)) {
             return Some(channel::end_at(&self.ends, first, from));
         }
-        let id = self.open_channel(from, to, ChannelKind::Shared)?;
+        let light = self.classified(from, to).is_some();
+        let id = self.open_channel(from, to, if light { ChannelKind::Light } else { ChannelKind::Shared })?;
         self.channels.insert(channel::pair(from, to), id);
         Some(id)
     }
@@ -26,14 +27,14 @@ impl World {
     /// The channel by which a circuit goes on from one host to the next.
     fn channel_for_circuit(&mut self, from: HostId, to: HostId) -> Option<EndId> {
         let of_its_own = match self.settings.links {
-            Links::Shared => false,
+            Links::Shared | Links::LightAndHeavy(_) => false,
             Links::PerCircuit { with_clients } => with_clients || self.nodes[from.index()].role != Role::Client,
         };
         if of_its_own { self.open_channel(from, to, ChannelKind::Circuit) } else { self.channel_between(from, to) }
     }
 
     /// A new channel, of which nothing is there yet: the end at `from`. None if `from` has no socket left.
-    fn open_channel(&mut self, from: HostId, to: HostId, kind: ChannelKind) -> Option<EndId> {
+    pub(crate) fn open_channel(&mut self, from: HostId, to: HostId, kind: ChannelKind) -> Option<EndId> {
         if !self.take_socket(from) {
             return None;
         }
@@ -185,6 +186,9 @@ impl World {
         side.slot = slot;
         if direction == Direction::ToExit {
             self.channel_logs[end.channel()].attached();
+        }
+        if self.settings.links.move_circuits() {
+            self.begin_class(id, hop, direction);
         }
     }
 

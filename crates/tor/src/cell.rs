@@ -23,6 +23,8 @@ pub(crate) enum CellKind {
     Created,
     /// The circuit is gone.
     Destroy,
+    /// SWITCHED of Torchestra: the circuit's cells in this direction go on over the other channel.
+    Switched,
     /// EXTEND2, in a RELAY_EARLY cell, for the last hop built.
     Extend,
     /// EXTENDED2.

@@ -98,6 +98,10 @@ pub enum ChannelKind {
     Shared,
     /// One circuit.
     Circuit,
+    /// Light circuits between two relays.
+    Light,
+    /// Heavy ones.
+    Heavy,
 }
 
 impl ChannelKind {
@@ -106,6 +110,8 @@ impl ChannelKind {
         match self {
             Self::Shared => "shared",
             Self::Circuit => "circuit",
+            Self::Light => "light",
+            Self::Heavy => "heavy",
         }
     }
 }

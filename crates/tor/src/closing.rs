@@ -28,6 +28,7 @@ impl World {
         }
         // While this function runs the circuit must not be recycled under it.
         self.circuits[id.index()].live_cells += 1;
+        self.end_classes(id, hop);
         for direction in [Direction::ToClient, Direction::ToExit] {
             let side = self.circuits[id.index()].hops[hop as usize].sides[direction as usize];
             if !side.end.is_some() {
@@ -206,6 +207,11 @@ impl World {
                 if let Some(attached) = self.ends[end.index()].circuits.as_ref().and_then(|circuits| circuits.attached[index]) {
                     self.closes_because(attached.circuit, CloseReason::ChannelClosed);
                     self.close_at(attached.circuit, attached.hop, Some(end));
+                    // There it may be attached to the other channel.
+                    if self.settings.links.move_circuits() {
+                        let neighbour = if attached.outward { attached.hop + 1 } else { attached.hop - 1 };
+                        self.close_at(attached.circuit, neighbour, None);
+                    }
                 }
             }
             while let Some(cell) = self.sent.pop_cell(&mut self.ends[end.index()].sent) {
@@ -229,8 +235,12 @@ impl World {
             self.close_socket_of(end, was);
         }
         let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);
-        if self.channel_logs[id.channel()].kind == ChannelKind::Shared {
-            self.channels.remove(&channel::pair(a, b));
+        match self.channel_logs[id.channel()].kind {
+            ChannelKind::Shared | ChannelKind::Light => {
+                self.channels.remove(&channel::pair(a, b));
+            }
+            ChannelKind::Heavy => self.forget_heavy(a, b),
+            ChannelKind::Circuit => {}
         }
         self.free_channel(id);
     }
@@ -270,7 +280,8 @@ impl World {
 
     /// A cell that was between the two ends of a channel that is lost. If it was the CREATE2 or the DESTROY of a hop, that hop is gone without it.
     fn lost_with_channel(&mut self, cell: Cell) {
-        if matches!(cell.kind, CellKind::Create | CellKind::Destroy) {
+        // Where circuits move, what comes over the other channel would follow a gap.
+        if matches!(cell.kind, CellKind::Create | CellKind::Destroy) || self.settings.links.move_circuits() {
             self.closes_because(cell.circuit, CloseReason::ChannelClosed);
             self.close_at(cell.circuit, cell.arrives_at(), None);
             if cell.kind == CellKind::Create {

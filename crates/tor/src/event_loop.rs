@@ -14,6 +14,7 @@
 use crate::CELL_BYTES;
 use crate::bucket;
 use crate::ids::{EndId, StreamId};
+use crate::light_heavy::QueueId;
 use crate::records::ChannelClose;
 use crate::world::{SocketUse, World};
 use onionlab_engine::HostId;
@@ -85,12 +86,19 @@ pub(crate) enum Later {
     ReadProgram(StreamId),
     /// The circuit for which this channel is there may be gone.
     Part(EndId),
+    /// A circuit may be on the wrong one of two channels.
+    Move(QueueId),
 }
 
 impl EventLoop {
     /// The client's program at this stream will be read in the next pass.
     pub fn watch_program(&mut self, stream: StreamId) {
         self.later.push_back(Later::ReadProgram(stream));
+    }
+
+    /// It will be seen whether this queue of a circuit is on the right channel.
+    pub fn may_move(&mut self, queue: QueueId) {
+        self.later.push_back(Later::Move(queue));
     }
 
     /// It will be seen whether this channel is still needed.
@@ -147,14 +155,21 @@ impl World {
                 self.work(host);
             } else if self.event_loop.passes.begin() {
                 // Its first socket is next.
-            } else if let Some(later) = self.event_loop.later.pop_front() {
-                match later {
-                    Later::ReadProgram(stream) => self.read_program(stream),
-                    Later::Part(end) => self.part(end),
-                }
+            } else if !self.event_loop.later.is_empty() {
+                self.do_later();
             } else {
                 return;
             }
+        }
+    }
+
+    #[inline(never)]
+    fn do_later(&mut self) {
+        match self.event_loop.later.pop_front() {
+            Some(Later::ReadProgram(stream)) => self.read_program(stream),
+            Some(Later::Part(end)) => self.part(end),
+            Some(Later::Move(queue)) => self.move_if_open(queue),
+            None => {}
         }
     }
 

@@ -95,7 +95,14 @@ impl World {
     }
 
     /// `channel_flush_from_first_active_circuit` for one cell: from the circuit that the policy picks to the outbuf. False if there was none.
+    #[inline]
     pub(crate) fn flush_one_cell(&mut self, end_id: EndId) -> bool {
+        if self.settings.links.move_circuits() { self.flush_and_weigh(end_id) } else { self.flush_next(end_id) }
+    }
+
+    /// The same without a look at how much the circuit sends.
+    #[inline]
+    pub(crate) fn flush_next(&mut self, end_id: EndId) -> bool {
         let now = self.queue.now();
         let end = &mut self.ends[end_id.index()];
         let Some(circuits) = end.circuits.as_deref_mut() else { return false };

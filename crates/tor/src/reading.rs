@@ -118,9 +118,18 @@ impl World {
             CellKind::Created => return self.process_created(cell),
             CellKind::Destroy => return self.process_destroy(from, cell),
             _ if here.closed => return self.discard(cell),
+            _ if self.settings.links.move_circuits() => return self.in_order_of_moves(from, cell),
             _ if here.sides[0].end == from => Direction::ToExit,
             _ => Direction::ToClient,
         };
+        self.pass_on(cell, direction);
+    }
+
+    /// `circuit_receive_relay_cell`: the cell is for this hop, or joins the queue to the next.
+    #[expect(clippy::inline_always, reason = "it is part of what is done with each cell, and its other callers are rare")]
+    #[inline(always)]
+    pub(crate) fn pass_on(&mut self, cell: Cell, direction: Direction) {
+        let hop = cell.arrives_at();
         match direction {
             Direction::ToExit if cell.target() == hop => self.recognised_at_relay(cell, hop),
             Direction::ToClient if hop == 0 => self.recognised_at_client(cell),

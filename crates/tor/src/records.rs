@@ -320,6 +320,8 @@ pub struct RelaySample {
     pub sockets_refused: u64,
     /// Bytes in the kernel's buffers of these sockets at the end of the interval: sent and not acknowledged or not sent yet, received and not read.
     pub socket_bytes: u64,
+    /// Queues of circuits that it moved between light and heavy channels in the interval.
+    pub circuits_moved: u64,
     /// What waited in them in the interval for lost bytes of other circuits.
     pub held: Held,
     /// Bytes sent as a share of what its uplink, or its rate limit where that is lower, could carry.

@@ -18,8 +18,8 @@ use std::collections::HashMap;
 pub(crate) struct Sampler {
     last: SimTime,
     hosts: Vec<(HostCounters, u64, u64, u64)>,
-    /// Of each host: sockets opened, closed and refused, and what waited in them.
-    sockets: Vec<(u64, u64, u64, Held)>,
+    /// Of each host: sockets opened, closed and refused, queues moved, and what waited in the sockets.
+    sockets: Vec<([u64; 4], Held)>,
     pub goodput_bytes: u64,
     pub bytes_to_servers: u64,
     goodput_before: u64,
@@ -32,7 +32,7 @@ impl Sampler {
         Self {
             last: SimTime::ZERO,
             hosts: vec![(HostCounters::default(), 0, 0, 0); hosts],
-            sockets: vec![(0, 0, 0, Held::default()); hosts],
+            sockets: vec![([0; 4], Held::default()); hosts],
             goodput_bytes: 0,
             bytes_to_servers: 0,
             goodput_before: 0,
@@ -96,9 +96,11 @@ impl World {
                 socket_bytes += self.net.buffered_bytes(end.socket);
             }
             let of = &mut self.descriptors[index];
-            let counted = (of.opened, of.closed, of.refused, of.held);
+            let counted = ([of.opened, of.closed, of.refused, of.moved], of.held);
             let most_sockets = std::mem::replace(&mut of.most, of.open);
-            let (opened, closed, refused, held) = std::mem::replace(&mut self.sampler.sockets[index], counted);
+            let (sockets_before, held) = std::mem::replace(&mut self.sampler.sockets[index], counted);
+            let [sockets_opened, sockets_closed, sockets_refused, circuits_moved] =
+                std::array::from_fn(|count| counted.0[count] - sockets_before[count]);
             self.records.relays.push(RelaySample {
                 time,
                 relay: host,
@@ -113,11 +115,12 @@ impl World {
                 downlink_drops: now.downlink_drops - before.downlink_drops,
                 sockets: of.open,
                 most_sockets,
-                sockets_opened: counted.0 - opened,
-                sockets_closed: counted.1 - closed,
-                sockets_refused: counted.2 - refused,
+                sockets_opened,
+                sockets_closed,
+                sockets_refused,
                 socket_bytes,
-                held: Held { bytes: counted.3.bytes - held.bytes, byte_seconds: counted.3.byte_seconds - held.byte_seconds },
+                circuits_moved,
+                held: Held { bytes: counted.1.bytes - held.bytes, byte_seconds: counted.1.byte_seconds - held.byte_seconds },
                 utilisation: share(bytes_sent, could_send),
             });
         }

@@ -73,6 +73,12 @@ impl SentPool {
         self.rings.get(id.0 as usize)?.cells.front()
     }
 
+    /// The cell with this place among those on their way, 1 being the one that was sent last.
+    pub fn cell_from_behind(&self, id: SentId, place: usize) -> Option<&Cell> {
+        let cells = &self.rings.get(id.0 as usize)?.cells;
+        cells.get(cells.len().checked_sub(place)?)
+    }
+
     /// The cell with this place in the order of those on their way.
     pub fn cell(&self, id: SentId, place: usize) -> Option<&Cell> {
         self.rings.get(id.0 as usize)?.cells.get(place)

@@ -6,6 +6,7 @@ use crate::conflux::ConfluxSettings;
 use crate::cpu::Cpu;
 use crate::handshakes::{Handshake, Handshakes};
 use crate::idle::{IdleChannels, IdleTimeout};
+use crate::light_heavy::LightAndHeavy;
 use crate::memory::MemoryLimit;
 use crate::node::Node;
 use crate::tls::Tls;
@@ -76,7 +77,7 @@ impl Default for CongestionSettings {
 }
 
 /// How circuits share connections.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Links {
     /// All circuits between two hosts go over one channel, tor's way.
     Shared,
@@ -85,6 +86,16 @@ pub enum Links {
         /// Between a client and its guard too, where the papers leave it as it is.
         with_clients: bool,
     },
+    /// Two relays have two channels, and circuits move between them (Torchestra).
+    LightAndHeavy(LightAndHeavy),
+}
+
+impl Links {
+    /// Whether circuits move from channel to channel.
+    #[inline]
+    pub(crate) const fn move_circuits(self) -> bool {
+        matches!(self, Self::LightAndHeavy(_))
+    }
 }
 
 /// What DESTROY cells do beside others.

@@ -27,6 +27,8 @@ pub(crate) struct Sockets {
     pub opened: u64,
     pub closed: u64,
     pub refused: u64,
+    /// Queues of circuits that were moved to another channel, since the start.
+    pub moved: u64,
     /// What waited in them for lost bytes of other circuits, since the start.
     pub held: Held,
     /// Ends of channels whose TCP is up and which wait to be accepted.

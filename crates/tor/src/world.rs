@@ -12,6 +12,7 @@ use crate::client::{Client, ClientConfig, Flow, PathSource, Sequence, Transfer};
 use crate::conflux::Set;
 use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, StreamId, TransferId};
+use crate::light_heavy::Classes;
 use crate::node::{Node, Role};
 use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
@@ -112,6 +113,8 @@ pub struct World {
     pub(crate) next_channel: u32,
     /// The channel between two hosts for all circuits: its even end.
     pub(crate) channels: HashMap<u64, EndId>,
+    /// Which circuits are light and which are heavy.
+    pub(crate) classes: Classes,
     /// The sockets of each host's tor.
     pub(crate) descriptors: Vec<Sockets>,
     pub(crate) cells: CellPool,
@@ -205,6 +208,7 @@ impl World {
             free_channels: Vec::new(),
             next_channel: 0,
             channels: HashMap::new(),
+            classes: Classes::default(),
             descriptors,
             cells: CellPool::default(),
             sent: SentPool::default(),
@@ -344,7 +348,7 @@ impl World {
     /// Cells that exist somewhere between two ends of a circuit.
     pub fn cells_in_flight(&self) -> usize {
         let handshakes: usize = self.nodes.iter().filter_map(|node| node.workers.as_ref()).map(|workers| workers.cells()).sum();
-        self.cells.in_use() + self.sent.cells() + handshakes
+        self.cells.in_use() + self.sent.cells() + handshakes + self.classes.cells
     }
     /// Bytes of memory of an open channel without circuits on which nothing is under way and nothing was ever lost, both ends; its row in the
     /// records (`ChannelLog`) is not counted.

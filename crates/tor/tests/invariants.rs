@@ -12,7 +12,7 @@ use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
     ChannelKind, ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells,
-    FlowControl, Handshake, Handshakes, Links, Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
+    FlowControl, Handshake, Handshakes, LightAndHeavy, Links, Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -49,7 +49,16 @@ fn schedulers() -> impl Strategy<Value = ChannelScheduler> {
 }
 
 fn links() -> impl Strategy<Value = Links> {
-    prop_oneof![Just(Links::Shared), any::<bool>().prop_map(|with_clients| Links::PerCircuit { with_clients })]
+    let thresholds = (1.0_f64..2.0, 0.0_f64..1.0, 1_u64..30_000).prop_map(|(heavy_above, share, millis)| LightAndHeavy {
+        heavy_above,
+        light_below: share * heavy_above,
+        half_life: SimDuration::from_millis(millis),
+    });
+    prop_oneof![
+        Just(Links::Shared),
+        any::<bool>().prop_map(|with_clients| Links::PerCircuit { with_clients }),
+        thresholds.prop_map(Links::LightAndHeavy),
+    ]
 }
 
 prop_compose! {

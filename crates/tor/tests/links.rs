@@ -3,13 +3,16 @@
 mod common;
 
 use common::{Plan, mbit};
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelClose, ChannelKind, CircuitOutcome, CloseReason, Held, IdleChannels, IdleTimeout, Links, Outcome, Records, RelayClass,
-    Role,
+    ChannelClose, ChannelKind, CircuitOutcome, CloseReason, Held, IdleChannels, IdleTimeout, LightAndHeavy, Links, Outcome,
+    Records, RelayClass, Role,
 };
 
-const VALUES: [Links; 3] = [Links::Shared, Links::PerCircuit { with_clients: false }, Links::PerCircuit { with_clients: true }];
+const TWO: Links =
+    Links::LightAndHeavy(LightAndHeavy { heavy_above: 1.25, light_below: 0.75, half_life: SimDuration::from_secs(30) });
+const VALUES: [Links; 4] =
+    [Links::Shared, Links::PerCircuit { with_clients: false }, Links::PerCircuit { with_clients: true }, TWO];
 
 /// Clients that each have a guard of their own, all with one middle and one exit, between which `loss` of the packets are lost.
 fn clients(loads: &[&str], loss: f32, links: Links) -> Plan {
@@ -52,7 +55,7 @@ fn losses_hold_up_other_circuits_only_on_shared_connections() {
             (0..plan.hosts.len() as u32).map(|host| world.network().counters(onionlab_engine::HostId(host)).path_losses).sum();
         assert!(lost > 20, "{links:?}: {lost} packets lost");
         let held = held(&records);
-        if links == Links::Shared {
+        if matches!(links, Links::Shared | Links::LightAndHeavy(_)) {
             // A retransmission takes at least a round trip, 40 ms, and what waits longest waits that long.
             let mean = held.byte_seconds / held.bytes as f64;
             assert!(held.bytes > 20 * 1448 && (0.005..1.0).contains(&mean), "{held:?}");
@@ -94,7 +97,7 @@ fn every_socket_is_closed_at_the_end() {
         }
         let own = records.channels.iter().filter(|channel| channel.kind == ChannelKind::Circuit).count();
         let hops = match links {
-            Links::Shared => 0,
+            Links::Shared | Links::LightAndHeavy(_) => 0,
             Links::PerCircuit { with_clients } => 2 + usize::from(with_clients),
         };
         assert_eq!(own, hops * records.circuits.len(), "{links:?}");
@@ -139,4 +142,47 @@ fn connections_that_are_not_accepted_wait_until_a_socket_is_closed() {
     assert!(waited.count() > 0);
     assert!(records.relays.iter().all(|sample| sample.sockets <= 4 && sample.most_sockets <= 4));
     assert!(records.transfers.iter().any(|transfer| transfer.outcome == Outcome::Ok));
+}
+
+const WEB: &str = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\", count = 40, pause = \"1 s\" }]";
+
+/// A bulk download and a client that loads 50 kB each second meet between middle and exit. The bulk circuit is moved to the heavy channel, once in each direction, and most of what is sent on it
+/// goes there, the download and a SENDME for each hundred cells of the circuit and each fifty of the stream. The other circuit stays.
+#[test]
+fn the_heavy_circuit_is_moved_and_the_light_one_stays() {
+    let long = "kind = \"sequence\"\ntransfers = [{ size = \"40 MB\" }]";
+    let mut plan = clients(&[WEB, long], 0.0, TWO);
+    // Before the download has begun the other circuit would be the heavy one; as long as the download is alone, it stays where it is.
+    plan.clients[0].4 = SimTime::ZERO + SimDuration::from_secs(15);
+    let (world, records) = plan.run(300);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok));
+    let of = |kind| records.channels.iter().filter(|channel| channel.kind == kind).collect::<Vec<_>>();
+    let (light, heavy) = (of(ChannelKind::Light), of(ChannelKind::Heavy));
+    // Towards either guard the middle sends one circuit, which is never above the average.
+    assert_eq!((light.len(), heavy.len()), (3, 1));
+    let moved: u64 = records.relays.iter().map(|sample| sample.circuits_moved).sum();
+    let bulk = 40_000_000_u64.div_ceil(498);
+    let towards_client = heavy[0].cells.into_iter().max().unwrap();
+    let towards_exit = heavy[0].cells.into_iter().min().unwrap();
+    assert!(towards_client > bulk * 7 / 10 && towards_client <= bulk + 200, "{towards_client} of {bulk} cells");
+    let sendmes = bulk / 100 + bulk / 50;
+    assert!(towards_exit > sendmes * 7 / 10 && towards_exit <= sendmes + 10, "{towards_exit} of {sendmes} cells");
+    assert_eq!(moved, 2);
+    assert_eq!(world.cells_in_flight(), 0);
+}
+
+/// Circuits that alternate between much and little go to and fro, with losses on both channels, so that cells come over the new one before those over the old one. Nothing is lost or overtaken:
+/// the ends of the circuits count, and panic.
+#[test]
+fn circuits_that_go_to_and_fro_keep_their_order() {
+    let change = "kind = \"sequence\"\ntransfers = [{ size = \"2 MB\", count = 4, pause = \"3 s\" }, { size = \"30 kB\", count = 30, pause = \"300 ms\" }, { size = \"1 MB\", count = 4, pause = \"3 s\" }]";
+    let quick = LightAndHeavy { heavy_above: 1.1, light_below: 1.0, half_life: SimDuration::from_millis(500) };
+    let mut plan = clients(&[change, BULK, WEB, change], 0.01, Links::LightAndHeavy(quick));
+    plan.settings.circuit_dirtiness = SimDuration::from_secs(15);
+    let (world, records) = plan.run(400);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok && transfer.received == transfer.size));
+    assert!(records.circuits.iter().all(|circuit| circuit.reason != Some(CloseReason::Protocol)));
+    let moved: u64 = records.relays.iter().map(|sample| sample.circuits_moved).sum();
+    assert!(moved > 20, "{moved}");
+    assert_eq!(world.cells_in_flight(), 0);
 }

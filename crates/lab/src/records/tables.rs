@@ -90,7 +90,12 @@ pub const CHANNELS: Table = Table {
     description: "One row per channel, in the order in which they were closed, then those still open in the order of their opening.",
     columns: &[
         Column::new("channel", Kind::U32, "1", "The channel's number, in order of opening."),
-        Column::new("kind", Kind::Text, "", "What it was for: \"shared\" (all circuits of its two hosts) or \"circuit\" (one)."),
+        Column::new(
+            "kind",
+            Kind::Text,
+            "",
+            "What it was for: \"shared\" (all circuits of its two hosts), \"circuit\" (one), \"light\" or \"heavy\" (circuits of that class).",
+        ),
         Column::new("opener", Kind::Text, "", "Name of the host that connected."),
         Column::new("peer", Kind::Text, "", "Name of the host that accepted."),
         Column::new("opened_ns", Kind::I64, "ns", "The opener began to connect."),
@@ -106,7 +111,7 @@ pub const CHANNELS: Table = Table {
         Column::new("cells_to_opener", Kind::U64, "cell", "Cells that the peer moved to its outbuf."),
         Column::new("bytes_to_peer", Kind::U64, "B", "Bytes that the opener wrote to TCP: TLS records and the handshakes."),
         Column::new("bytes_to_opener", Kind::U64, "B", "Bytes that the peer wrote to TCP."),
-        Column::new("circuits", Kind::U32, "1", "Circuits that ever extended over it, in either direction."),
+        Column::new("circuits", Kind::U32, "1", "Circuits that ever extended over it, or were moved to it, in either direction."),
         Column::new("most_circuits", Kind::U32, "1", "Most of them at one time."),
         Column::new(
             "held_bytes_to_peer",
@@ -168,6 +173,12 @@ pub const RELAYS: Table = Table {
             Kind::U64,
             "B",
             "Payload in these sockets' kernel buffers at the end of the interval: written and not acknowledged, received and not read, received behind a hole.",
+        ),
+        Column::new(
+            "circuits_moved",
+            Kind::U32,
+            "1",
+            "Queues of circuits that it moved between light and heavy connections in the interval.",
         ),
         Column::new(
             "held_bytes",

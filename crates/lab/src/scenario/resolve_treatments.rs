@@ -101,6 +101,7 @@ const CPU_PER_TAP: SimDuration = SimDuration::from_nanos(300_000);
 const CONFLUX: &str = "tor = \"0.4.9\", flow-control = \"vegas\" and a client whose path is drawn";
 const CONFLUX_ON: &str = "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true and a client whose path is drawn";
 
+const LIGHT_AND_HEAVY: &str = "links = \"light-and-heavy\"";
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
 
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
@@ -116,6 +117,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
     let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
     let tap = computes && (old_clients || by_default || treatment.handshake == Some(Handshake::Tap));
+    let heavy = treatment.links == Links::LightAndHeavy;
     let for_windows = "flow-control = \"windows\"";
     let queue = treatment.uplink_queue == UplinkQueue::DropTail;
     [
@@ -153,6 +155,9 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("tap-clients", given.tap_clients.is_some(), computes, MAIN_THREAD),
         ("ntors-per-tap", given.ntors_per_tap.is_some(), old_clients, "`tap-clients` above 0"),
         ("cpu-cores", given.cpu_cores.is_some(), computes, MAIN_THREAD),
+        ("heavy-above", given.heavy_above.is_some(), heavy, LIGHT_AND_HEAVY),
+        ("light-below", given.light_below.is_some(), heavy, LIGHT_AND_HEAVY),
+        ("heavy-half-life", given.heavy_half_life.is_some(), heavy, LIGHT_AND_HEAVY),
         (
             "per-circuit-clients",
             given.per_circuit_clients.is_some(),
@@ -250,6 +255,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         }
     }
     let links = all.links.unwrap_or(Links::Shared);
+    let two_classes = links == Links::LightAndHeavy;
+    let heavy_above = within(key("heavy-above"), all.heavy_above.unwrap_or(1.25), 1.0, 1000.0)?;
     let computing = cpu == CpuModel::MainThread;
     let tap_clients = within(key("tap-clients"), all.tap_clients.unwrap_or(0.0), 0.0, 1.0)?;
     let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;
@@ -310,6 +317,16 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         cell_payload: all.cell_payload.map(|bytes| within(key("cell-payload"), bytes, 1, 498)).transpose()?,
         links,
         per_circuit_clients: (links == Links::PerCircuit).then_some(all.per_circuit_clients.unwrap_or(false)),
+        heavy_above: two_classes.then_some(heavy_above),
+        light_below: two_classes
+            .then(|| within(key("light-below"), all.light_below.unwrap_or(0.75), 0.0, heavy_above))
+            .transpose()?,
+        heavy_half_life: two_classes
+            .then(|| {
+                let half_life = all.heavy_half_life.unwrap_or(SimDuration::from_secs(30));
+                within(key("heavy-half-life"), half_life, ms(10), SimDuration::from_secs(86_400))
+            })
+            .transpose()?,
         socket_limit: all.socket_limit.map(|limit| within(key("socket-limit"), limit, 2, 10_000_000)).transpose()?,
         relay_channel_idle: all
             .relay_channel_idle

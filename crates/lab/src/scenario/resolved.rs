@@ -469,6 +469,12 @@ pub struct Treatment {
     pub links: Links,
     /// Whether each circuit has a connection of its own between client and guard too, with a connection per circuit.
     pub per_circuit_clients: Option<bool>,
+    /// Above so many times the average a circuit is heavy, with two connections.
+    pub heavy_above: Option<f64>,
+    /// Below so many times the average it is light again.
+    pub light_below: Option<f64>,
+    /// Half-life of the counts that are compared.
+    pub heavy_half_life: Option<SimDuration>,
     /// How many sockets a relay may have open; `None`: any number.
     pub socket_limit: Option<u32>,
     /// How long a channel between relays stays open without circuits, on average; `None`: as the consensus says, and in a run of 0.2.4 three minutes.

@@ -144,6 +144,15 @@ axes! {
     links: Links,
     /// With links "per-circuit": whether each circuit has a connection of its own between client and guard too, where PCTCP and PCTLS leave tor as it is. Default: false.
     per_circuit_clients: bool,
+    /// With links "light-and-heavy": a circuit is moved to the heavy connection when its count of sent cells exceeds so many times the average of all circuits to that relay, 1 to 1000. Default: 1.25.
+    #[schemars(range(min = 1.0, max = 1000.0))]
+    heavy_above: f64,
+    /// With links "light-and-heavy": it is moved back when its count falls below so many times the average, 0 to `heavy-above`. Default: 0.75.
+    #[schemars(range(min = 0.0, max = 1000.0))]
+    light_below: f64,
+    /// With links "light-and-heavy": time after which a sent cell counts half there, "10 ms" to "1 d". Default: "30 s".
+    #[schemars(with = "Option<DurationText>")]
+    heavy_half_life: SimDuration,
     /// How many sockets a relay may have open at one time, ends of channels and connections to servers (tor's `ConnLimit`), 2 to 10000000. Default: no limit.
     #[schemars(range(min = 2, max = 10_000_000))]
     socket_limit: u32,
@@ -314,6 +323,8 @@ pub enum Links {
     Shared,
     /// A connection for each circuit on each hop, opened for it and closed with it (PCTCP, PCTLS).
     PerCircuit,
+    /// Two connections for each pair of relays, between which circuits move by how much they send (Torchestra).
+    LightAndHeavy,
 }
 
 /// What counts as memory in queues.

@@ -16,7 +16,8 @@ use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
 use onionlab_tor::{
-    ConfluxSettings, CongestionSettings, Cpu, Handshakes, IdleChannels, IdleTimeout, MemoryLimit, Scheduling, Settings,
+    ConfluxSettings, CongestionSettings, Cpu, Handshakes, IdleChannels, IdleTimeout, LightAndHeavy, MemoryLimit, Scheduling,
+    Settings,
 };
 use std::sync::Arc;
 
@@ -81,6 +82,11 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
         links: match treatment.links {
             Links::Shared => onionlab_tor::Links::Shared,
             Links::PerCircuit => onionlab_tor::Links::PerCircuit { with_clients: treatment.per_circuit_clients.unwrap_or(false) },
+            Links::LightAndHeavy => onionlab_tor::Links::LightAndHeavy(LightAndHeavy {
+                heavy_above: treatment.heavy_above.unwrap_or(1.25),
+                light_below: treatment.light_below.unwrap_or(0.75),
+                half_life: treatment.heavy_half_life.unwrap_or(SimDuration::from_secs(30)),
+            }),
         },
         socket_limit: treatment.socket_limit,
         idle_channels: Some(idle_channels(treatment)),
