@@ -26,7 +26,7 @@ use pack::StepCost;
 use step::{CONFERENCE_ROWS, JOURNAL_ROWS, Step, row};
 
 /// Iterations after which the solver gives up. About 15 are usual from the beginning, fewer from the last solution.
-pub const ITERATIONS_MAX: u32 = 60;
+pub const ITERATIONS_MAX: u32 = 100;
 
 /// The fast solver, for one set of parameters. Keeps its memory and the last solution's neighbourhood, to start from there.
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ struct Interior<const M: usize, const R: usize> {
     scratch: setup::Scratch,
     /// Circuits and horizon of the iterate that is here, if it ended well.
     last: Option<(usize, usize)>,
-    /// The mean product of the acceptable iterate of this solve that is kept.
+    /// The mean product of the best iterate of this solve that may count as the optimum.
     kept: Option<f64>,
 }
 
@@ -229,11 +229,16 @@ const OPTIMAL: f64 = 1e-14;
 /// When to be content with less, for problems whose duals are not unique: there rounding drives the iteration away again before it gets to the optimum.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// The mean product of an iterate that will do.
+    /// The mean product of an iterate from which it need not get better.
     acceptable: f64,
     /// It is the last if the next is not better by this factor.
     stalled: f64,
 }
+
+/// If nothing better comes, this still counts as the optimum: the first step is within 1e-3 packets a second, the tenth within 0.2.
+const LAST_RESORT: f64 = 1e-9;
+/// The largest residual of the gradient then.
+const LAST_RESORT_GRADIENT: f64 = 1e-7;
 
 /// From the beginning: for single problems, where accuracy is all.
 const PATIENT: Patience = Patience { acceptable: 1e-12, stalled: 0.5 };
@@ -271,13 +276,16 @@ where
         let (coupled, missed) = self.coupling.measure();
         let mean = (gap + coupled) / rows;
         let feasible = primal.max(missed) <= FEASIBLE && gradient <= FEASIBLE;
+        let near = primal.max(missed) <= FEASIBLE && gradient <= LAST_RESORT_GRADIENT;
         if mean <= OPTIMAL && feasible {
             return Progress::Optimal;
         }
         match self.kept {
             // It does not get better: rounding.
-            Some(before) if !feasible || mean > patience.stalled * before => return Progress::Broken,
-            _ if mean <= patience.acceptable && feasible => self.keep(mean),
+            Some(before) if before <= patience.acceptable && (!feasible || mean > patience.stalled * before) => {
+                return Progress::Broken;
+            }
+            before if mean <= LAST_RESORT && near && before.is_none_or(|before| mean < before) => self.keep(mean),
             _ => {}
         }
         if !mean.is_finite() {
@@ -369,7 +377,7 @@ where
     fn start_cold(&mut self, circuits: usize) {
         let fair = |cost: &StepCost<M>, rate: usize| 0.5 * cost.aim[rate] / circuits as f64;
         let cost = self.costs[0];
-        let room = 0.1 * fair(&cost, 0).min(fair(&cost, 1));
+        let room = (0.1 * fair(&cost, 0).min(fair(&cost, 1))).max(1e-3);
         let product = (0..M).map(|rate| cost.square[rate] * cost.aim[rate] * fair(&cost, rate)).fold(0.0, f64::max).max(1e-6);
         let horizon = self.horizon();
         for steps in self.steps.chunks_exact_mut(horizon) {
@@ -469,5 +477,85 @@ fn inside(slack: f64, dual: f64, stiff: f64, product: f64) -> (f64, f64) {
     } else {
         let dual = (root - difference) / 2.0;
         (product / dual, dual)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::CircuitInput;
+
+    fn problem(circuits: usize, rate: f64) -> Problem {
+        let mut problem = Problem::new(10, 1000.0, 1000.0).unwrap();
+        for _ in 0..circuits {
+            let input = CircuitInput {
+                queue: 5.0,
+                from_relay: true,
+                source_rate: &[rate; 10],
+                source_queue: &[2.0; 10],
+                source_virtual_rate: &[],
+                limit: &[300.0; 10],
+            };
+            problem.push(&input).unwrap();
+        }
+        problem
+    }
+
+    /// Where everything lies that a solve writes.
+    fn places(solver: &FastSolver, solution: &Solution) -> Vec<usize> {
+        let Core::Conference(core) = &solver.core else { panic!("conference") };
+        let coupling = &core.coupling;
+        let mut places = vec![
+            core.steps.as_ptr() as usize,
+            core.queues.as_ptr() as usize,
+            core.costs.as_ptr() as usize,
+            core.covariance.as_ptr() as usize,
+        ];
+        places.extend(
+            [&coupling.slack, &coupling.dual, &coupling.kept_dual, &coupling.total].map(|values| values.as_ptr() as usize),
+        );
+        places.extend([&solution.rate_in, &solution.rate_out, &solution.queue].map(|values| values.as_ptr() as usize));
+        places
+    }
+
+    #[test]
+    fn a_repeated_solve_keeps_its_memory() {
+        let mut solver = FastSolver::new(Parameters::CONFERENCE).unwrap();
+        let mut solution = Solution::default();
+        solver.solve(&problem(9, 100.0), &mut solution).unwrap();
+        let before = places(&solver, &solution);
+        for (circuits, rate) in [(9, 90.0), (9, 250.0), (4, 80.0), (0, 0.0), (9, 10.0)] {
+            let problem = problem(circuits, rate);
+            solver.solve_warm(&problem, &mut solution).unwrap();
+            solver.solve(&problem, &mut solution).unwrap();
+            assert_eq!(solution.status, Status::Solved);
+            assert_eq!(places(&solver, &solution), before);
+        }
+    }
+
+    #[test]
+    fn a_problem_of_another_kind_is_refused() {
+        let mut solver = FastSolver::new(Parameters { horizon: 7, ..Parameters::CONFERENCE }).unwrap();
+        assert!(solver.solve(&problem(1, 1.0), &mut Solution::default()).is_err());
+        assert!(FastSolver::new(Parameters { horizon: 0, ..Parameters::CONFERENCE }).is_err());
+    }
+
+    /// Nothing to take, nothing to send, no room: all rates are fixed at zero, and that is the optimum.
+    #[test]
+    fn a_relay_with_nothing_to_do_does_nothing() {
+        let mut problem = Problem::new(10, 0.0, 0.0).unwrap();
+        let nothing = CircuitInput {
+            queue: 0.0,
+            from_relay: false,
+            source_rate: &[0.0; 10],
+            source_queue: &[0.0; 10],
+            source_virtual_rate: &[],
+            limit: &[0.0; 10],
+        };
+        problem.push(&nothing).unwrap();
+        let mut solution = Solution::default();
+        FastSolver::new(Parameters::CONFERENCE).unwrap().solve(&problem, &mut solution).unwrap();
+        assert_eq!(solution.status, Status::Solved);
+        assert!(solution.rate_in.iter().chain(&solution.rate_out).all(|rate| rate.abs() < 1e-9));
     }
 }

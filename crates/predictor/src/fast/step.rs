@@ -52,7 +52,7 @@ pub struct Step<const M: usize, const R: usize> {
     pub excess: Lanes,
     pub slack: [Lanes; R],
     pub dual: [Lanes; R],
-    /// The last acceptable iterate.
+    /// The best iterate so far that may count as the optimum.
     pub kept_rate: [Lanes; M],
     pub kept_excess: Lanes,
     pub kept_dual: [Lanes; R],
