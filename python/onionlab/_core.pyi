@@ -7,6 +7,9 @@ equal content.
 from collections.abc import Callable
 from typing import TypedDict, type_check_only
 
+import numpy as np
+import numpy.typing as npt
+
 __all__ = [
     "Cancelled",
     "DocumentError",
@@ -19,6 +22,12 @@ __all__ = [
     "network_schema",
     "plan",
     "points",
+    "predictor_bottlenecks",
+    "predictor_closed_loop",
+    "predictor_fairness",
+    "predictor_max_min",
+    "predictor_projection",
+    "predictor_solve",
     "resolve",
     "run_one",
     "schema",
@@ -51,7 +60,7 @@ class DocumentError(OnionlabError):
     """A consensus or another input document cannot be used."""
 
 class QuestionError(OnionlabError):
-    """A question about shared links has no answer."""
+    """A question about shared links or rates has no answer."""
 
 class RunError(OnionlabError):
     """A simulation failed although its input was accepted."""
@@ -112,6 +121,67 @@ def synth(options_json: str) -> str:
 
 def consensus_summary(path: str) -> str:
     """Flags, weights and class shares of a consensus document, as JSON."""
+
+def predictor_max_min(
+    capacities: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.int64],
+    relays: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.float64] | None,
+) -> bytearray:
+    """Max-min fair rates, as ``float64``. Circuit p crosses ``relays[starts[p]:starts[p + 1]]``."""
+
+def predictor_bottlenecks(
+    capacities: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.int64],
+    relays: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.float64] | None,
+    rates: npt.NDArray[np.float64],
+    tolerance: float,
+) -> list[list[int]]:
+    """The bottlenecks of each circuit: relays, and -1 for its own limit."""
+
+def predictor_projection(
+    capacities: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.int64],
+    relays: npt.NDArray[np.int64],
+    limits: npt.NDArray[np.float64] | None,
+    common_rate: float,
+) -> bytearray:
+    """The rates of the paper's Theorem 3, as ``float64``."""
+
+def predictor_fairness(rates: npt.NDArray[np.float64], fair: npt.NDArray[np.float64]) -> tuple[float, float, float, float]:
+    """The fairness index in its four readings: served, conforming, deviation, shares."""
+
+def predictor_solve(
+    parameters_json: str,
+    capacities: tuple[float, float],
+    queue: npt.NDArray[np.float64],
+    from_relay: list[bool],
+    source_rate: npt.NDArray[np.float64],
+    source_queue: npt.NDArray[np.float64],
+    source_virtual_rate: npt.NDArray[np.float64] | None,
+    limit: npt.NDArray[np.float64],
+    trusted: bool,
+) -> tuple[str, int, bool, float, bytearray, bytearray, bytearray, bytearray]:
+    """One relay's optimal control problem; arrays by circuit, then step.
+
+    Status, iterations, whether commitments were scaled, objective; then, as ``float64``, intake rates, outgoing rates, virtual
+    outgoing rates (none in the conference problem), queues (one more than steps).
+    """
+
+def predictor_closed_loop(
+    parameters_json: str,
+    capacities: npt.NDArray[np.float64],
+    starts: npt.NDArray[np.int64],
+    relays: npt.NDArray[np.int64],
+    begins: list[int],
+    steps: int,
+) -> tuple[bytearray, bytearray, bytearray, list[int]]:
+    """Controllers at all relays with fluid between them.
+
+    By step, then circuit, as ``float64``: rates read from the servers, rates delivered, packets on their way. Then counts:
+    solves, iterations, plans of the trusted solver, old plans, steps with scaled commitments.
+    """
 
 def shared_links(request_json: str) -> str:
     """One answer for each document of the request, in their order, as a JSON list.

@@ -16,7 +16,7 @@ create_exception!(
     "The experiment file cannot be read or asks for something impossible."
 );
 create_exception!(onionlab._core, DocumentError, OnionlabError, "A consensus or another input document cannot be used.");
-create_exception!(onionlab._core, QuestionError, OnionlabError, "A question about shared links has no answer.");
+create_exception!(onionlab._core, QuestionError, OnionlabError, "A question about shared links or rates has no answer.");
 create_exception!(onionlab._core, RunError, OnionlabError, "A simulation failed although its input was accepted.");
 create_exception!(onionlab._core, Cancelled, OnionlabError, "The callback of `run_one` asked to stop; nothing was written.");
 

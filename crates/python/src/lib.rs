@@ -4,6 +4,7 @@
 
 mod errors;
 mod policy;
+mod predictor;
 mod run;
 mod shared_links;
 
@@ -157,6 +158,12 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(run::run_one, module)?)?;
     module.add_function(wrap_pyfunction!(synth, module)?)?;
     module.add_function(wrap_pyfunction!(consensus_summary, module)?)?;
+    module.add_function(wrap_pyfunction!(predictor::predictor_max_min, module)?)?;
+    module.add_function(wrap_pyfunction!(predictor::predictor_bottlenecks, module)?)?;
+    module.add_function(wrap_pyfunction!(predictor::predictor_projection, module)?)?;
+    module.add_function(wrap_pyfunction!(predictor::predictor_fairness, module)?)?;
+    module.add_function(wrap_pyfunction!(predictor::predictor_solve, module)?)?;
+    module.add_function(wrap_pyfunction!(predictor::predictor_closed_loop, module)?)?;
     module.add_function(wrap_pyfunction!(shared_links::shared_links, module)?)?;
     module.add_function(wrap_pyfunction!(shared_links::shared_links_by_circuits, module)?)?;
     module.add_function(wrap_pyfunction!(shared_links::shared_links_by_clients, module)?)?;
