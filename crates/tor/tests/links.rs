@@ -186,3 +186,30 @@ fn circuits_that_go_to_and_fro_keep_their_order() {
     assert!(moved > 20, "{moved}");
     assert_eq!(world.cells_in_flight(), 0);
 }
+
+/// What that waiting costs: small downloads beside a large one over a link that loses one packet in a hundred. Alone they take as long whatever the links; beside the other circuit they take longer where its
+/// lost packets hold theirs up: in the same connection. Of two the small circuit keeps one.
+#[test]
+fn losses_of_another_circuit_delay_small_downloads_only_on_a_shared_connection() {
+    let long = "kind = \"sequence\"\ntransfers = [{ size = \"60 MB\" }]";
+    let median = |loads: &[&str], links| {
+        let (_, records) = clients(loads, 0.01, links).run(200);
+        let small = records.transfers.iter().filter(|transfer| transfer.size == 50_000);
+        let mut times: Vec<f64> = small.map(|transfer| (transfer.end - transfer.start).as_secs_f64()).collect();
+        assert_eq!(times.len(), 40, "{links:?}");
+        times.sort_unstable_by(f64::total_cmp);
+        times[20]
+    };
+    let alone = VALUES.map(|links| median(&[WEB], links));
+    let beside = VALUES.map(|links| median(&[WEB, long], links));
+    println!("alone {alone:.3?} s, beside a bulk circuit {beside:.3?} s");
+    for (index, links) in VALUES.into_iter().enumerate() {
+        assert!((alone[index] / alone[0] - 1.0).abs() < 0.05, "{links:?}");
+        let longer = beside[index] / alone[index];
+        if links == Links::Shared {
+            assert!(longer > 1.25, "{links:?}: {longer}");
+        } else {
+            assert!((0.95..1.15).contains(&longer), "{links:?}: {longer}");
+        }
+    }
+}
