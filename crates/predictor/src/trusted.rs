@@ -80,9 +80,23 @@ pub fn solve_trusted_to(parameters: &Parameters, problem: &Problem, tolerance: f
         }
     }
     solution.conclude(parameters, problem);
+    if solution.status == Status::Solved && !keeps_capacities(problem, &solution) {
+        solution.status = Status::Failed;
+    }
     // The solver's own value: where a queue is above its limit by a rounding error, the weight of the slack would make much of it.
     solution.objective = found.obj_val + constant;
     Ok(solution)
+}
+
+/// Whether a plan keeps the capacities, which the solver's word alone does not warrant: "almost solved" is relative to the numbers it met on its way, and they may be large.
+fn keeps_capacities(problem: &Problem, solution: &Solution) -> bool {
+    let within = |rates: &[f64], capacity: f64| {
+        (0..solution.horizon).all(|k| {
+            let sum: f64 = rates.iter().skip(k).step_by(solution.horizon).sum();
+            sum <= capacity * (1.0 + 1e-6) + 1e-6
+        })
+    };
+    within(&solution.rate_in, problem.capacity_in) && within(&solution.rate_out, problem.capacity_out)
 }
 
 /// Where each variable stands. By circuit; within one, by step.
