@@ -45,6 +45,8 @@ pub trait CongestionAlgorithm {
 
     /// A DATA cell was appended to the circuit's queue at `now`, after [`Self::can_send`] said yes.
     fn data_sent(&mut self, now: SimTime);
+    /// A DATA cell that was sent on another circuit goes on as one of this, whether or not the window has room: the window is used up then, or more than that.
+    fn data_forwarded(&mut self, now: SimTime);
     /// A circuit SENDME arrived.
     ///
     /// # Errors
@@ -108,6 +110,9 @@ impl CongestionAlgorithm for CongestionControl {
     }
     fn data_sent(&mut self, now: SimTime) {
         each!(self, control => control.data_sent(now));
+    }
+    fn data_forwarded(&mut self, now: SimTime) {
+        each!(self, control => control.data_forwarded(now));
     }
     fn sendme_received(&mut self, now: SimTime, signals: Signals) -> Result<(), FlowError> {
         each!(self, control => control.sendme_received(now, signals))

@@ -58,8 +58,12 @@ impl CongestionAlgorithm for PackageWindow {
         true
     }
 
-    fn data_sent(&mut self, _now: SimTime) {
+    fn data_sent(&mut self, now: SimTime) {
         debug_assert!(self.left > 0, "a cell is sent only when the window has room");
+        self.data_forwarded(now);
+    }
+
+    fn data_forwarded(&mut self, _now: SimTime) {
         self.left = self.left.saturating_sub(1);
     }
 

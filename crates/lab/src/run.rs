@@ -5,13 +5,15 @@
 
 use crate::memory;
 use crate::processor;
-use crate::records::{CHANNELS, CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter, VEGAS};
+use crate::records::{
+    CHANNELS, CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, SWITCHES, TRANSFERS, TableWriter, VEGAS,
+};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::treatment::FlowControl;
 use crate::world::{self, Built, Interpreter, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
-use onionlab_tor::{ChannelClose, CloseReason, RelayClass, VegasSample, VegasState, World};
+use onionlab_tor::{ChannelClose, CloseReason, RelayClass, SwitchRecord, VegasSample, VegasState, World};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -173,7 +175,7 @@ pub fn run_with(
     let Built { mut world, names, treatment, divergence } = world::build_with(scenario, treatment, network, seed, interpreter)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
     let traced = treatment.flow_control == Some(FlowControl::Vegas) && scenario.clients.iter().any(|group| group.trace);
-    let mut tables = Tables::create(directory.path(), &names, traced)?;
+    let mut tables = Tables::create(directory.path(), &names, traced, treatment.switching.is_some())?;
 
     let end = SimTime::ZERO + scenario.duration;
     let mut now = SimTime::ZERO;
@@ -240,10 +242,12 @@ struct Tables<'a> {
     network: TableWriter,
     /// Where clients are traced.
     vegas: Option<TableWriter>,
+    /// Where circuits are switched.
+    switches: Option<TableWriter>,
 }
 
 impl<'a> Tables<'a> {
-    fn create(directory: &Path, names: &'a Names, traced: bool) -> Result<Self, RecordError> {
+    fn create(directory: &Path, names: &'a Names, traced: bool, switches: bool) -> Result<Self, RecordError> {
         let has = |class| names.relays.iter().flatten().any(|(of, _)| *of == class);
         let table = |table| TableWriter::create(table, directory);
         Ok(Self {
@@ -255,6 +259,7 @@ impl<'a> Tables<'a> {
             relays: table(&RELAYS)?,
             network: table(&NETWORK)?,
             vegas: traced.then(|| table(&VEGAS)).transpose()?,
+            switches: switches.then(|| table(&SWITCHES)).transpose()?,
         })
     }
 
@@ -310,6 +315,7 @@ impl<'a> Tables<'a> {
             })?;
         }
         self.take_vegas(records.vegas)?;
+        self.take_switches(records.switches)?;
         for channel in records.channels {
             self.channels.row(|row| {
                 row.number(u64::from(channel.channel))
@@ -409,8 +415,39 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
+    fn take_switches(&mut self, switches: Vec<SwitchRecord>) -> Result<(), RecordError> {
+        let Some(table) = &mut self.switches else { return Ok(()) };
+        let nanos = |time: Option<SimTime>| time.map(SimTime::as_nanos);
+        for switch in switches {
+            let (client, group) = &self.names.clients[switch.client.index()];
+            table.row(|row| {
+                row.nanos(switch.time.as_nanos())
+                    .text(&self.names.hosts[client.index()])
+                    .text(group)
+                    .number(u64::from(switch.circuit.0))
+                    .number(u64::from(switch.to.0))
+                    .text(&self.names.hosts[switch.entry.index()])
+                    .text(if switch.same_entry { "same" } else { "other" })
+                    .fraction(switch.average)
+                    .fraction(switch.occupancy)
+                    .nanos_if(nanos(switch.middle_acknowledged))
+                    .nanos_if(nanos(switch.acknowledged))
+                    .nanos_if(nanos(switch.moved))
+                    .number(switch.streams)
+                    .number(switch.cells_forwarded)
+                    .number(switch.cells_lost)
+                    .number(switch.bytes_lost)
+                    .number(switch.started_over)
+                    .number(switch.bytes_started_over)
+                    .text(switch.outcome.name());
+            })?;
+        }
+        Ok(())
+    }
+
     fn finish(self) -> Result<(), RecordError> {
-        for table in [self.transfers, self.circuits, self.channels, self.relays, self.network].into_iter().chain(self.vegas) {
+        let always = [self.transfers, self.circuits, self.channels, self.relays, self.network];
+        for table in always.into_iter().chain(self.vegas).chain(self.switches) {
             table.finish()?;
         }
         Ok(())

@@ -121,6 +121,7 @@ impl World {
             for circuit in self.waiting.remove(&id).unwrap_or_default() {
                 self.attach_and_create(circuit, id);
             }
+            self.channel_open_for_switches(id);
         }
     }
 

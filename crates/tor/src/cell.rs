@@ -49,6 +49,14 @@ pub(crate) enum CellKind {
     LinkedAck,
     /// CONFLUX_SWITCH: the cells of the set go on here. The set remembers at which number.
     Switch,
+    /// SWITCH of active circuit switching: no more cells of the circuit come on this path (module `switching`).
+    PathSwitch,
+    /// SWITCHED_CONN: the cells of another circuit follow on this one.
+    SwitchedConn,
+    /// SWITCH_ACK: its answer; `length` is the hop that gave it.
+    SwitchAck,
+    /// What a client's program writes first on a standby stream: the resumption of its session, and from which byte on.
+    Resume,
 }
 
 #[derive(Debug, Clone, Copy)]

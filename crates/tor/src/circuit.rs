@@ -84,6 +84,8 @@ pub(crate) enum Intent {
     Internal,
     /// Streams, as a leg of a Conflux set.
     Leg,
+    /// Streams of another circuit, when that is switched.
+    Spare,
 }
 
 /// What one end of the circuit may send, and what it owes for what it received.

@@ -44,7 +44,7 @@ impl World {
                 if cell.kind == CellKind::Create {
                     self.close_unreached(id, hop + 1);
                 }
-                self.discard(cell);
+                self.lose(cell);
             }
             let end = &mut self.ends[side.end.index()];
             if let Some(circuits) = end.circuits.as_deref_mut() {
@@ -79,6 +79,9 @@ impl World {
             let was = std::mem::replace(&mut self.circuits[id.index()].state, CircuitState::Closed);
             self.circuit_lost(client, id, was);
         }
+        if self.switching.is_some() {
+            self.switch_interrupted(id, hop);
+        }
         match hop {
             0 => self.leg_closed(id, Place::Client),
             EXIT => self.leg_closed(id, Place::Exit),
@@ -89,7 +92,7 @@ impl World {
     }
 
     /// `channel_send_destroy`, `circuitmux_append_destroy_cell`
-    fn send_destroy(&mut self, id: EndId, cell: Cell) {
+    pub(crate) fn send_destroy(&mut self, id: EndId, cell: Cell) {
         let end = &mut self.ends[id.index()];
         match self.settings.destroy_cells {
             DestroyCells::Alternate => {
@@ -124,8 +127,12 @@ impl World {
 
     /// DESTROY arrives.
     pub(crate) fn process_destroy(&mut self, from: EndId, cell: Cell) {
-        self.close_at(cell.circuit, cell.arrives_at(), Some(from));
-        self.may_part(from);
+        #[cfg(test)]
+        self.trace_switch(from, cell);
+        if !self.waits_for_switch(cell) {
+            self.close_at(cell.circuit, cell.arrives_at(), Some(from));
+            self.may_part(from);
+        }
         self.discard(cell);
     }
 
@@ -171,6 +178,7 @@ impl World {
             let set = circuit.set;
             self.free_circuits.push(id);
             self.forget_leg(set);
+            self.forget_switching(id);
         }
     }
 
@@ -181,6 +189,7 @@ impl World {
         if stream.client_ended && exit_done && stream.live_cells == 0 && stream.circuit.is_some() {
             stream.circuit = CircuitId::NONE;
             self.free_streams.push(id);
+            self.forget_twin(id);
         }
     }
 
@@ -194,6 +203,7 @@ impl World {
             if was == Opening::Closed {
                 continue;
             }
+            self.channel_gone_for_switches(end);
             self.doesnt_want_writes(end);
             for circuit in self.waiting.remove(&end).unwrap_or_default() {
                 let host = self.ends[end.index()].host;

@@ -94,7 +94,7 @@ impl World {
         }
         let end = self.streams[id.index()].end(Place::Exit);
         end.outbuf -= written;
-        if end.outbuf == 0 {
+        if end.outbuf == 0 && self.may_end_flushed(id) {
             self.end_at_exit(id);
         }
     }
@@ -223,6 +223,10 @@ impl World {
             return;
         }
         stream.exit = ExitState::Ended;
+        if stream.switching.standby.is_some() || stream.switching.is_drained() {
+            self.switched_stream_ends(id);
+        }
+        let stream = &self.streams[id.index()];
         let end = &stream.ends[Place::Exit as usize];
         let done = stream.answer_written >= stream.size && end.inbuf == 0 && end.outbuf == 0;
         let (circuit, socket) = (stream.circuit, stream.socket);
@@ -243,23 +247,26 @@ impl World {
 
     /// The server: when everything that it waits for is there, it writes.
     pub(crate) fn server_upcall(&mut self, id: StreamId, effects: Effects) {
-        let stream = &mut self.streams[id.index()];
+        let stream = &self.streams[id.index()];
         let socket = stream.socket.peer();
+        let mut session = id;
         if effects.has(Effects::READABLE) {
             let readable = self.net.readable(socket);
-            stream.request_received += readable;
             self.net.read(&mut self.queue, socket, readable);
+            session = self.count_at_server(id, readable);
         }
-        self.server_writes(id);
+        self.server_writes(session);
     }
 
     /// The server writes what is due, and what a script adds to that.
     pub(crate) fn server_writes(&mut self, id: StreamId) {
         let now = self.queue.now();
+        let id = self.session_of(id);
         loop {
             let stream = &mut self.streams[id.index()];
             let ended = matches!(stream.exit, ExitState::None | ExitState::Ended);
-            if ended || stream.request_received < stream.awaited || !self.write_answer(id) {
+            let waits = stream.request_received < stream.awaited;
+            if ended || waits || !self.is_resumed(id) || !self.write_answer(id) {
                 return;
             }
             let stream = &mut self.streams[id.index()];

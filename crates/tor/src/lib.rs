@@ -35,6 +35,7 @@ mod sent;
 mod settings;
 mod sockets;
 mod stream;
+mod switching;
 #[cfg(test)]
 mod test_world;
 mod tls;
@@ -58,10 +59,11 @@ pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
 pub use records::{
     ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, NetworkSample, Outcome,
-    Records, RelaySample, TransferRecord, VegasSample, VegasState,
+    Records, RelaySample, SwitchOutcome, SwitchRecord, TransferRecord, VegasSample, VegasState,
 };
 pub use settings::{
     ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings, SomeRelays,
 };
+pub use switching::{SpareRequest, SwitchChoice, SwitchEntry, SwitchOccupancy, SwitchingSettings};
 pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

@@ -58,6 +58,9 @@ impl World {
             };
             end.inbuf -= length;
             let more = end.packaged(now);
+            if self.switching.is_some() && place == Place::Client {
+                stream.switching.sent += length;
+            }
             // It is the leg that was found above, of which the set now takes note.
             let Some(circuit_id) = self.leg_for(circuit_id, CellKind::Data, place) else { break };
             self.circuits[circuit_id.index()].edge(place).package.data_sent(now);

@@ -48,6 +48,9 @@ impl World {
 
     #[cfg(debug_assertions)]
     pub(crate) fn check_sequence(&mut self, cell: Cell, direction: Direction) {
+        if self.is_next_forwarded(cell) {
+            return;
+        }
         if end_to_end(cell.kind) {
             let expected = &mut self.circuits[cell.circuit.index()].sequences[2 + direction as usize];
             assert_eq!(cell.sequence, *expected, "a cell of circuit {:?} was lost, doubled or overtaken", cell.circuit);
@@ -62,7 +65,7 @@ impl World {
         let here = &mut circuit.hops[hop as usize];
         let side = &mut here.sides[direction as usize];
         if here.closed || !side.end.is_some() {
-            self.discard(cell);
+            self.forward_or_lose(id, hop, direction, cell);
             return;
         }
         let (max, next_hop) = match direction {
@@ -127,8 +130,12 @@ impl World {
         counters.cells_sent += 1;
         counters.queue_wait += (now - cell.queued_at).as_nanos();
         self.cell_hops += 1;
-        if side.blocked && u64::from(side.queue.len) <= self.settings.cell_queue_low.get() {
-            side.blocked = false;
+        let unblocked = side.blocked && u64::from(side.queue.len) <= self.settings.cell_queue_low.get();
+        side.blocked &= !unblocked;
+        if self.switching.is_some() {
+            self.note_flushed(end_id, circuit, hop, outward, cell.kind);
+        }
+        if unblocked {
             if !outward && hop == Place::Exit.hop() {
                 self.resume_streams(circuit, Place::Exit);
             } else if outward && hop == Place::Client.hop() {
@@ -142,10 +149,12 @@ impl World {
 /// Whether a cell goes from one end of the circuit to the other.
 #[cfg(debug_assertions)]
 fn end_to_end(kind: CellKind) -> bool {
-    use CellKind::{Begin, Connected, Data, End, Link, Linked, LinkedAck, SendmeCircuit, SendmeStream, Switch, Xoff, Xon};
+    use CellKind::{
+        Begin, Connected, Data, End, Link, Linked, LinkedAck, Resume, SendmeCircuit, SendmeStream, Switch, Xoff, Xon,
+    };
     matches!(
         kind,
-        Begin | Connected | Data | End | Link | Linked | LinkedAck | SendmeCircuit | SendmeStream | Switch | Xoff | Xon
+        Begin | Connected | Data | End | Link | Linked | LinkedAck | Resume | SendmeCircuit | SendmeStream | Switch | Xoff | Xon
     )
 }
 

@@ -117,7 +117,8 @@ impl World {
             CellKind::Create => return self.process_create(from, cell),
             CellKind::Created => return self.process_created(cell),
             CellKind::Destroy => return self.process_destroy(from, cell),
-            _ if here.closed => return self.discard(cell),
+            CellKind::PathSwitch | CellKind::SwitchedConn | CellKind::SwitchAck => return self.process_switching(from, cell),
+            _ if here.closed => return self.lose(cell),
             _ if self.settings.links.move_circuits() => return self.in_order_of_moves(from, cell),
             _ if here.sides[0].end == from => Direction::ToExit,
             _ => Direction::ToClient,
@@ -179,6 +180,7 @@ impl World {
             CellKind::SendmeStream => self.stream_sendme(cell, Place::Exit),
             CellKind::Xoff | CellKind::Xon => self.advised(cell, Place::Exit),
             CellKind::End => self.end_from_client(cell.stream),
+            CellKind::Resume => self.resume_at_exit(cell.stream),
             _ => {}
         }
         self.discard(cell);

@@ -9,6 +9,7 @@ use crate::idle::{IdleChannels, IdleTimeout};
 use crate::light_heavy::LightAndHeavy;
 use crate::memory::MemoryLimit;
 use crate::node::Node;
+use crate::switching::SwitchingSettings;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::HostId;
@@ -228,6 +229,8 @@ pub struct Settings {
     pub client: ClientSettings,
     /// Streams over several circuits to one exit; none: Conflux is off.
     pub conflux: Option<ConfluxSettings>,
+    /// Entry relays move circuits away from congested outbufs; none: they do not.
+    pub switching: Option<SwitchingSettings>,
     /// Which handshakes circuits are built with; all the same where computing takes no time.
     pub handshakes: Handshakes,
     /// How circuits share connections.
@@ -271,6 +274,7 @@ impl Default for Settings {
             conflux: None,
             links: Links::Shared,
             socket_limit: None,
+            switching: None,
             handshakes: Handshakes { fast_first_hop: false, kind: Handshake::Ntor, tap_clients: 0.0, ntors_per_tap: 10 },
             idle_channels: Some(IdleChannels {
                 clients: IdleTimeout { least: 180, spread: 90 },

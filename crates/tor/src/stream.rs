@@ -4,6 +4,7 @@ use crate::bucket::TokenBucket;
 use crate::circuit::Place;
 use crate::client::Writer;
 use crate::ids::{CircuitId, TransferId};
+use crate::switching::StreamSwitching;
 use onionlab_engine::HostId;
 use onionlab_flowcontrol::CongestionAlgorithm;
 use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
@@ -167,6 +168,8 @@ pub(crate) struct Stream {
     pub client_ended: bool,
     /// Cells that name this stream and exist.
     pub live_cells: u32,
+    /// Its part in active circuit switching.
+    pub switching: StreamSwitching,
 }
 
 impl Stream {

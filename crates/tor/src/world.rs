@@ -20,6 +20,7 @@ use crate::sent::{SentId, SentPool};
 use crate::settings::{FlowControl, Settings};
 use crate::sockets::Sockets;
 use crate::stream::{Stream, StreamControl, XonXoff};
+use crate::switching::Switching;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::{EventQueue, prefetch};
 use onionlab_flowcontrol::CongestionControl;
@@ -62,6 +63,12 @@ pub enum Event {
     ClientStreamTokens(StreamId),
     /// The same at the exit.
     ExitStreamTokens(StreamId),
+    /// A relay looks at the outbufs of circuits of which it is the entry.
+    WatchOutbufs,
+    /// The last cell of a circuit that was switched has left this node.
+    PathDrained(CircuitId),
+    /// A switch may have waited too long for its answer.
+    SwitchTimeout(CircuitId),
 }
 
 impl From<NetEvent> for Event {
@@ -154,6 +161,8 @@ pub struct World {
     pub(crate) touched: Vec<EndId>,
     pub(crate) records: Records,
     pub(crate) sampler: Sampler,
+    /// Active circuit switching, where it is on.
+    pub(crate) switching: Option<Box<Switching>>,
     /// Cells moved from a circuit queue to an outbuf, at all nodes.
     pub(crate) cell_hops: u64,
 }
@@ -193,6 +202,7 @@ impl World {
         }
         let sampler = Sampler::new(nodes.len());
         let descriptors = vec![Sockets::default(); nodes.len()];
+        let switching = config.settings.switching.map(|settings| Box::new(Switching::new(settings, nodes.len())));
         let clients = config.clients.into_iter().map(|client| {
             let random = RandomStream::new(config.seed, &links[client.host.index()].name, "predicted ports");
             Client::new(client, &config.settings.client, random)
@@ -238,6 +248,7 @@ impl World {
             touched: Vec::new(),
             records: Records::default(),
             sampler,
+            switching,
             cell_hops: 0,
         };
         world.equip_relays();
@@ -264,6 +275,9 @@ impl World {
                 Event::ServerWrites(stream) => self.server_writes(stream),
                 Event::ClientStreamTokens(stream) => self.stream_tokens(stream, Place::Client),
                 Event::ExitStreamTokens(stream) => self.stream_tokens(stream, Place::Exit),
+                Event::WatchOutbufs => self.watch_outbufs(popped.host),
+                Event::PathDrained(circuit) => self.path_drained(circuit, popped.host),
+                Event::SwitchTimeout(circuit) => self.switch_timeout(circuit),
             }
             // Programs run when the kernel is through with this instant.
             if !self.queue.more_now(popped.host) {

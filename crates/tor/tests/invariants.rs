@@ -12,7 +12,8 @@ use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
     ChannelKind, ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells,
-    FlowControl, Handshake, Handshakes, LightAndHeavy, Links, Outcome, RateLimit, RelayClass, Role, Tls, TokenRefill,
+    FlowControl, Handshake, Handshakes, LightAndHeavy, Links, Outcome, RateLimit, Records, RelayClass, Role, SwitchChoice,
+    SwitchEntry, SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -61,6 +62,29 @@ fn links() -> impl Strategy<Value = Links> {
     ]
 }
 
+/// Switches at random moments: samples from one in 300 ms to one in eight seconds, of outbufs that are full at anything from a cell on, with answers that may come too late.
+fn switching() -> impl Strategy<Value = SwitchingSettings> {
+    let numbers = (0.01_f64..0.99, 0.0_f64..0.5, 0.0_f64..0.6, 300_u64..8000);
+    let kinds = (any::<[bool; 5]>(), prop::option::of(1_u32..4), prop::option::of(200_u64..400));
+    let timeout = prop_oneof![3 => Just(120_000_u64), 1 => 50_u64..2000];
+    (numbers, kinds, timeout).prop_map(|((gamma, alpha, above, interval), (kinds, most_moves, drop_idle), timeout)| {
+        SwitchingSettings {
+            gamma,
+            alpha,
+            beta: alpha + above,
+            occupancy: if kinds[0] { SwitchOccupancy::Absolute } else { SwitchOccupancy::Relative },
+            unwritable: kinds[1],
+            choice: if kinds[2] { SwitchChoice::Bulkiest } else { SwitchChoice::AboveMean },
+            entry: if kinds[3] { SwitchEntry::Same } else { SwitchEntry::Other },
+            interval: SimDuration::from_millis(interval),
+            hysteresis: kinds[4],
+            most_moves,
+            drop_idle: drop_idle.map(SimDuration::from_secs),
+            timeout: SimDuration::from_millis(timeout),
+        }
+    })
+}
+
 prop_compose! {
     fn worlds()(
         seed in any::<u64>(),
@@ -81,7 +105,7 @@ prop_compose! {
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..400_000, 1_u32..4), 1..6),
         request in prop_oneof![Just(200_u64), 1_u64..600_000],
         (per_transfer, predict, learn) in any::<(bool, bool, bool)>(),
-        (users, conflux) in (1_u32..4, any::<bool>()),
+        (users, conflux, switching) in (1_u32..4, any::<bool>(), prop::option::of(switching())),
         vegas in any::<bool>(),
         cpu in prop::option::of((0_u64..300, 0_u64..5000, 1_u32..4)),
         links in links(),
@@ -110,7 +134,7 @@ prop_compose! {
             tap_clients: if optimistic { 0.5 } else { 0.0 },
             ntors_per_tap: 2,
         };
-        plan.settings.links = links;
+        plan.settings.links = if switching.is_some() { Links::Shared } else { links };
         plan.settings.kernel_tick = timer.then(|| SimDuration::from_millis(4));
         plan.settings.cpu = cpu.map(|(per_cell, per_handshake, threads)| Cpu {
             per_cell: SimDuration::from_micros(per_cell),
@@ -122,7 +146,8 @@ prop_compose! {
         });
         plan.circuit_per_transfer = per_transfer;
         plan.users = users;
-        plan.settings.conflux = (conflux && vegas).then(ConfluxSettings::default);
+        plan.settings.switching = switching;
+        plan.settings.conflux = (conflux && vegas && switching.is_none()).then(ConfluxSettings::default);
         (plan.settings.client.predict, plan.settings.client.build_timeout.learn) = (predict, learn);
         (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));
         let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {
@@ -130,7 +155,7 @@ prop_compose! {
             let limit = (limited == Some(index)).then(|| RateLimit { rate: mbit(rate / 2.0), burst: Bytes::new(100_000), relayed: None });
             plan.host(&format!("relay{index}"), Role::Relay { class, limit }, mbit(rate))
         }).collect();
-        if conflux {
+        if conflux || switching.is_some() {
             let combination = |index: usize| [relays[index & 1], relays[2 + (index >> 1 & 1)], relays[4 + (index >> 2)]];
             plan.other_paths = (0..8).map(combination).collect();
         }
@@ -142,6 +167,44 @@ prop_compose! {
         }
         plan
     }
+}
+
+/// A guard keeps to its limits, and what a switch costs has a cause with a name.
+fn check_switches(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
+    let Some(settings) = plan.settings.switching else {
+        prop_assert_eq!(&records.switches, &vec![]);
+        return Ok(());
+    };
+    let of = |serial| records.circuits.iter().find(|circuit| circuit.circuit == serial);
+    for switch in &records.switches {
+        let times = [Some(switch.time), switch.middle_acknowledged, switch.acknowledged, switch.moved];
+        let known: Vec<_> = times.into_iter().flatten().collect();
+        prop_assert!(known.is_sorted(), "{:?}", switch);
+        match switch.outcome {
+            SwitchOutcome::Moved => prop_assert!(switch.acknowledged.is_some() && switch.moved.is_some(), "{:?}", switch),
+            SwitchOutcome::TimedOut => prop_assert!(switch.acknowledged.is_none(), "{:?}", switch),
+            _ => prop_assert!(switch.moved.is_none(), "{:?}", switch),
+        }
+        prop_assert_eq!(switch.same_entry, settings.entry == SwitchEntry::Same);
+        if let (Some(from), Some(to)) = (of(switch.circuit), of(switch.to)) {
+            prop_assert_eq!(switch.same_entry, from.path[0] == to.path[0]);
+            prop_assert!(from.path[1] != to.path[1] && from.path[2] != to.path[2]);
+            // Uploads lose nothing as long as the new path answers; what is lost was on its way to the client.
+            if switch.outcome == SwitchOutcome::Moved && switch.started_over == 0 {
+                prop_assert!(switch.cells_lost == 0 || from.path[2] != to.path[2]);
+            }
+        }
+    }
+    // From one circuit to the next no chain of moves is longer than the limit, and no circuit is left twice.
+    for first in &records.switches {
+        let (mut moves, mut last) = (1, first);
+        while let Some(next) = records.switches.iter().find(|next| next.circuit == last.to) {
+            (moves, last) = (moves + 1, next);
+        }
+        prop_assert!(settings.most_moves.is_none_or(|most| moves <= most), "{moves} moves in a row");
+        prop_assert_eq!(records.switches.iter().filter(|other| other.circuit == first.circuit).count(), 1);
+    }
+    Ok(())
 }
 
 proptest! {
@@ -172,10 +235,17 @@ proptest! {
             prop_assert!(times.windows(2).all(|pair| pair[0] <= pair[1]), "{:?}", transfer);
         }
         let goodput: u64 = records.network.iter().map(|sample| sample.goodput_bytes).sum();
-        prop_assert_eq!(goodput, records.transfers.iter().map(|transfer| transfer.size).sum::<u64>());
+        let size = records.transfers.iter().map(|transfer| transfer.size).sum::<u64>();
+        let again: u64 = records.switches.iter().map(|switch| switch.bytes_started_over).sum();
+        prop_assert!((size..=size + again).contains(&goodput), "{goodput} of {size} bytes, {again} of those that started over");
+        // Beside what started over and the resumptions, servers get every byte once.
+        let sent = records.transfers.iter().map(|transfer| transfer.sent).sum::<u64>();
+        let more = again + 498 * records.switches.iter().map(|switch| switch.streams).sum::<u64>();
+        prop_assert!((sent..=sent + more).contains(&world.bytes_to_servers()), "{} of {sent} bytes to servers", world.bytes_to_servers());
+        check_switches(&plan, &records)?;
         // No circuit was closed for exceeding a window, and nothing is left anywhere.
         // A client gives up a leg that is being built with the other legs of its set.
-        let late = [Some(CloseReason::BuildTimeout), Some(CloseReason::MeasurementExpired), Some(CloseReason::Finished)];
+        let late = [CloseReason::BuildTimeout, CloseReason::MeasurementExpired, CloseReason::Finished, CloseReason::DroppedIdle].map(Some);
         for circuit in &records.circuits {
             prop_assert!(circuit.outcome != CircuitOutcome::Failed || late.contains(&circuit.reason), "{:?}", circuit);
             prop_assert!(circuit.reason != Some(CloseReason::Protocol), "{:?}", circuit);

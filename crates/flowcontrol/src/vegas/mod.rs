@@ -271,6 +271,10 @@ impl CongestionAlgorithm for Vegas {
 
     fn data_sent(&mut self, now: SimTime) {
         debug_assert!(self.can_send(), "a cell is sent only when the window has room");
+        self.data_forwarded(now);
+    }
+
+    fn data_forwarded(&mut self, now: SimTime) {
         self.inflight += 1;
         if self.inflight.is_multiple_of(wide(self.parameters.sendme_inc)) {
             self.sent_at.push_back(now.as_micros() as u32);

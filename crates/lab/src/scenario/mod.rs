@@ -20,6 +20,7 @@ pub mod resolved;
 mod schema;
 pub mod some_relays;
 mod sweep;
+pub mod switching;
 mod text;
 pub mod treatment;
 pub mod version;

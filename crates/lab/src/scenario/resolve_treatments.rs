@@ -7,6 +7,7 @@ use super::own_policy::{self, Policy};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::some_relays;
+use super::switching;
 use super::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Links,
     Tcp, TreatmentFile, UplinkQueue,
@@ -98,8 +99,9 @@ const CPU_PER_HANDSHAKE: SimDuration = SimDuration::from_nanos(160_000);
 /// An estimate (docs/models/cpu.md).
 const CPU_PER_TAP: SimDuration = SimDuration::from_nanos(300_000);
 
-const CONFLUX: &str = "tor = \"0.4.9\", flow-control = \"vegas\" and a client whose path is drawn";
-const CONFLUX_ON: &str = "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true and a client whose path is drawn";
+const CONFLUX: &str = "tor = \"0.4.9\", flow-control = \"vegas\", no switching and a client whose path is drawn";
+const CONFLUX_ON: &str =
+    "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true, no switching and a client whose path is drawn";
 
 const LIGHT_AND_HEAVY: &str = "links = \"light-and-heavy\"";
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
@@ -112,7 +114,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     let intervals = kist || scheduler == ChannelScheduler::KistLite;
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
     let windows = treatment.flow_control_by_file() == FlowControl::Windows;
-    let conflux = treatment.knows_conflux() && network.drawn;
+    let conflux = treatment.knows_conflux() && treatment.switching.is_none() && network.drawn;
     let computes = treatment.cpu == CpuModel::MainThread;
     let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
     let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
@@ -169,6 +171,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
     ]
     .into_iter()
+    .chain(switching::effects(given, treatment.switching.as_ref()))
     .filter(|(_, given, effective, _)| *given && !effective)
     .map(|(key, _, _, needs)| (key, needs))
     .collect()
@@ -363,6 +366,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         conflux: all.conflux,
         conflux_sets: all.conflux_sets.map(|sets| within(key("conflux-sets"), sets, 1, 100)).transpose()?,
         conflux_legs: all.conflux_legs.map(|legs| within(key("conflux-legs"), legs, 2, 8)).transpose()?,
+        switching: switching::checked(&key, &all)?,
         guards: all.guards.map(|guards| within(key("guards"), guards, 0, 20)).transpose()?,
         circuit_window: circuit_window.filter(|_| windows),
         circuit_window_increment: windows

@@ -6,6 +6,7 @@ use super::network::{ExitPolicies, PowerFile, Role};
 use super::own_policy::Policy;
 use super::some_relays::SomeRelays;
 use super::sweep::Point;
+use super::switching::Switching;
 use super::treatment::{
     ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
     LinkShaping, Links, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
@@ -513,6 +514,9 @@ pub struct Treatment {
     pub conflux_sets: Option<u32>,
     /// Circuits of a set, with Conflux; `None`: as the consensus says.
     pub conflux_legs: Option<u32>,
+    /// Active circuit switching; `None`: no circuit is switched.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub switching: Option<Switching>,
     /// How many guards a client uses; `None`: as the consensus says.
     pub guards: Option<u32>,
     /// Circuit window in cells, with windows; `None`: as the consensus says.

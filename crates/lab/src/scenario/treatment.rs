@@ -5,6 +5,7 @@
 
 use super::own_policy::CircuitmuxFile;
 use super::some_relays::SomeRelaysFile;
+use super::switching::{SwitchingChoice, SwitchingEntry, SwitchingKind, SwitchingOccupancy};
 use super::text::{BytesText, DurationText};
 use super::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
@@ -193,7 +194,7 @@ axes! {
     token_refill: TokenRefill,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,
-    /// With tor "0.4.9", flow-control "vegas" and paths that are drawn: whether streams go over sets of circuits to one exit (Conflux). A client whose path is given has no second way and uses plain circuits. Default: as the consensus says (`cfx_enabled`), else true.
+    /// With tor "0.4.9", flow-control "vegas", paths that are drawn and no switching: whether streams go over sets of circuits to one exit (Conflux). A client whose path is given has no second way and uses plain circuits. Default: as the consensus says (`cfx_enabled`), else true; false with switching.
     conflux: bool,
     /// With conflux: how many sets a client has or builds ahead, 1 to 100. Default: as the consensus says (`cfx_max_prebuilt_set`), else 3.
     #[schemars(range(min = 1, max = 100))]
@@ -201,6 +202,39 @@ axes! {
     /// With conflux: circuits of a set, 2 to 8. Default: as the consensus says (`cfx_num_legs_set`), else 2.
     #[schemars(range(min = 2, max = 8))]
     conflux_legs: u32,
+    /// Whether entry relays move circuits away from congested outbufs: see docs/models/switching.md. Without Conflux, which a treatment with "active" does not have. Default: "none".
+    switching: SwitchingKind,
+    /// With switching: weight of the average before in the moving average of the cells that a circuit puts into the outbuf, 0.01 to 0.99 (the papers' gamma). Default: 0.7.
+    #[schemars(range(min = 0.01, max = 0.99))]
+    switching_gamma: f64,
+    /// With switching and `switching-hysteresis` or `switching-drop-idle`: share below which an outbuf is underfull, 0 to 10 (alpha). Default: 0.1.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    switching_alpha: f64,
+    /// With switching: share above which an outbuf is overfull, 0 to 10 (beta). Default: 0.5.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    switching_beta: f64,
+    /// With switching: what these shares are of. Default: "absolute".
+    switching_occupancy: SwitchingOccupancy,
+    /// With switching: whether a socket that takes nothing more counts as congestion, whatever the outbuf holds. Default: true.
+    switching_unwritable: bool,
+    /// With switching: which circuits of a congested channel move. Default: "bulkiest".
+    switching_choice: SwitchingChoice,
+    /// With switching: where they move. Default: "same".
+    switching_entry: SwitchingEntry,
+    /// With switching: how often an entry looks at its outbufs, "10 ms" to "10 min". Default: "15 s".
+    #[schemars(with = "Option<DurationText>")]
+    switching_interval: SimDuration,
+    /// With switching: whether an outbuf from which a circuit moved must have been underfull before the next one moves; not in the papers. Default: false.
+    switching_hysteresis: bool,
+    /// With switching: how often the streams of a circuit may move, 1 to 1000; not in the papers. Default: any number of times.
+    #[schemars(range(min = 1, max = 1000))]
+    switching_moves: u32,
+    /// With switching: an entry closes circuits on an underfull outbuf that had no cell for so long, "1 s" to "1 d". Default: it does not.
+    #[schemars(with = "Option<DurationText>")]
+    switching_drop_idle: SimDuration,
+    /// With switching: how long the answer to a switch is waited for, "100 ms" to "1 h". Default: "2 min".
+    #[schemars(with = "Option<DurationText>")]
+    switching_timeout: SimDuration,
     /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 0 to 20. With 0 it keeps none (`UseEntryGuards 0`): the first relay of each circuit is drawn by weight among those with the Guard flag. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
     #[schemars(range(min = 0, max = 20))]
     guards: u32,

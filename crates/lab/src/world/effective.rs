@@ -84,7 +84,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let idle = read(middle, &params::RELAY_CHANNEL_IDLE).map(|seconds| SimDuration::from_secs(u64::from(seconds)));
     let idle = idle.or_else(|| (version >= middle).then(|| SimDuration::from_secs(3600)));
 
-    let conflux = version >= latest && !windows;
+    let conflux = version >= latest && !windows && treatment.switching.is_none();
     let conflux = conflux && treatment.conflux.unwrap_or_else(|| read(latest, &params::CONFLUX_ENABLED) != Some(0));
     let sets = treatment.conflux_sets.or(read(latest, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
     let legs = treatment.conflux_legs.or(read(latest, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);

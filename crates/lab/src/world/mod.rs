@@ -14,6 +14,7 @@ mod own_policy;
 mod routes;
 mod sampled;
 mod some_relays;
+mod switching;
 mod topology;
 mod tuning;
 
@@ -27,10 +28,11 @@ use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
 use onionlab_paths::{ClientPaths, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
-use onionlab_tor::{ClientConfig, RateLimit, RelayClass, Role, Settings, World, WorldConfig};
+use onionlab_tor::{ClientConfig, PathSource, RateLimit, RelayClass, Role, Settings, World, WorldConfig};
 pub use own_policy::Interpreter;
 use routes::{Circuits, Routes};
 use std::cell::RefCell;
+use switching::WithSpares;
 
 /// A world that cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -180,6 +182,12 @@ pub fn build_with(
         clients: layout.clients.iter().map(|client| (client.host, client.group.group.clone())).collect(),
     };
     let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
+    let paths: Box<dyn PathSource> = if settings.switching.is_some() {
+        let clients: Vec<&str> = names.clients.iter().map(|(host, _)| &*names.hosts[host.index()]).collect();
+        Box::new(WithSpares::new(layout.routes, &layout.hosts, &clients, run_seed))
+    } else {
+        Box::new(layout.routes)
+    };
     let hosts = layout.hosts.into_iter().map(|host| {
         let link = HostConfig { name: host.name, up: host.up, down: host.down, shaping, uplink_queue, queue };
         (link, host.role)
@@ -191,7 +199,7 @@ pub fn build_with(
         tcp: tuning::tcp(&treatment),
         settings,
         clients,
-        paths: Box::new(layout.routes),
+        paths,
     });
     Ok(Built { world, names, treatment, divergence: layout.divergence })
 }

@@ -2,6 +2,7 @@
 
 use super::WorldError;
 use super::own_policy::{self, Interpreter};
+use super::switching;
 use crate::scenario::own_policy::Policy;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
@@ -76,6 +77,7 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
         random_cells: treatment.tor >= TorVersion::V0_4_9,
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         conflux: conflux(treatment),
+        switching: treatment.switching.as_ref().map(switching::settings),
         circuit_dirtiness: treatment.circuit_lifetime,
         client: defaults.client,
         handshakes: handshakes(treatment),

@@ -80,7 +80,7 @@ impl World {
     }
 
     /// No new stream is to find the circuit.
-    pub(super) fn forget_for_streams(&mut self, id: CircuitId) {
+    pub(crate) fn forget_for_streams(&mut self, id: CircuitId) {
         let circuit = &mut self.circuits[id.index()];
         let flow = std::mem::replace(&mut circuit.flow, FlowId::NONE);
         if flow.is_some() {

@@ -20,6 +20,7 @@ use crate::circuit::CircuitState;
 use crate::ids::{CircuitId, ClientId, EndId, SequenceId, SetId, TransferId};
 use crate::records::Outcome;
 use crate::settings::ClientSettings;
+use crate::switching::SpareRequest;
 use crate::world::{Event, World};
 use build_timeout::BuildTimeout;
 use onionlab_engine::HostId;
@@ -65,6 +66,10 @@ pub trait PathSource: Send {
     fn exits_to(&self, relay: HostId, port: u16) -> bool;
     /// The server of a client's stream. The key is the same under every treatment; where each flow of a client of one user has one stream, it is the flow's ordinal.
     fn server(&self, client: ClientId, stream: u64) -> HostId;
+    /// Relays for a spare circuit, of more bandwidth where there are such; none if there is no other path. Asked only where circuits are switched.
+    fn spare(&self, _: &SpareRequest) -> Option<[HostId; 3]> {
+        None
+    }
 }
 
 /// One client: a tor process and the program behind it, on the same host.
@@ -161,6 +166,7 @@ impl World {
                 self.records.circuits.push(record);
             }
         }
+        self.finish_switches();
         let mut channels: Vec<u32> = (0..self.channel_logs.len() as u32).collect();
         channels.sort_unstable_by_key(|&channel| self.channel_logs[channel as usize].number);
         for channel in channels {

@@ -2,7 +2,7 @@
 
 use super::{PathRequest, Purpose};
 use crate::circuit::{CircuitState, Intent};
-use crate::ids::{CircuitId, ClientId, TransferId};
+use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
 use crate::records::CircuitSerial;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
@@ -122,7 +122,7 @@ impl World {
         let state = &mut self.clients[client.index()];
         let unused = |circuit: &&CircuitId| {
             let circuit = &self.circuits[circuit.index()];
-            !circuit.timed_out && !circuit.unusable && circuit.intent != Intent::Leg
+            !circuit.timed_out && !circuit.unusable && !matches!(circuit.intent, Intent::Leg | Intent::Spare)
         };
         let unused: Vec<CircuitId> = state.pool.clean.iter().filter(unused).copied().collect();
         if unused.len() >= MAX_UNUSED {
@@ -277,23 +277,30 @@ impl World {
         let (client, flow_id) = (transfer.client, transfer.flow);
         self.clients[client.index()].waiting.retain(|&other| other != id);
         if self.circuits[best.index()].first_used.is_none() {
-            let serial = self.serials[best.index()];
-            self.circuits[best.index()].first_used = Some(now);
-            let legs = self.siblings(best);
-            let pool = &mut self.clients[client.index()].pool;
-            pool.clean.retain(|other| *other != best && !legs.contains(other));
-            pool.dirty.push_back((best, serial));
-            let flow = &mut self.flows[flow_id.index()];
-            if flow.isolated {
-                self.circuits[best.index()].flow = flow_id;
-                flow.circuits.push(best);
-            } else {
-                pool.shared.push(best);
-            }
+            let isolated = self.flows[flow_id.index()].isolated.then_some(flow_id);
+            self.first_use(client, best, isolated);
             self.second_by(client, now);
         }
         self.attach_to(id, best);
+        self.provide_spare(best);
         true
+    }
+
+    /// A stream is the first to use the circuit, for its flow alone where that is given.
+    pub(crate) fn first_use(&mut self, client: ClientId, id: CircuitId, flow: Option<FlowId>) {
+        let serial = self.serials[id.index()];
+        self.circuits[id.index()].first_used = Some(self.queue.now());
+        let legs = self.siblings(id);
+        let pool = &mut self.clients[client.index()].pool;
+        pool.clean.retain(|other| *other != id && !legs.contains(other));
+        pool.dirty.push_back((id, serial));
+        match flow {
+            Some(flow) => {
+                self.circuits[id.index()].flow = flow;
+                self.flows[flow.index()].circuits.push(id);
+            }
+            None => pool.shared.push(id),
+        }
     }
 
     /// Streams that wait try again (`connection_ap_attach_pending`).
@@ -329,6 +336,8 @@ impl World {
         state.pool.open += 1;
         if in_time && self.circuits[id.index()].intent == Intent::Leg {
             self.leg_opened(id);
+        } else if self.circuits[id.index()].intent == Intent::Spare {
+            self.spare_opened(id, in_time);
         } else if in_time {
             self.attach_waiting(client);
         }
@@ -353,5 +362,8 @@ impl World {
         }
         self.second_by(client, now);
         self.fail_streams(id);
+        if self.switching.is_some() {
+            self.lost_by_client(id);
+        }
     }
 }

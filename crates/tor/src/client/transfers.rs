@@ -7,6 +7,7 @@ use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
 use crate::records::{CircuitSerial, ExchangeKind, Outcome, TransferRecord};
 use crate::stream::{ExitState, Stream, StreamEnd};
+use crate::switching::StreamSwitching;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
 use onionlab_load::{Exchange, StreamPlan};
@@ -43,6 +44,8 @@ pub(crate) struct Transfer {
     exchange: Exchange,
     timeout: SimDuration,
     start: SimTime,
+    /// The same, or when it began anew after a switch that failed.
+    began: SimTime,
     connected: Option<SimTime>,
     first_byte: Option<SimTime>,
     /// The last byte, or the start.
@@ -82,6 +85,11 @@ impl Transfer {
         }
     }
 
+    /// Bytes that the program has.
+    pub(crate) const fn received(&self) -> u64 {
+        self.received
+    }
+
     /// How long a reply to BEGIN is waited for (`compute_retry_timeout`).
     const fn reply_timeout(&self) -> SimDuration {
         SimDuration::from_secs(if self.retries < 2 { 10 } else { 15 })
@@ -90,7 +98,7 @@ impl Transfer {
     fn due(&self, config: &ClientConfig) -> SimTime {
         let due = (self.start + self.timeout).min(self.progress + config.stall);
         match self.state {
-            State::Waits => due.min(self.start + SOCKS_TIMEOUT),
+            State::Waits => due.min(self.began + SOCKS_TIMEOUT),
             State::Connects { since } => due.min(since + self.reply_timeout()),
             State::Open => due,
         }
@@ -119,6 +127,7 @@ impl World {
             exchange: plan.exchange,
             timeout: plan.timeout.unwrap_or(state.config.timeout),
             start: now,
+            began: now,
             connected: None,
             first_byte: None,
             progress: now,
@@ -222,6 +231,7 @@ impl World {
             server_closed: false,
             client_ended: false,
             live_cells: 0,
+            switching: StreamSwitching::NONE,
         };
         if let Some(id) = self.free_streams.pop() {
             self.streams[id.index()] = stream;
@@ -235,7 +245,10 @@ impl World {
     /// CONNECTED: the program writes, if it has waited for this.
     pub(crate) fn connected_at_client(&mut self, cell: Cell) {
         let now = self.queue.now();
-        let Some(id) = self.transfer_of(cell) else { return };
+        let Some(id) = self.transfer_of(cell) else {
+            self.standby_connected(cell.stream);
+            return;
+        };
         let transfer = &mut self.transfers[id.index()];
         self.clients[transfer.client.index()].learner.heard(now);
         transfer.connected.get_or_insert(now);
@@ -290,7 +303,11 @@ impl World {
     /// A DATA cell in its turn: the program gets its bytes at once.
     pub(crate) fn data_at_client(&mut self, cell: Cell) {
         let now = self.queue.now();
-        if self.transfer_of(cell).is_none() || self.count_for_stream(cell, Place::Client).is_err() {
+        if self.transfer_of(cell).is_none() {
+            self.note_late(cell);
+            return;
+        }
+        if self.count_for_stream(cell, Place::Client).is_err() {
             return;
         }
         // An XOFF for it may have been one cell too many.
@@ -322,8 +339,12 @@ impl World {
 
     /// END from the exit: the server closed or refused. If the stream was not open yet, another circuit is tried (`connection_ap_process_end_not_open`).
     pub(crate) fn end_at_client(&mut self, cell: Cell) {
-        let Some(id) = self.transfer_of(cell) else { return };
+        let Some(id) = self.transfer_of(cell) else {
+            self.standby_ended(cell.stream);
+            return;
+        };
         match self.transfers[id.index()].state {
+            State::Open if self.streams[cell.stream.index()].switching.broken => self.start_over(id),
             State::Open => self.finish_transfer(id, Outcome::CircuitClosed),
             State::Waits | State::Connects { .. } => self.try_elsewhere(id),
         }
@@ -348,6 +369,39 @@ impl World {
         self.attach_or_wait(id);
     }
 
+    /// The program goes on with this stream of another circuit, which is connected.
+    pub(crate) fn goes_on_with(&mut self, id: TransferId, stream: StreamId) {
+        let circuit = self.streams[stream.index()].circuit;
+        let transfer = &mut self.transfers[id.index()];
+        transfer.stream = stream;
+        transfer.circuit = Some(self.serials[circuit.index()]);
+        let connects = std::mem::replace(&mut transfer.state, State::Open) != State::Open;
+        if connects {
+            transfer.connected.get_or_insert(self.queue.now());
+            if !self.settings.optimistic_data {
+                self.begin_program(id);
+            }
+        }
+    }
+
+    /// A switch has failed under the stream: the program begins anew over another circuit.
+    pub(crate) fn start_over(&mut self, id: TransferId) {
+        let now = self.queue.now();
+        let stream = self.transfers[id.index()].stream;
+        let transfer = &self.transfers[id.index()];
+        self.count_start_over(stream, transfer.received + transfer.written - transfer.unread);
+        self.leave_circuit(id);
+        let transfer = &mut self.transfers[id.index()];
+        transfer.retries = transfer.retries.saturating_add(1);
+        transfer.state = State::Waits;
+        (transfer.received, transfer.progress, transfer.began) = (0, now, now);
+        if self.settings.optimistic_data {
+            self.begin_program(id);
+        }
+        self.arm_check(id);
+        self.attach_or_wait(id);
+    }
+
     /// The client is done with the stream on its circuit: END goes to the exit.
     fn leave_circuit(&mut self, id: TransferId) {
         let stream = std::mem::replace(&mut self.transfers[id.index()].stream, StreamId::NONE);
@@ -355,6 +409,7 @@ impl World {
             return;
         }
         let circuit = self.streams[stream.index()].circuit;
+        self.leave_standby(stream);
         self.streams[stream.index()].client_ended = true;
         self.circuits[circuit.index()].client_streams.retain(|&other| other != stream);
         if self.circuits[circuit.index()].state == CircuitState::Open {
@@ -386,7 +441,11 @@ impl World {
             if self.streams[stream.index()].circuit == circuit
                 && let Some(id) = self.open_transfer(stream)
             {
-                self.finish_transfer(id, Outcome::CircuitClosed);
+                if self.failed_by_switching(circuit) {
+                    self.start_over(id);
+                } else {
+                    self.finish_transfer(id, Outcome::CircuitClosed);
+                }
             }
         }
     }
@@ -414,7 +473,7 @@ impl World {
             self.finish_transfer(id, Outcome::Timeout);
         } else if transfer.progress + stall <= now {
             self.finish_transfer(id, Outcome::Stall);
-        } else if transfer.state == State::Waits && transfer.start + SOCKS_TIMEOUT <= now {
+        } else if transfer.state == State::Waits && transfer.began + SOCKS_TIMEOUT <= now {
             self.finish_transfer(id, Outcome::NoCircuit);
         } else if let State::Connects { since } = transfer.state
             && since + transfer.reply_timeout() <= now

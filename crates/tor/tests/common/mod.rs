@@ -7,7 +7,8 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{
-    ClientConfig, ClientId, PathRequest, PathSource, Purpose, Records, RelayClass, Role, Settings, World, WorldConfig,
+    ClientConfig, ClientId, PathRequest, PathSource, Purpose, Records, RelayClass, Role, Settings, SpareRequest, SwitchEntry,
+    World, WorldConfig,
 };
 use std::collections::BTreeMap;
 
@@ -69,6 +70,17 @@ impl PathSource for Fixed {
     }
     fn server(&self, client: ClientId, _: u64) -> HostId {
         self.0[client.index()].1
+    }
+    /// The next of its paths with another middle and exit, and the same or another entry as is asked.
+    fn spare(&self, request: &SpareRequest) -> Option<[HostId; 3]> {
+        let paths = &self.0[request.client.index()].0;
+        let [entry, middle, exit] = request.instead_of;
+        let same = request.entry == SwitchEntry::Same;
+        let fits = |path: &&[HostId; 3]| {
+            (path[0] == entry) == same && path[1] != middle && path[2] != exit && !path[1..].contains(&entry)
+        };
+        let after = paths.iter().position(|&path| path == request.instead_of).map_or(0, |place| place + 1);
+        paths.iter().cycle().skip(after).take(paths.len()).find(fits).copied()
     }
 }
 

@@ -1,0 +1,187 @@
+//! Active circuit switching in a world: its settings, and the relays of spare circuits.
+
+use super::Host;
+use crate::scenario::switching::{Switching, SwitchingChoice, SwitchingEntry, SwitchingOccupancy};
+use onionlab_engine::HostId;
+use onionlab_load::DEFAULT_PORT;
+use onionlab_quantities::{Bandwidth, RandomStream, Seed};
+use onionlab_tor::{
+    ClientId, PathRequest, PathSource, RelayClass, Role, SpareRequest, SwitchChoice, SwitchEntry, SwitchOccupancy,
+    SwitchingSettings,
+};
+
+pub(super) fn settings(of: &Switching) -> SwitchingSettings {
+    SwitchingSettings {
+        gamma: of.gamma,
+        alpha: of.alpha.unwrap_or(0.0),
+        beta: of.beta,
+        occupancy: match of.occupancy {
+            SwitchingOccupancy::Absolute => SwitchOccupancy::Absolute,
+            SwitchingOccupancy::Relative => SwitchOccupancy::Relative,
+        },
+        unwritable: of.unwritable,
+        choice: match of.choice {
+            SwitchingChoice::Bulkiest => SwitchChoice::Bulkiest,
+            SwitchingChoice::AboveMean => SwitchChoice::AboveMean,
+        },
+        entry: match of.entry {
+            SwitchingEntry::Same => SwitchEntry::Same,
+            SwitchingEntry::Other => SwitchEntry::Other,
+        },
+        interval: of.interval,
+        hysteresis: of.hysteresis,
+        most_moves: of.moves,
+        drop_idle: of.drop_idle,
+        timeout: of.timeout,
+    }
+}
+
+/// A relay as spares see it.
+#[derive(Clone, Copy)]
+struct Relay {
+    host: HostId,
+    class: RelayClass,
+    rate: Bandwidth,
+}
+
+/// The paths of a world whose clients build spares.
+///
+/// Each position of a spare is drawn by bandwidth among the relays that are at least as fast as the one whose place it takes; where there are none, among all others. Families and
+/// subnets are not looked at.
+pub(super) struct WithSpares<P> {
+    paths: P,
+    relays: Vec<Relay>,
+    /// By client.
+    draws: Vec<RandomStream>,
+}
+
+impl<P: PathSource> WithSpares<P> {
+    /// `clients`: their hosts' names.
+    pub fn new(paths: P, hosts: &[Host], clients: &[&str], seed: Seed) -> Self {
+        let relays = hosts.iter().zip(0..).filter_map(|(host, id)| match host.role {
+            Role::Relay { class, limit } => {
+                Some(Relay { host: HostId(id), class, rate: limit.map_or(host.up, |limit| limit.relays().min(host.up)) })
+            }
+            Role::Client | Role::Server => None,
+        });
+        let draws = clients.iter().map(|name| RandomStream::new(seed, name, "spare circuits"));
+        Self { paths, relays: relays.collect(), draws: draws.collect() }
+    }
+
+    fn rate(&self, host: HostId) -> Bandwidth {
+        self.relays.iter().find(|relay| relay.host == host).map_or(Bandwidth::from_bits_per_sec(0), |relay| relay.rate)
+    }
+
+    /// One of the relays that fit, by bandwidth, of those that are as fast as `instead_of` if there are any.
+    fn draw(&self, draw: RandomStream, ordinal: u64, instead_of: HostId, fits: impl Fn(&Relay) -> bool) -> Option<HostId> {
+        let least = self.rate(instead_of);
+        let fitting: Vec<Relay> = self.relays.iter().copied().filter(fits).collect();
+        let fast: Vec<Relay> = fitting.iter().copied().filter(|relay| relay.rate >= least).collect();
+        let among = if fast.is_empty() { fitting } else { fast };
+        let total: u64 = among.iter().map(|relay| relay.rate.as_bits_per_sec().max(1)).sum();
+        let mut place = draw.at(ordinal).below(total.max(1));
+        for relay in &among {
+            let weight = relay.rate.as_bits_per_sec().max(1);
+            if place < weight {
+                return Some(relay.host);
+            }
+            place -= weight;
+        }
+        None
+    }
+}
+
+impl<P: PathSource> PathSource for WithSpares<P> {
+    fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
+        self.paths.path(request)
+    }
+
+    fn exits_to(&self, relay: HostId, port: u16) -> bool {
+        self.paths.exits_to(relay, port)
+    }
+
+    fn server(&self, client: ClientId, stream: u64) -> HostId {
+        self.paths.server(client, stream)
+    }
+
+    fn spare(&self, request: &SpareRequest) -> Option<[HostId; 3]> {
+        let draws = self.draws[request.client.index()];
+        let [entry, middle, exit] = request.instead_of;
+        let new = |relay: &Relay| !request.instead_of.contains(&relay.host);
+        let guards = |relay: &Relay| matches!(relay.class, RelayClass::Guard | RelayClass::GuardExit) && new(relay);
+        let first = match request.entry {
+            SwitchEntry::Same => entry,
+            SwitchEntry::Other => self.draw(draws.member(0), request.circuit, entry, guards)?,
+        };
+        let exits = |relay: &Relay| {
+            let class = matches!(relay.class, RelayClass::Exit | RelayClass::GuardExit);
+            class && new(relay) && relay.host != first && self.exits_to(relay.host, DEFAULT_PORT)
+        };
+        let last = self.draw(draws.member(2), request.circuit, exit, exits)?;
+        let between = |relay: &Relay| new(relay) && relay.host != first && relay.host != last;
+        let only = |relay: &Relay| relay.class == RelayClass::Middle && between(relay);
+        let second = self.draw(draws.member(1), request.circuit, middle, only);
+        let second = second.or_else(|| self.draw(draws.member(1), request.circuit, middle, between))?;
+        Some([first, second, last])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+    impl PathSource for Nothing {
+        fn path(&self, _: &PathRequest<'_>) -> Option<[HostId; 3]> {
+            None
+        }
+        fn exits_to(&self, relay: HostId, _: u16) -> bool {
+            relay != HostId(9)
+        }
+        fn server(&self, _: ClientId, _: u64) -> HostId {
+            HostId(0)
+        }
+    }
+
+    /// Two guards, five middles of 1 to 5 Mbit/s, three exits of 1, 2 and 9 Mbit/s, of which the last lets nothing out.
+    fn spares() -> WithSpares<Nothing> {
+        let relay = |class, mbit: u64| Host {
+            name: String::new(),
+            up: Bandwidth::from_bits_per_sec(mbit * 1_000_000),
+            down: Bandwidth::UNLIMITED,
+            role: Role::Relay { class, limit: None },
+        };
+        let rates = [(RelayClass::Guard, 4), (RelayClass::Guard, 1)].into_iter();
+        let rates = rates.chain((1..6).map(|rate| (RelayClass::Middle, rate)));
+        let rates = rates.chain([(RelayClass::Exit, 1), (RelayClass::Exit, 2), (RelayClass::Exit, 9)]);
+        let hosts: Vec<Host> = rates.map(|(class, rate)| relay(class, rate)).collect();
+        WithSpares::new(Nothing, &hosts, &["client"], Seed(1))
+    }
+
+    fn spare(circuit: u64, instead_of: [u32; 3], entry: SwitchEntry) -> Option<[u32; 3]> {
+        let request = SpareRequest { client: ClientId(0), circuit, instead_of: instead_of.map(HostId), entry };
+        spares().spare(&request).map(|path| path.map(|host| host.0))
+    }
+
+    /// In place of the middle of 3 Mbit/s one of 4 or 5, as often as they are fast; in place of the fastest any other.
+    #[test]
+    fn a_spare_is_as_fast_as_what_it_replaces_where_that_can_be() {
+        let mut counts = [0_u32; 10];
+        for circuit in 0..9000 {
+            let [entry, middle, exit] = spare(circuit, [0, 4, 7], SwitchEntry::Same).unwrap();
+            assert_eq!((entry, exit), (0, 8), "the other exit serves no port");
+            counts[middle as usize] += 1;
+        }
+        assert_eq!(counts[5] + counts[6], 9000);
+        // Four ninths, within four standard errors (47 each).
+        assert!(counts[5].abs_diff(4000) < 190, "{counts:?}");
+        let others: Vec<u32> = (0..200).map(|circuit| spare(circuit, [0, 6, 7], SwitchEntry::Same).unwrap()[1]).collect();
+        assert!((2..6).all(|middle| others.contains(&middle)) && !others.contains(&6));
+    }
+
+    #[test]
+    fn another_entry_is_another_guard_and_without_one_there_is_no_spare() {
+        assert!((0..100).all(|circuit| spare(circuit, [0, 4, 7], SwitchEntry::Other).unwrap()[0] == 1));
+        assert_eq!(spare(0, [0, 1, 7], SwitchEntry::Other), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Active circuit switching in an experiment: the table `switches`, each key with an effect, and what is refused.
+
+use onionlab_lab::{Continue, Scenario, run};
+use parquet::file::reader::SerializedFileReader;
+use parquet::record::Field;
+use std::fs;
+use std::path::Path;
+
+/// Four clients that send over one slow entry with small sockets, and relays enough for spares.
+const SMALL: &str = r#"
+title = "A congested entry"
+duration = "60 s"
+[network]
+kind = "explicit"
+default-latency = "10 ms"
+hosts = [
+  { name = "entry1", role = "guard", up = "1.5 Mbit/s", down = "10 Mbit/s" },
+  { name = "entry2", role = "guard", up = "1.5 Mbit/s", down = "10 Mbit/s" },
+  { name = "middle1", role = "middle", up = "2 Mbit/s", down = "2 Mbit/s" },
+  { name = "middle2", role = "middle", up = "3 Mbit/s", down = "3 Mbit/s" },
+  { name = "exit1", role = "exit", up = "2 Mbit/s", down = "2 Mbit/s" },
+  { name = "exit2", role = "exit", up = "3 Mbit/s", down = "3 Mbit/s" },
+  { name = "server1", role = "server", up = "1 Gbit/s", down = "1 Gbit/s" },
+  { name = "client1", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+  { name = "client2", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+  { name = "client3", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+]
+links = [
+  { between = ["client1", "entry1"], latency = "120 ms" },
+  { between = ["client2", "entry1"], latency = "10 ms" },
+]
+[[clients]]
+group = "bulk"
+hosts = ["client1", "client2"]
+path = ["entry1", "middle1", "exit1"]
+load = { kind = "bulk", size = "1 kB", request = "1500 kB" }
+[[clients]]
+group = "web"
+hosts = ["client3"]
+path = ["entry1", "middle1", "exit1"]
+load = { kind = "web", size = "1 kB", request = "50 kB", pause = "2 s" }
+[[treatments]]
+name = "one"
+tor = "0.2.4"
+send-buffer = "16 KiB"
+"#;
+
+fn records(settings: &str) -> [Vec<u8>; 2] {
+    let out = std::env::temp_dir().join(format!("onionlab-switching-{}", std::process::id()));
+    let scenario =
+        Scenario::parse(Path::new("test.toml"), format!("{SMALL}{settings}\n")).and_then(|scenario| scenario.resolve());
+    let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let records = ["transfers", "relays"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap());
+    fs::remove_dir_all(out).unwrap();
+    records
+}
+
+/// Each key, beside what it needs.
+const KEYS: [(&str, &str); 13] = [
+    ("", "switching = \"active\""),
+    ("switching = \"active\"", "switching-entry = \"other\""),
+    ("switching = \"active\"", "switching-interval = \"3 s\""),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-gamma = 0.05"),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-unwritable = false", "switching-beta = 9.0"),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-occupancy = \"relative\""),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-beta = 9.0", "switching-unwritable = false"),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-choice = \"above-mean\""),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-hysteresis = true"),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-hysteresis = true", "switching-alpha = 0.0"),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-moves = 1"),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-drop-idle = \"1 s\""),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-timeout = \"100 ms\""),
+];
+
+#[test]
+fn every_key_of_switching_has_an_effect() {
+    let idle: Vec<&str> =
+        KEYS.iter().filter(|(with, key)| records(with) == records(&format!("{with}\n{key}"))).map(|(_, key)| *key).collect();
+    assert!(idle.is_empty(), "without effect: {idle:?}");
+}
+
+type Row = std::collections::BTreeMap<String, Field>;
+
+/// The rows of tables of a run, none where there is no such table.
+fn rows<const N: usize>(settings: &str, tables: [&str; N]) -> [Option<Vec<Row>>; N] {
+    let out = std::env::temp_dir().join(format!("onionlab-switches-{}", std::process::id()));
+    let scenario =
+        Scenario::parse(Path::new("test.toml"), format!("{SMALL}{settings}\n")).and_then(|scenario| scenario.resolve());
+    let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let read = |table: &str| {
+        let file = fs::File::open(directory.join(format!("{table}.parquet"))).ok()?;
+        let reader = SerializedFileReader::new(file).unwrap();
+        Some(reader.into_iter().map(|row| row.unwrap().into_columns().into_iter().collect()).collect())
+    };
+    let rows = tables.map(read);
+    fs::remove_dir_all(out).unwrap();
+    rows
+}
+
+/// Each row is of a circuit of the table `circuits` with this entry, and its times are in order. Without switching there is no such table.
+#[test]
+fn switches_have_rows() {
+    let [switches, circuits] = rows("switching = \"active\"\nswitching-interval = \"5 s\"", ["switches", "circuits"]);
+    let (switches, circuits) = (switches.unwrap(), circuits.unwrap());
+    assert!(switches.len() > 2);
+    let text = |text: &str| Field::Str(text.to_owned());
+    for switch in &switches {
+        let circuit = circuits.iter().find(|circuit| circuit["circuit"] == switch["circuit"]).unwrap();
+        assert_eq!(circuit["guard"], switch["entry"]);
+        assert_eq!(switch["to_entry"], text("same"));
+        if switch["outcome"] == text("moved") {
+            let times = ["time_ns", "middle_acknowledged_ns", "acknowledged_ns", "moved_ns"].map(|time| switch[time].clone());
+            let times = times.map(|time| if let Field::Long(nanos) = time { nanos } else { panic!("{switch:?}") });
+            assert!(times.is_sorted(), "{switch:?}");
+            assert_eq!(circuit["reason"], text("switched"), "{switch:?}");
+        }
+    }
+    assert_eq!(rows("", ["switches"]), [None]);
+}

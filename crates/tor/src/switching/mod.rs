@@ -1,0 +1,221 @@
+//! Active circuit switching: an entry relay whose outbuf is congested moves its bulkiest circuit to another path, which its client built beforehand
+//! (Kale et al. 2015 and 2017).
+//!
+//! A client that uses a circuit builds a **spare** for it, and opens on it a **standby** stream to the same server for each of the circuit's streams. The entry
+//! samples its outbufs (`watch`). Finding one congested it switches (`entry`): SWITCH and DESTROY on the old path, SWITCHED_CONN on the new one, and with SWITCH_ACK the cells
+//! that it held back. Relays of the old path close it when SWITCH has left their queues (`path`). The client learns of it by a SWITCH of its own and goes on with the standby
+//! streams (`client`), whose server resumes the session (`session`). The steps, and what the papers leave open: `docs/models/switching.md`.
+
+mod client;
+mod entry;
+mod path;
+mod session;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub(crate) use session::StreamSwitching;
+pub use settings::{SpareRequest, SwitchChoice, SwitchEntry, SwitchOccupancy, SwitchingSettings};
+
+use crate::cell::{Cell, CellKind, CellQueue};
+use crate::ids::{CircuitId, EndId, StreamId};
+use crate::records::{CircuitSerial, SwitchOutcome, SwitchRecord};
+use crate::world::World;
+use onionlab_engine::HostId;
+use onionlab_quantities::SimTime;
+use std::collections::{HashMap, HashSet};
+
+/// What the world knows about switching, where it is on.
+#[derive(Debug)]
+pub(crate) struct Switching {
+    pub settings: SwitchingSettings,
+    circuits: HashMap<CircuitId, Switchable>,
+    /// By circuit, at its entry.
+    averages: Vec<Averages>,
+    /// Channels from which a circuit moved and whose outbuf has not been underfull since.
+    disarmed: HashSet<EndId>,
+    /// By host: an event will look at its outbufs.
+    watching: Vec<bool>,
+    /// SWITCHED_CONNs that wait until a channel is open, by the circuit that moves.
+    waiting: HashMap<EndId, Vec<CircuitId>>,
+    /// Cells of switches as they arrive: when, what, from where, to where.
+    #[cfg(test)]
+    trace: Vec<(SimTime, CellKind, HostId, HostId)>,
+}
+
+/// Cells of one circuit that its entry put into outbufs, by direction.
+#[derive(Debug, Clone, Copy)]
+struct Averages {
+    /// Of which circuit; the slot may be another's by now.
+    serial: CircuitSerial,
+    /// Since the sample before.
+    cells: [u32; 2],
+    /// The moving averages.
+    average: [f64; 2],
+    /// When it last had a cell.
+    active: SimTime,
+}
+
+/// A circuit that has a spare, is one, or is being switched.
+#[derive(Debug, Default)]
+struct Switchable {
+    spare: Option<CircuitId>,
+    /// Whose spare it is.
+    spare_of: Option<CircuitId>,
+    /// Spares that were launched for it.
+    launches: u8,
+    /// How often its streams have moved.
+    moves: u32,
+    switch: Option<Switch>,
+    /// By hop: SWITCH waits in its queue; DESTROY has come meanwhile.
+    switch_queued: [bool; 4],
+    destroy_waits: [bool; 4],
+}
+
+/// A switch, from SWITCH on.
+#[derive(Debug)]
+struct Switch {
+    to: CircuitId,
+    entry: SwitchEntry,
+    since: SimTime,
+    /// SWITCH_ACK came from the new middle, and from the new exit.
+    acknowledged: [Option<SimTime>; 2],
+    /// The client has its streams on the new circuit.
+    moved: Option<SimTime>,
+    /// How it failed.
+    failed: Option<SwitchOutcome>,
+    /// Cells that wait at the entry for SWITCH_ACK.
+    held: CellQueue,
+    /// With another entry: the old entry's end of the channel to the new middle.
+    control: EndId,
+    /// Forwarded and received cells, to check their order.
+    #[cfg(debug_assertions)]
+    forwarded: [u32; 2],
+    record: SwitchRecord,
+}
+
+impl Switching {
+    pub fn new(settings: SwitchingSettings, hosts: usize) -> Self {
+        Self {
+            settings,
+            circuits: HashMap::new(),
+            averages: Vec::new(),
+            disarmed: HashSet::new(),
+            watching: vec![false; hosts],
+            waiting: HashMap::new(),
+            #[cfg(test)]
+            trace: Vec::new(),
+        }
+    }
+
+    fn switch(&self, circuit: CircuitId) -> Option<&Switch> {
+        self.circuits.get(&circuit)?.switch.as_ref()
+    }
+
+    fn switch_mut(&mut self, circuit: CircuitId) -> Option<&mut Switch> {
+        self.circuits.get_mut(&circuit)?.switch.as_mut()
+    }
+}
+
+/// The entry's hop of a circuit.
+const ENTRY: u8 = 1;
+
+impl World {
+    /// A cell that reaches nobody: if its circuit was switched, it counts as lost by that.
+    pub(crate) fn lose(&mut self, cell: Cell) {
+        if cell.kind == CellKind::Data
+            && let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(cell.circuit))
+        {
+            switch.record.cells_lost += 1;
+            switch.record.bytes_lost += u64::from(cell.length);
+        }
+        self.discard(cell);
+    }
+
+    /// A DATA cell that came to the client for a stream that has moved or ended.
+    pub(crate) fn note_late(&mut self, cell: Cell) {
+        if let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(cell.circuit)) {
+            switch.record.cells_lost += 1;
+            switch.record.bytes_lost += u64::from(cell.length);
+        }
+    }
+
+    /// The circuit's slot is free: its switch, if there was one, is recorded.
+    pub(crate) fn forget_switching(&mut self, id: CircuitId) {
+        let Some(switching) = &mut self.switching else { return };
+        let Some(of) = switching.circuits.remove(&id) else { return };
+        // Nothing is to take the slot's next circuit for this one.
+        for other in [of.spare, of.switch.as_ref().map(|switch| switch.to)].into_iter().flatten() {
+            if let Some(other) = switching.circuits.get_mut(&other)
+                && other.spare_of == Some(id)
+            {
+                other.spare_of = None;
+            }
+        }
+        if let Some(first) = of.spare_of
+            && let Some(first) = switching.circuits.get_mut(&first)
+            && first.spare == Some(id)
+        {
+            first.spare = None;
+        }
+        if let Some(switch) = of.switch {
+            self.record_switch(switch);
+        }
+    }
+
+    /// What is still going on when the run ends.
+    pub(crate) fn finish_switches(&mut self) {
+        let Some(switching) = &mut self.switching else { return };
+        let mut ids: Vec<CircuitId> = switching.circuits.keys().copied().collect();
+        ids.sort_unstable();
+        let switches: Vec<Switch> =
+            ids.into_iter().filter_map(|id| switching.circuits.get_mut(&id).and_then(|of| of.switch.take())).collect();
+        for switch in switches {
+            self.record_switch(switch);
+        }
+    }
+
+    fn record_switch(&mut self, switch: Switch) {
+        let outcome =
+            switch.failed.unwrap_or(if switch.moved.is_some() { SwitchOutcome::Moved } else { SwitchOutcome::Unfinished });
+        let [middle, exit] = switch.acknowledged;
+        let record =
+            SwitchRecord { middle_acknowledged: middle, acknowledged: exit, moved: switch.moved, outcome, ..switch.record };
+        if self.clients[record.client.index()].config.record {
+            self.records.switches.push(record);
+        }
+    }
+
+    /// A stream starts over, with so much payload exchanged for nothing: it counts for the switch to or from its circuit.
+    pub(crate) fn count_start_over(&mut self, stream: StreamId, bytes: u64) {
+        let Some(switching) = &mut self.switching else { return };
+        let id = self.streams[stream.index()].circuit;
+        let from = switching.circuits.get(&id).and_then(|of| of.spare_of).filter(|_| switching.switch(id).is_none());
+        if let Some(switch) = switching.switch_mut(from.unwrap_or(id)) {
+            switch.record.started_over += 1;
+            switch.record.bytes_started_over += bytes;
+        }
+    }
+
+    /// Whether the circuit was in a switch that failed: its streams start over.
+    pub(crate) fn failed_by_switching(&self, id: CircuitId) -> bool {
+        self.switching.as_ref().and_then(|switching| switching.switch(id)).is_some_and(|switch| switch.failed.is_some())
+    }
+
+    /// A cell arrives that belongs to a switch.
+    #[cfg(test)]
+    pub(crate) fn trace_switch(&mut self, from: EndId, cell: Cell) {
+        let (time, sender, here) = (self.queue.now(), self.ends[from.peer().index()].host, self.ends[from.index()].host);
+        let Some(switching) = &mut self.switching else { return };
+        let of_switch = |id: CircuitId| switching.switch(id).is_some();
+        let from_elsewhere = switching.circuits.get(&cell.circuit).and_then(|of| of.spare_of).is_some_and(of_switch);
+        if of_switch(cell.circuit) || from_elsewhere {
+            switching.trace.push((time, cell.kind, sender, here));
+        }
+    }
+
+    fn host_of(&self, id: CircuitId, hop: u8) -> HostId {
+        self.circuits[id.index()].hops[hop as usize].host
+    }
+}

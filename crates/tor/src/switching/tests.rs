@@ -1,0 +1,144 @@
+//! A switch, cell by cell, beside the steps of Kale et al. 2015.
+
+use super::{SpareRequest, SwitchEntry, SwitchingSettings};
+use crate::cell::CellKind;
+use crate::{ClientConfig, ClientId, PathRequest, PathSource, Purpose, RelayClass, Role, Settings, World, WorldConfig};
+use onionlab_engine::HostId;
+use onionlab_net::tcp::{BufferLimits, TcpConfig};
+use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
+use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
+
+struct Even;
+impl Topology for Even {
+    fn path(&self, _: HostId, _: HostId) -> Path {
+        Path { latency: SimDuration::from_millis(10), jitter: SimDuration::ZERO, loss: 0.0 }
+    }
+}
+
+const CLIENT: HostId = HostId(0);
+const SERVER: HostId = HostId(7);
+const FIRST: [HostId; 3] = [HostId(1), HostId(2), HostId(3)];
+const SECOND: [HostId; 3] = [HostId(4), HostId(5), HostId(6)];
+
+/// All circuits over the first path, all spares over the second.
+struct Two;
+impl PathSource for Two {
+    fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
+        (request.purpose != Purpose::Internal).then_some(FIRST)
+    }
+    fn exits_to(&self, _: HostId, _: u16) -> bool {
+        true
+    }
+    fn server(&self, _: ClientId, _: u64) -> HostId {
+        SERVER
+    }
+    fn spare(&self, request: &SpareRequest) -> Option<[HostId; 3]> {
+        let entry = if request.entry == SwitchEntry::Same { FIRST[0] } else { SECOND[0] };
+        Some([entry, SECOND[1], SECOND[2]])
+    }
+}
+
+/// A client that sends 3 MB from ten seconds on, through an entry of 2 Mbit/s whose sockets hold 16 KiB. One move is allowed.
+fn world(entry: SwitchEntry) -> World {
+    let relay = |class| Role::Relay { class, limit: None };
+    let classes = [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit];
+    let roles = std::iter::once(Role::Client).chain((0..6).map(|index| relay(classes[index % 3]))).chain([Role::Server]);
+    let queue = QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(200_000), limit_packets: None };
+    let hosts = roles.enumerate().map(|(index, role)| {
+        let rate = Bandwidth::from_bits_per_sec(if index == 1 { 2_000_000 } else { 20_000_000 });
+        let down = Bandwidth::from_bits_per_sec(20_000_000);
+        let uplink_queue = UplinkQueue::Sockets;
+        (HostConfig { name: format!("host{index}"), up: rate, down, shaping: Shaping::Serialise, uplink_queue, queue }, role)
+    });
+    let switching =
+        SwitchingSettings { entry, interval: SimDuration::from_secs(4), most_moves: Some(1), ..SwitchingSettings::default() };
+    let channel_scheduler = crate::ChannelScheduler::Refill;
+    let scheduling = crate::Scheduling { channel_scheduler, ..crate::Scheduling::default() };
+    World::new(WorldConfig {
+        seed: Seed(1),
+        hosts: hosts.collect(),
+        topology: Box::new(Even),
+        tcp: TcpConfig { send_buffer: BufferLimits::new(16_384, 16_384), ..TcpConfig::linux() },
+        settings: Settings { switching: Some(switching), scheduling, ..Settings::default() },
+        clients: vec![ClientConfig {
+            host: CLIENT,
+            load: toml::from_str("kind = \"sequence\"\nrequest = \"3 MB\"\ntransfers = [{ size = \"1 kB\" }]").unwrap(),
+            stream: RandomStream::new(Seed(1), "client", "load"),
+            boot: SimTime::ZERO,
+            start: SimTime::ZERO + SimDuration::from_secs(10),
+            stop: SimTime::MAX,
+            timeout: SimDuration::from_secs(1000),
+            stall: SimDuration::from_secs(1000),
+            circuit_per_transfer: false,
+            users: 1,
+            spread: SimDuration::ZERO,
+            record: true,
+            trace: false,
+        }],
+        paths: Box::new(Two),
+    })
+}
+
+/// Kind, sender and receiver of each cell of the switch in the order of arrival, and the milliseconds since the first was sent. An `End` of the connection between exit and server is not a cell.
+fn trace(entry: SwitchEntry) -> Vec<(CellKind, u32, u32, f64)> {
+    let mut world = world(entry);
+    world.run_until(SimTime::ZERO + SimDuration::from_secs(100));
+    let switches = &world.switching.as_ref().unwrap().trace;
+    let records = world.records.switches.clone();
+    assert_eq!(records.len(), 1, "one move is allowed");
+    assert_eq!(records[0].cells_lost, 0);
+    let began = records[0].time;
+    let after = |time: SimTime| (time - began).as_secs_f64() * 1e3;
+    switches.iter().filter(|cell| cell.0 >= began).map(|&(time, kind, from, to)| (kind, from.0, to.0, after(time))).collect()
+}
+
+/// The cells without their times.
+fn cells(entry: SwitchEntry) -> Vec<(CellKind, u32, u32)> {
+    let trace = trace(entry);
+    for (kind, from, to, after) in &trace {
+        println!("{after:8.1} ms  {from} -> {to}  {kind:?}");
+    }
+    assert!(trace.windows(2).all(|pair| pair[0].3 <= pair[1].3));
+    trace.into_iter().map(|(kind, from, to, _)| (kind, from, to)).collect()
+}
+
+/// The cells between two hosts, in their order.
+fn between(cells: &[(CellKind, u32, u32)], from: u32, to: u32) -> Vec<CellKind> {
+    cells.iter().filter(|cell| (cell.1, cell.2) == (from, to)).map(|cell| cell.0).collect()
+}
+
+/// Section 4.3.1: SWITCH and then DESTROY from entry to middle and on to the exit; SWITCHED_CONN to the new middle, which answers and passes it to the new exit, which answers;
+/// then cells that waited follow, and the client is told.
+#[test]
+fn at_the_same_entry_the_cells_are_those_of_section_4_3_1() {
+    use CellKind::{Data, Destroy, PathSwitch, SwitchAck, SwitchedConn};
+    let cells = cells(SwitchEntry::Same);
+    assert_eq!(between(&cells, 1, 2), [PathSwitch, Destroy]);
+    assert_eq!(between(&cells, 2, 3), [PathSwitch, Destroy]);
+    assert_eq!(between(&cells, 1, 5), [SwitchedConn]);
+    assert_eq!(between(&cells, 5, 6), [SwitchedConn, Data], "of the cells that were held the first is traced");
+    assert_eq!(between(&cells, 6, 5), [SwitchAck]);
+    assert_eq!(between(&cells, 5, 1), [SwitchAck, SwitchAck], "the middle's and the exit's");
+    assert_eq!(between(&cells, 1, 0), [PathSwitch]);
+    assert_eq!(between(&cells, 0, 1), [Destroy], "the client has left the old circuit");
+    let place = |cell| cells.iter().position(|other| *other == cell).unwrap();
+    assert!(place((SwitchAck, 5, 1)) < place((PathSwitch, 1, 0)));
+    assert!(place((SwitchAck, 6, 5)) < place((Data, 5, 6)), "the first cell follows the exit's answer");
+    assert_eq!(cells.len(), 12);
+}
+
+/// Section 4.3.2: the first entry asks the new middle, which asks the new exit; with the answers back, the client goes on over the other entry.
+#[test]
+fn to_another_entry_the_cells_are_those_of_section_4_3_2() {
+    use CellKind::{Destroy, PathSwitch, SwitchAck, SwitchedConn};
+    let cells = cells(SwitchEntry::Other);
+    assert_eq!(between(&cells, 1, 5), [SwitchedConn]);
+    assert_eq!(between(&cells, 5, 6), [SwitchedConn]);
+    assert_eq!(between(&cells, 6, 5), [SwitchAck]);
+    assert_eq!(between(&cells, 5, 1), [SwitchAck, SwitchAck]);
+    assert_eq!(between(&cells, 1, 0), [PathSwitch]);
+    for (from, to) in [(0, 1), (1, 2), (2, 3)] {
+        assert_eq!(between(&cells, from, to), [PathSwitch, Destroy], "from {from} to {to}");
+    }
+    assert_eq!(cells.len(), 12);
+}

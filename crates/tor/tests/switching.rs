@@ -1,0 +1,107 @@
+//! Active circuit switching in small networks: what a switch moves, how long it takes, what it loses, and that nothing is left behind.
+
+mod common;
+
+use common::{Plan, mbit};
+use onionlab_engine::HostId;
+use onionlab_net::tcp::BufferLimits;
+use onionlab_quantities::SimDuration;
+use onionlab_tor::{
+    CircuitOutcome, CloseReason, Outcome, Records, RelayClass, Role, Settings, SwitchEntry, SwitchOutcome, SwitchingSettings,
+    World,
+};
+
+/// Four clients over one path of slow relays, and a second one beside it, with the same entry or another.
+fn four(entry: SwitchEntry, load: &str, switching: Option<SwitchingSettings>) -> Plan {
+    let mut plan = Plan::new();
+    plan.settings = Settings { switching, ..Settings::default() };
+    plan.settings.client.build_timeout.learn = false;
+    plan.settings.scheduling.channel_scheduler = onionlab_tor::ChannelScheduler::Refill;
+    // Sockets as small as in the papers' testbed: what does not fit waits in outbufs.
+    plan.tcp.send_buffer = BufferLimits::new(16_384, 16_384);
+    let server = plan.host("server", Role::Server, mbit(1000.0));
+    let relays: Vec<HostId> = (0..6)
+        .map(|index| {
+            let class = [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit][index % 3];
+            // What the entries send is the bottleneck, in either direction.
+            plan.relay(&format!("relay{index}"), class, mbit(if index % 3 == 0 { 1.5 } else { 2.0 }))
+        })
+        .collect();
+    for entry in [relays[0], relays[3]] {
+        plan.downlinks.insert(entry.0, mbit(10.0));
+    }
+    let entry = if entry == SwitchEntry::Same { relays[0] } else { relays[3] };
+    plan.other_paths = vec![[entry, relays[4], relays[5]]];
+    for (client, delay) in [120.0, 60.0, 20.0, 10.0].into_iter().enumerate() {
+        let host = plan.host(&format!("client{client}"), Role::Client, mbit(100.0));
+        plan.link(host, relays[0], delay, 0.0);
+        plan.client(host, [relays[0], relays[1], relays[2]], server, load, 20);
+    }
+    plan
+}
+
+fn paper(entry: SwitchEntry) -> SwitchingSettings {
+    SwitchingSettings { entry, interval: SimDuration::from_secs(2), ..SwitchingSettings::default() }
+}
+
+const UPLOAD: &str = "kind = \"sequence\"\nrequest = \"2 MB\"\ntransfers = [{ size = \"1 kB\" }]";
+const DOWNLOAD: &str = "kind = \"sequence\"\ntransfers = [{ size = \"2 MB\" }]";
+
+fn run(plan: &Plan) -> (World, Records) {
+    let (mut world, records) = plan.run(400);
+    // Circuits may just be being built.
+    for second in 401..420 {
+        if world.cells_in_flight() > 0 {
+            world.run_until(onionlab_quantities::SimTime::ZERO + SimDuration::from_secs(second));
+        }
+    }
+    assert_eq!((world.cells_in_flight(), world.streams()), (0, 0));
+    (world, records)
+}
+
+fn moved(records: &Records) -> usize {
+    records.switches.iter().filter(|switch| switch.outcome == SwitchOutcome::Moved).count()
+}
+
+/// Uploads and downloads move at least once, and each exchange ends with every byte. With uploads nothing is lost and nothing starts over.
+#[test]
+fn circuits_move_and_every_byte_arrives() {
+    for entry in [SwitchEntry::Same, SwitchEntry::Other] {
+        for load in [UPLOAD, DOWNLOAD] {
+            let (world, records) = run(&four(entry, load, Some(paper(entry))));
+            assert!(moved(&records) > 0, "{entry:?} {load}: {:?}", records.switches);
+            assert_eq!(records.transfers.len(), 4);
+            for transfer in &records.transfers {
+                assert_eq!((transfer.outcome, transfer.received), (Outcome::Ok, transfer.size), "{entry:?} {load}");
+            }
+            for switch in &records.switches {
+                if load == UPLOAD {
+                    assert_eq!((switch.cells_lost, switch.started_over), (0, 0), "{switch:?}");
+                }
+            }
+            if load == UPLOAD {
+                // Beside the payload come resumptions; one that is still on its way when its circuit moves again has become needless.
+                let resumptions = world.bytes_to_servers() - 4 * 2_000_000;
+                assert_eq!(resumptions % 498, 0);
+                assert!((1..=moved(&records) as u64).contains(&(resumptions / 498)));
+            }
+            for switch in &records.switches {
+                assert!(
+                    switch.outcome == SwitchOutcome::Moved,
+                    "{entry:?} {load} {switch:?} {:?}",
+                    records.circuits.iter().filter(|c| c.circuit == switch.to).collect::<Vec<_>>()
+                );
+            }
+            // Circuits that were left are closed; those that are open have no switch.
+            for circuit in &records.circuits {
+                let left = records.switches.iter().any(|switch| switch.circuit == circuit.circuit);
+                assert_eq!(
+                    circuit.outcome == CircuitOutcome::Closed && circuit.reason == Some(CloseReason::Switched),
+                    left,
+                    "{circuit:?}"
+                );
+                assert!(circuit.reason != Some(CloseReason::Protocol), "{circuit:?}");
+            }
+        }
+    }
+}
