@@ -160,7 +160,7 @@ impl World {
             first.spare = None;
         }
         if let Some(switch) = of.switch {
-            self.record_switch(switch);
+            self.record_switch(&switch);
         }
     }
 
@@ -172,11 +172,11 @@ impl World {
         let switches: Vec<Switch> =
             ids.into_iter().filter_map(|id| switching.circuits.get_mut(&id).and_then(|of| of.switch.take())).collect();
         for switch in switches {
-            self.record_switch(switch);
+            self.record_switch(&switch);
         }
     }
 
-    fn record_switch(&mut self, switch: Switch) {
+    fn record_switch(&mut self, switch: &Switch) {
         let outcome =
             switch.failed.unwrap_or(if switch.moved.is_some() { SwitchOutcome::Moved } else { SwitchOutcome::Unfinished });
         let [middle, exit] = switch.acknowledged;
