@@ -10,10 +10,10 @@ use onionlab_quantities::SimTime;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// A span is 2^28 ns, 268 ms.
-pub(crate) const SPAN_BITS: u32 = 28;
+/// A span is 2^26 ns, 67 ms.
+pub(crate) const SPAN_BITS: u32 = 26;
 /// 68.7 s in all.
-const SPANS: u64 = 256;
+const SPANS: u64 = 1024;
 
 /// An event of any time.
 #[derive(Debug, Clone, Copy)]

@@ -6,7 +6,7 @@
 //! Nearly all events of a network simulation lie a few round trips ahead. They go, unsorted, into one of 16,384 buckets of
 //! 2^15 ns (33 us; 537 ms in all), and a bucket is sorted when its turn comes: both constant time an event at the
 //! densities that occur (measured in `docs/performance.md`). What lies beyond waits in coarse spans (module `far`), which the calendar takes over whole:
-//! it reaches to the end of a span, between 268 and 537 ms ahead. The idea is Brown's calendar queue (CACM 1988) without its resizing.
+//! it reaches to the end of a span, between 470 and 537 ms ahead. The idea is Brown's calendar queue (CACM 1988) without its resizing.
 //!
 //! What is written to the ends of thousands of buckets and read again much later has to be small. So an entry says only what its bucket does
 //! not, the time within the day, and takes sixteen bytes with an event of eight.
@@ -86,8 +86,8 @@ pub struct EventQueue<E> {
     pool: ChunkPool<Entry<E>>,
     /// One bit a bucket: not empty.
     occupied: [u64; WORDS],
-    /// The first day that the calendar does not reach: always that of a span.
-    end: u64,
+    /// How many days after today the calendar reaches: to the end of a span.
+    days: u64,
     far: FarEvents<E>,
     /// A buffer for what the calendar takes over.
     moved: Vec<Far<E>>,
@@ -113,7 +113,7 @@ impl<E: Copy> EventQueue<E> {
             buckets: vec![List::EMPTY; BUCKETS].try_into().expect("as many as there are"),
             pool: ChunkPool::EMPTY,
             occupied: [0; WORDS],
-            end: BUCKETS as u64,
+            days: BUCKETS as u64 - 1,
             far: FarEvents::new(BUCKETS as u64 >> DAYS_BITS),
             moved: Vec::new(),
             early: 0,
@@ -144,7 +144,7 @@ impl<E: Copy> EventQueue<E> {
         self.pending += 1;
         let day = time.as_nanos() >> BUCKET_BITS;
         // Nearly always.
-        if day > self.day && day < self.end {
+        if day.wrapping_sub(self.day).wrapping_sub(1) < self.days {
             self.put_in_bucket(time, host, event);
         } else if day == self.day {
             self.put_in_today(time, host, event);
@@ -249,6 +249,7 @@ impl<E: Copy> EventQueue<E> {
         let Some(day) = self.next_occupied_day() else { return false };
         self.day = day;
         self.reach((day + BUCKETS as u64) >> DAYS_BITS);
+        self.days = (self.far.begin() << DAYS_BITS) - day - 1;
         let bucket = day as usize % BUCKETS;
         self.occupied[bucket / 64] &= !(1 << (bucket % 64));
         self.pool.drain(&mut self.buckets[bucket], &mut self.today);
@@ -263,7 +264,6 @@ impl<E: Copy> EventQueue<E> {
         if end <= self.far.begin() {
             return;
         }
-        self.end = end << DAYS_BITS;
         let mut moved = std::mem::take(&mut self.moved);
         self.far.reach(end, &mut moved);
         for far in moved.drain(..) {
