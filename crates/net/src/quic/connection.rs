@@ -76,6 +76,8 @@ pub struct Connection {
     /// What the other end takes from all streams, and what was sent.
     pub(super) peer_max: u64,
     pub(super) sent_total: u64,
+    /// Bytes of a stream that may be written and not acknowledged.
+    pub(super) send_buffer: u64,
     /// Streams with bytes written and not acknowledged.
     pub(super) busy: u32,
     pub(super) events: VecDeque<(u32, Effects)>,
@@ -118,6 +120,7 @@ impl Connection {
             received_total: 0,
             peer_max: cfg.connection_window.initial.get(),
             sent_total: 0,
+            send_buffer: cfg.send_buffer.initial.get(),
             busy: 0,
             events: VecDeque::new(),
             forgotten: Vec::new(),

@@ -58,7 +58,7 @@ impl Connection {
             mss: u32::from(cfg.max_datagram),
             notsent_bytes: unsent,
             unacked_bytes: unacked,
-            send_buffer: self.send_buffer(cfg),
+            send_buffer: self.send_buffer,
             peer_window,
             srtt: self.smoothed(),
             min_rtt: self.rtt.is_measured().then_some(self.rtt.min),

@@ -118,6 +118,7 @@ impl Connection {
             for &(sent, size) in &packets {
                 self.congestion.on_acked(cfg, now, sent, u64::from(size), used);
             }
+            self.tune_send_buffer(cfg);
             for frame in frames.drain(..) {
                 self.on_frame_acked(cfg, level, frame);
             }

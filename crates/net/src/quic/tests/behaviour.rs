@@ -342,6 +342,23 @@ fn the_pacer_spreads_a_window() {
     assert!(longest_burst(false) >= 60);
 }
 
+/// Otherwise a writer who was told that there is room, and then has something, would wait for a call that does not come.
+#[test]
+fn a_smaller_window_takes_no_room_away() {
+    let mut pair = Pair::connected(QuicConfig { send_buffer: BufferLimits::new(16_000, 4 << 20), ..textbook() }, millis(50), 1);
+    pair.ends[0].streams[0].to_write = 1_000_000;
+    pair.run_until(at(1000));
+    let before = pair.ends[0].quic.info(&pair.cfg, 0);
+    pair.wires[0].loss = 1.0;
+    pair.ends[0].streams[0].to_write = 100_000;
+    pair.run_until(at(3000));
+    pair.wires[0].loss = 0.0;
+    pair.run_until(at(4000));
+    let after = pair.ends[0].quic.info(&pair.cfg, 0);
+    assert!(after.cwnd_segments < before.cwnd_segments, "{after:?}");
+    assert!(before.send_buffer > 200_000 && after.send_buffer >= before.send_buffer, "{before:?} {after:?}");
+}
+
 #[test]
 fn info_divides_the_window_between_busy_streams() {
     let mut pair = Pair::connected(textbook(), millis(50), 1);
