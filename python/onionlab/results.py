@@ -171,7 +171,8 @@ class Experiment:
         Parameters
         ----------
         name : {"transfers", "circuits", "channels", "relays", "network", "run", "vegas", "switches"}
-            Which table. ``vegas`` is there only for treatments with congestion control, where clients are traced; ``switches`` only for those with switching.
+            Which table. ``vegas`` is there only for treatments with congestion control, where clients are traced;
+            ``switches`` only for those with switching.
         """
         known = (*TABLES, *OPTIONAL_TABLES)
         if name not in known:

@@ -117,3 +117,27 @@ fn switches_have_rows() {
     }
     assert_eq!(rows("", ["switches"]), [None]);
 }
+
+/// The experiments of the two papers, cut short: each treatment runs, and on the testbed each with switching moves something.
+#[test]
+fn the_papers_experiments_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/switching");
+    let out = std::env::temp_dir().join(format!("onionlab-switching-papers-{}", std::process::id()));
+    for (name, long, short) in
+        [("testbed", "15 min\"\nseeds", "60 s\"\nseeds"), ("network", "duration = \"100 min\"", "duration = \"61 s\"")]
+    {
+        let path = folder.join(format!("{name}.toml"));
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(long), "{name}");
+        let scenario = Scenario::parse(&path, text.replacen(long, short, 1)).and_then(|scenario| scenario.resolve()).unwrap();
+        for treatment in 0..scenario.treatments.len() {
+            let (directory, _) = run(&scenario, treatment, 0, 1, &out, |_| Continue::Yes).unwrap();
+            let switches = fs::File::open(directory.join("switches.parquet")).ok();
+            let rows = switches.map(|file| SerializedFileReader::new(file).unwrap().into_iter().count());
+            assert_eq!(rows.is_some(), scenario.treatments[treatment].switching.is_some());
+            println!("{}: {rows:?} switches", scenario.treatments[treatment].name);
+            assert!(name == "network" || rows != Some(0), "{}", scenario.treatments[treatment].name);
+        }
+    }
+    fs::remove_dir_all(out).unwrap();
+}

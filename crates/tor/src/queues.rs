@@ -130,17 +130,16 @@ impl World {
         counters.cells_sent += 1;
         counters.queue_wait += (now - cell.queued_at).as_nanos();
         self.cell_hops += 1;
-        let unblocked = side.blocked && u64::from(side.queue.len) <= self.settings.cell_queue_low.get();
-        side.blocked &= !unblocked;
-        if self.switching.is_some() {
-            self.note_flushed(end_id, circuit, hop, outward, cell.kind);
-        }
-        if unblocked {
+        if side.blocked && u64::from(side.queue.len) <= self.settings.cell_queue_low.get() {
+            side.blocked = false;
             if !outward && hop == Place::Exit.hop() {
                 self.resume_streams(circuit, Place::Exit);
             } else if outward && hop == Place::Client.hop() {
                 self.resume_streams(circuit, Place::Client);
             }
+        }
+        if self.switching.is_some() {
+            self.note_flushed(end_id, circuit, hop, outward, cell.kind);
         }
         true
     }

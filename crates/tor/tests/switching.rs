@@ -105,3 +105,24 @@ fn circuits_move_and_every_byte_arrives() {
         }
     }
 }
+
+/// An entry that looks each 100 ms and finds its outbufs overfull whatever they hold: clients make it move circuits as fast as it can. Each move needs a spare that the client has
+/// built meanwhile, so that there are fewer moves than samples; with a limit there are no more than that for each upload; and all uploads end well.
+#[test]
+fn a_guard_that_is_provoked_keeps_to_its_limits() {
+    let provoked = |most_moves| {
+        let mut plan = four(SwitchEntry::Same, UPLOAD, None);
+        let interval = SimDuration::from_millis(100);
+        plan.settings.switching = Some(SwitchingSettings { beta: 0.0, interval, most_moves, ..SwitchingSettings::default() });
+        let (_, records) = run(&plan);
+        assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok && transfer.received == transfer.size));
+        let last = records.transfers.iter().map(|transfer| (transfer.end - transfer.start).as_secs_f64()).fold(0.0, f64::max);
+        (records.switches.len(), last)
+    };
+    let (any, slowest) = provoked(None);
+    let (limited, slowest_limited) = provoked(Some(2));
+    println!("{any} moves and {slowest:.1} s, with a limit {limited} and {slowest_limited:.1} s");
+    assert!(0 < limited && limited <= 2 * 4 && limited < any, "{limited} and {any} moves");
+    assert!((any as f64) < slowest / 0.1, "{any} moves in {slowest} s");
+    assert!(slowest_limited <= slowest * 1.05, "the limit costs the clients nothing");
+}
