@@ -123,6 +123,8 @@ const AXES: &[(&str, &str)] = &[
     ("links = \"light-and-heavy\"", "heavy-above = 1.9"),
     ("links = \"light-and-heavy\"", "light-below = 1.2"),
     ("links = \"light-and-heavy\"", "heavy-half-life = \"1 s\""),
+    ("", "links = \"quic\""),
+    ("links = \"quic\"", "tcp = \"reno\""),
     ("", "circuit-lifetime = \"5 s\""),
     ("", "cell-queue-high = 50"),
     ("cell-queue-high = 50\nkist-socket-buffer-factor = 0.0", "cell-queue-low = 40"),

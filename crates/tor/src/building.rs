@@ -27,7 +27,7 @@ impl World {
     /// The channel by which a circuit goes on from one host to the next.
     fn channel_for_circuit(&mut self, from: HostId, to: HostId) -> Option<EndId> {
         let of_its_own = match self.settings.links {
-            Links::Shared | Links::LightAndHeavy(_) => false,
+            Links::Shared | Links::LightAndHeavy(_) | Links::Quic { .. } => false,
             Links::PerCircuit { with_clients } => with_clients || self.nodes[from.index()].role != Role::Client,
         };
         if of_its_own { self.open_channel(from, to, ChannelKind::Circuit) } else { self.channel_between(from, to) }
@@ -35,10 +35,12 @@ impl World {
 
     /// A new channel, of which nothing is there yet: the end at `from`. None if `from` has no socket left.
     pub(crate) fn open_channel(&mut self, from: HostId, to: HostId, kind: ChannelKind) -> Option<EndId> {
-        if !self.take_socket(from) {
+        let quic = self.settings.links.are_quic();
+        if !quic && !self.take_socket(from) {
             return None;
         }
-        let socket = self.net.connect(&mut self.queue, from, to);
+        let socket =
+            if quic { self.net.connect_stream(&mut self.queue, from, to) } else { self.net.connect(&mut self.queue, from, to) };
         let log = ChannelLog::new(self.next_channel, kind, self.queue.now());
         self.next_channel += 1;
         let id = EndId(self.free_channels.pop().unwrap_or(self.channel_logs.len() as u32) * 2);
@@ -67,7 +69,7 @@ impl World {
         Some(id)
     }
 
-    /// TCP is up: the initiator starts TLS, the other side accepts.
+    /// TCP or QUIC is up: the initiator starts TLS, or the link handshake; the other side accepts.
     pub(crate) fn channel_connected(&mut self, id: EndId) {
         match self.ends[id.index()].opening {
             Opening::Connecting => {
@@ -75,6 +77,7 @@ impl World {
                 self.send_flight(id, flights[0]);
                 self.ends[id.index()].opening = Opening::Awaiting { flight: 1, bytes: flights[1] };
             }
+            Opening::Arriving if self.channel_logs[id.channel()].kind == ChannelKind::Stream => self.stream_arrived(id),
             Opening::Arriving => self.accept_channel(id),
             Opening::Awaiting { .. } | Opening::Open | Opening::Closed => {}
         }
@@ -83,7 +86,7 @@ impl World {
     /// The flights that open this channel.
     pub(crate) fn flights(&self, id: EndId) -> &'static [u32] {
         let initiator = self.ends[(id.0 & !1) as usize].host;
-        channel::flights(self.settings.tls, self.nodes[initiator.index()].role)
+        channel::flights(self.settings.tls, self.settings.links.are_quic(), self.nodes[initiator.index()].role)
     }
 
     fn send_flight(&mut self, id: EndId, bytes: u32) {
@@ -164,6 +167,7 @@ impl World {
     }
 
     fn attach_and_create(&mut self, id: CircuitId, end: EndId) {
+        let end = if self.settings.links.are_quic() { self.open_stream(end) } else { end };
         let host = self.ends[end.index()].host;
         self.waits_at.remove(&id);
         // The hop that waits is the last that is known: the one whose host this is, away from the client.

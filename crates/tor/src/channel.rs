@@ -18,10 +18,14 @@ use onionlab_quantities::SimTime;
 /// ServerHello, certificate and Finished; the initiator's Finished and VERSIONS; two session tickets, the responder's VERSIONS, CERTS, AUTH_CHALLENGE and
 /// NETINFO; at last NETINFO of a client, or CERTS, AUTHENTICATE and NETINFO of a relay. Before TLS 1.3 VERSIONS cannot leave with Finished, which makes one round
 /// trip more (RFC 5246, section 7.3); those sizes are sums of the parts, good to some hundred bytes. Without TLS a channel opens as with TLS 1.3.
-pub(crate) fn flights(tls: Tls, initiator: Role) -> &'static [u32] {
+///
+/// Over QUIC the handshake of TLS is the connection's own, so that the link handshake begins with VERSIONS (11 bytes) as the first data.
+pub(crate) fn flights(tls: Tls, quic: bool, initiator: Role) -> &'static [u32] {
     const FOR_CLIENTS: u32 = 536;
     const FOR_RELAYS: u32 = 2226;
     match (tls, initiator) {
+        (_, Role::Relay { .. }) if quic => &[11, 2224, FOR_RELAYS],
+        _ if quic => &[11, 2224, FOR_CLIENTS],
         (Tls::V1_3 | Tls::Absent, Role::Relay { .. }) => &[517, 1176, 113, 2224, FOR_RELAYS],
         (Tls::V1_3 | Tls::Absent, _) => &[517, 1176, 113, 2224, FOR_CLIENTS],
         (Tls::V1_2 | Tls::Cbc, Role::Relay { .. }) => &[250, 1400, 900, 75, 50, 2100, FOR_RELAYS],
@@ -102,6 +106,8 @@ pub enum ChannelKind {
     Light,
     /// Heavy ones.
     Heavy,
+    /// One circuit, as a stream of a QUIC connection, whose shared channel did the link handshake.
+    Stream,
 }
 
 impl ChannelKind {
@@ -112,7 +118,13 @@ impl ChannelKind {
             Self::Circuit => "circuit",
             Self::Light => "light",
             Self::Heavy => "heavy",
+            Self::Stream => "stream",
         }
+    }
+
+    /// Whether it is there for one circuit and closed with it.
+    pub const fn is_of_one_circuit(self) -> bool {
+        matches!(self, Self::Circuit | Self::Stream)
     }
 }
 
@@ -130,6 +142,8 @@ pub(crate) struct ChannelLog {
     pub circuits: u32,
     pub circuits_now: u32,
     pub most_circuits: u32,
+    /// Channels that are streams of the same connection, now.
+    pub streams: u32,
     /// Of its two ends, the opener's first: bytes of circuits that waited there for lost bytes of others.
     pub held: [Held; 2],
     pub idle: [Idle; 2],
@@ -154,6 +168,7 @@ impl ChannelLog {
             circuits: 0,
             circuits_now: 0,
             most_circuits: 0,
+            streams: 0,
             held: [Held { bytes: 0, byte_seconds: 0.0 }; 2],
             idle: [Idle { since: 0, watched: false }; 2],
         }

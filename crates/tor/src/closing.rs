@@ -248,8 +248,12 @@ impl World {
         match self.channel_logs[id.channel()].kind {
             ChannelKind::Shared | ChannelKind::Light => {
                 self.channels.remove(&channel::pair(a, b));
+                if self.settings.links.are_quic() {
+                    self.net.disconnect(&mut self.queue, a, b);
+                }
             }
             ChannelKind::Heavy => self.forget_heavy(a, b),
+            ChannelKind::Stream => self.stream_closed(a, b),
             ChannelKind::Circuit => {}
         }
         self.free_channel(id);

@@ -7,7 +7,7 @@
 //! Deviation: both ends close in the instant in which the second one has lost the circuit; the first would close half a round trip earlier, when its DESTROY has left.
 
 use crate::cell::CellKind;
-use crate::channel::{ChannelKind, Opening};
+use crate::channel::Opening;
 use crate::ids::{CircuitId, EndId};
 use crate::records::ChannelClose;
 use crate::world::World;
@@ -15,7 +15,7 @@ use crate::world::World;
 impl World {
     /// A circuit that a channel of its own was opened for is gone at one of its ends: when nothing else goes on in this instant, it is seen whether the channel goes too.
     pub(crate) fn may_part(&mut self, id: EndId) {
-        if self.channel_logs[id.channel()].kind == ChannelKind::Circuit {
+        if self.channel_logs[id.channel()].kind.is_of_one_circuit() {
             self.event_loop.may_part(id);
         }
     }
@@ -23,7 +23,7 @@ impl World {
     /// Closes a channel whose circuit is gone at both ends.
     pub(crate) fn part(&mut self, id: EndId) {
         let log = &self.channel_logs[id.channel()];
-        if log.kind == ChannelKind::Circuit && (log.circuits > 0 || log.abandoned) && self.is_deserted(id) {
+        if log.kind.is_of_one_circuit() && (log.circuits > 0 || log.abandoned) && self.is_deserted(id) {
             self.close_channel(id, ChannelClose::Circuit);
         }
     }
@@ -47,7 +47,7 @@ impl World {
         if let Some(waiting) = self.waiting.get_mut(&end) {
             waiting.retain(|&waiting| waiting != id);
         }
-        if self.channel_logs[end.channel()].kind == ChannelKind::Circuit {
+        if self.channel_logs[end.channel()].kind.is_of_one_circuit() {
             self.channel_logs[end.channel()].abandoned = true;
             self.event_loop.may_part(end);
         }

@@ -7,7 +7,7 @@
 //! Deviations: both ends close in the same instant, where tor's peer learns it from TCP half a round trip later; 0.2.4 counts from the last cell that the end sent, which is
 //! here the end of its last circuit.
 
-use crate::channel::{self, ChannelKind, Opening};
+use crate::channel::{self, Opening};
 use crate::ids::EndId;
 use crate::node::Role;
 use crate::records::ChannelClose;
@@ -40,7 +40,7 @@ impl World {
         if self.ends[id.index()].opening != Opening::Open {
             return;
         }
-        if self.channel_logs[id.channel()].kind == ChannelKind::Circuit {
+        if self.channel_logs[id.channel()].kind.is_of_one_circuit() {
             return self.may_part(id);
         }
         let Some(timeout) = self.idle_timeout(id) else { return };
@@ -58,8 +58,10 @@ impl World {
         let Some(timeout) = self.idle_timeout(id) else { return };
         let second = self.queue.now().as_nanos() / SECOND;
         let end = &self.ends[id.index()];
-        let idle = &mut self.channel_logs[id.channel()].idle[id.side()];
-        if end.opening != Opening::Open || end.has_circuits() {
+        let log = &mut self.channel_logs[id.channel()];
+        let used = end.has_circuits() || log.streams > 0;
+        let idle = &mut log.idle[id.side()];
+        if end.opening != Opening::Open || used {
             idle.watched = false;
             self.free_channel(id);
         } else if u64::from(idle.since + timeout) <= second {

@@ -24,6 +24,7 @@ mod links;
 mod memory;
 mod node;
 mod outbuf;
+mod over_quic;
 mod packaging;
 mod queues;
 mod random_cells;

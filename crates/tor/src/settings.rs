@@ -15,6 +15,7 @@ use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::HostId;
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
 use onionlab_flowcontrol::{PathType, VegasParameters};
+use onionlab_net::quic::QuicCongestion;
 use onionlab_quantities::{Bytes, Cells, SimDuration};
 use std::sync::Arc;
 
@@ -89,9 +90,19 @@ pub enum Links {
     },
     /// Two relays have two channels, and circuits move between them (Torchestra).
     LightAndHeavy(LightAndHeavy),
+    /// Any two hosts have one QUIC connection, in which each circuit has a stream of its own (QuicTor; module `over_quic`).
+    Quic {
+        /// The connections' congestion control.
+        congestion: QuicCongestion,
+    },
 }
 
 impl Links {
+    /// Whether channels go over QUIC.
+    pub const fn are_quic(self) -> bool {
+        matches!(self, Self::Quic { .. })
+    }
+
     /// Whether circuits move from channel to channel.
     #[inline]
     pub(crate) const fn move_circuits(self) -> bool {

@@ -7,7 +7,7 @@
 //! a stream is ended with RESOURCELIMIT, upon which its client tries another circuit. `accept` fails too (`EMFILE`), and tor leaves the connection in the listener's queue: TCP
 //! is up and the opener's ClientHello lies in the kernel, but nobody answers until a socket is closed. Whoever opened it waits; its circuits run into their build time-out.
 //! Deviations: both happen at the same number, where tor's `connect` stops 33 descriptors short of the kernel's limit, at which `accept` stops; the listener's queue has no limit; an opener whose
-//! connection waits there gives up when its circuits do, not after five minutes. tor's handler that closes connections when sockets run out is off, as it is by default (`DisableOOSCheck 1`).
+//! connection waits there gives up when its circuits do, not after five minutes. Over QUIC all channels of a process share one UDP socket, which is not counted. tor's handler that closes connections when sockets run out is off, as it is by default (`DisableOOSCheck 1`).
 
 use crate::channel::Opening;
 use crate::head_of_line::Held;
@@ -65,8 +65,11 @@ impl World {
     /// TCP is up at the side that was connected to: it is accepted now, or when another socket is closed.
     pub(crate) fn accept_channel(&mut self, id: EndId) {
         let host = self.ends[id.index()].host;
-        if self.has_socket_left(host) {
-            self.descriptors[host.index()].open_one();
+        let quic = self.settings.links.are_quic();
+        if quic || self.has_socket_left(host) {
+            if !quic {
+                self.descriptors[host.index()].open_one();
+            }
             let hello = self.flights(id)[0];
             self.ends[id.index()].opening = Opening::Awaiting { flight: 0, bytes: hello };
         } else {
@@ -92,6 +95,9 @@ impl World {
     /// The end of a channel is closed: its socket is given back, if it had one.
     pub(crate) fn close_socket_of(&mut self, id: EndId, was: Opening) {
         let host = self.ends[id.index()].host;
+        if self.settings.links.are_quic() {
+            return;
+        }
         if was == Opening::Arriving {
             self.descriptors[host.index()].backlog.retain(|&other| other != id);
         } else {

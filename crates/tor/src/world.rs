@@ -21,6 +21,7 @@ use crate::settings::{FlowControl, Settings};
 use crate::sockets::Sockets;
 use crate::stream::{Stream, StreamControl, XonXoff};
 use crate::switching::Switching;
+use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::{EventQueue, prefetch};
 use onionlab_flowcontrol::CongestionControl;
@@ -208,10 +209,15 @@ impl World {
             Client::new(client, &config.settings.client, random)
         });
         let clients = clients.collect();
+        let mut settings = config.settings;
+        if settings.links.are_quic() {
+            // It protects its packets itself.
+            settings.tls = Tls::Absent;
+        }
         let mut world = Self {
-            net: Network::new(config.seed, &links, config.topology, config.tcp),
+            net: Network::new(config.seed, &links, config.topology, config.tcp).with_quic(settings.quic()),
             queue,
-            settings: config.settings,
+            settings,
             nodes,
             ends: Vec::new(),
             channel_logs: Vec::new(),

@@ -11,7 +11,7 @@ impl World {
     /// One write callback of a channel, or a write that KIST asks for (`connection_handle_write`): its share of bytes as records, as far as the
     /// kernel takes them. If some are left and the kernel takes more, the socket is ready again.
     pub(crate) fn write_channel(&mut self, id: EndId) {
-        let (chunk, tls) = (self.settings.outbuf_chunk, self.settings.tls);
+        let (chunk, tls) = (self.settings.piece(), self.settings.tls);
         let end = &self.ends[id.index()];
         let (host, socket) = (end.host, end.socket);
         if end.opening != Opening::Open || end.write_blocked || end.outbuf.len() == 0 {

@@ -6,6 +6,7 @@
 mod common;
 
 use common::{Plan, mbit};
+use onionlab_net::quic::QuicCongestion;
 use onionlab_quantities::Cells;
 use onionlab_tor::{ChannelKind, CircuitOutcome, CircuitRecord, Links, Outcome, RelayClass, Role};
 
@@ -76,6 +77,24 @@ fn a_circuit_with_channels_of_its_own_pays_for_their_opening() {
         let between_relays = records.channels.iter().filter(|channel| channel.kind == ChannelKind::Circuit);
         assert_eq!(between_relays.count(), circuits.len() * if with_clients { 3 } else { 2 });
     }
+}
+
+/// Over QUIC a connection that is not there costs two round trips, its own handshake and the link's, and the next circuit's stream none.
+#[test]
+fn a_circuit_over_quic_takes_two_round_trips_for_each_connection_that_is_not_there() {
+    let mut plan = one_client(3);
+    plan.settings.links = Links::Quic { congestion: QuicCongestion::NewReno };
+    let (_, records) = plan.run(60);
+    let mut circuits = records.circuits;
+    circuits.sort_by_key(|circuit| circuit.circuit);
+    assert!(circuits.len() >= 3);
+    let over_open_channels = 3.0 * A + 2.0 * B + C;
+    assert_takes(&circuits[0], over_open_channels + 2.0 * (A + B + C));
+    for circuit in &circuits[1..] {
+        assert_takes(circuit, over_open_channels);
+    }
+    let streams = records.channels.iter().filter(|channel| channel.kind == ChannelKind::Stream).count();
+    assert_eq!((streams, records.channels.len()), (3 * circuits.len(), 3 * circuits.len() + 3));
 }
 
 /// Two clients want the same channel between guard and middle at almost the same time: the second circuit waits for the channel that the first one is

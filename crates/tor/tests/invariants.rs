@@ -7,13 +7,14 @@ mod common;
 
 use common::{Plan, mbit, ms};
 use onionlab_circuitmux::{EwmaClock, PolicyKind, SwrrWeight};
+use onionlab_net::quic::QuicCongestion;
 use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelKind, ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells,
-    FlowControl, Handshake, Handshakes, LightAndHeavy, Links, Outcome, RateLimit, Records, RelayClass, Role, SwitchChoice,
-    SwitchEntry, SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
+    ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells, FlowControl,
+    Handshake, Handshakes, LightAndHeavy, Links, Outcome, RateLimit, Records, RelayClass, Role, SwitchChoice, SwitchEntry,
+    SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -59,6 +60,7 @@ fn links() -> impl Strategy<Value = Links> {
         Just(Links::Shared),
         any::<bool>().prop_map(|with_clients| Links::PerCircuit { with_clients }),
         thresholds.prop_map(Links::LightAndHeavy),
+        prop_oneof![Just(QuicCongestion::NewReno), Just(QuicCongestion::Cubic)].prop_map(|congestion| Links::Quic { congestion }),
     ]
 }
 
@@ -258,15 +260,16 @@ proptest! {
             }
         }
         prop_assert_eq!(world.cells_in_flight(), 0);
-        // Two sockets for each channel that is open, and none else.
+        // Two sockets for each channel that is open, if they do not share one over QUIC, and none else.
         let (opened, closed) = world.sockets_opened_and_closed();
         world.take_records();
         world.finish();
         let channels = world.take_records().channels;
         prop_assert!(channels.iter().all(|channel| channel.open.is_some()), "{:?}", channels);
-        prop_assert_eq!(opened - closed, 2 * channels.len() as u64);
+        let sockets = if plan.settings.links.are_quic() { 0 } else { 2 * channels.len() as u64 };
+        prop_assert_eq!(opened - closed, sockets);
         // A connection that one circuit has to itself is there as long as the circuit.
-        let own = records.channels.iter().chain(&channels).filter(|channel| channel.kind == ChannelKind::Circuit);
+        let own = records.channels.iter().chain(&channels).filter(|channel| channel.kind.is_of_one_circuit());
         prop_assert!(own.clone().all(|channel| channel.most_circuits <= 1), "{:?}", records.channels);
         // No link carried more than its rate allows, no rate limit was exceeded by more than its burst (and one read of overdraft).
         for sample in &records.relays {

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Plan, mbit};
+use onionlab_net::quic::QuicCongestion;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{
     ChannelClose, ChannelKind, CircuitOutcome, CloseReason, Held, IdleChannels, IdleTimeout, LightAndHeavy, Links, Outcome,
@@ -11,8 +12,9 @@ use onionlab_tor::{
 
 const TWO: Links =
     Links::LightAndHeavy(LightAndHeavy { heavy_above: 1.25, light_below: 0.75, half_life: SimDuration::from_secs(30) });
-const VALUES: [Links; 4] =
-    [Links::Shared, Links::PerCircuit { with_clients: false }, Links::PerCircuit { with_clients: true }, TWO];
+const QUIC: Links = Links::Quic { congestion: QuicCongestion::Cubic };
+const VALUES: [Links; 5] =
+    [Links::Shared, Links::PerCircuit { with_clients: false }, Links::PerCircuit { with_clients: true }, TWO, QUIC];
 
 /// Clients that each have a guard of their own, all with one middle and one exit, between which `loss` of the packets are lost.
 fn clients(loads: &[&str], loss: f32, links: Links) -> Plan {
@@ -88,17 +90,19 @@ fn every_socket_is_closed_at_the_end() {
         let (world, records) = plan.run(300);
         assert!(records.circuits.iter().all(|circuit| circuit.outcome == CircuitOutcome::Closed), "{links:?}");
         let (opened, closed) = world.sockets_opened_and_closed();
-        // Nine connections to servers have one socket in tor, a channel two.
-        assert_eq!(opened, 9 + 2 * records.channels.len() as u64, "{links:?}");
+        // Nine connections to servers have one socket in tor, a channel two, if it does not share one with all others.
+        let channels = if links == QUIC { 0 } else { records.channels.len() as u64 };
+        assert_eq!(opened, 9 + 2 * channels, "{links:?}");
         assert_eq!(opened, closed, "{links:?}");
         for channel in &records.channels {
-            let reason = if channel.kind == ChannelKind::Circuit { ChannelClose::Circuit } else { ChannelClose::Idle };
+            let reason = if channel.kind.is_of_one_circuit() { ChannelClose::Circuit } else { ChannelClose::Idle };
             assert_eq!(channel.reason, Some(reason), "{links:?}: {channel:?}");
         }
-        let own = records.channels.iter().filter(|channel| channel.kind == ChannelKind::Circuit).count();
+        let own = records.channels.iter().filter(|channel| channel.kind.is_of_one_circuit()).count();
         let hops = match links {
             Links::Shared | Links::LightAndHeavy(_) => 0,
             Links::PerCircuit { with_clients } => 2 + usize::from(with_clients),
+            Links::Quic { .. } => 3,
         };
         assert_eq!(own, hops * records.circuits.len(), "{links:?}");
         let last = records.relays.iter().rev().take(5);
@@ -208,8 +212,28 @@ fn losses_of_another_circuit_delay_small_downloads_only_on_a_shared_connection()
         let longer = beside[index] / alone[index];
         if links == Links::Shared {
             assert!(longer > 1.25, "{links:?}: {longer}");
+        } else if links == QUIC {
+            // Nobody waits for others' losses, but all share the one window that these shrink, by turns of packets instead of by EWMA.
+            assert!(longer > 1.15, "{links:?}: {longer}");
         } else {
             assert!((0.95..1.15).contains(&longer), "{links:?}: {longer}");
         }
     }
+}
+
+/// Eight downloads through one middle and one exit, between which one packet in two hundred is lost. All go over one connection each way of sharing, so the congestion window is one;
+/// over TCP the lost bytes of one circuit hold up the seven others, over QUIC none: the waits that the channels' ends see are told apart by who waits.
+#[test]
+fn circuits_in_streams_share_a_window_and_wait_for_nobody() {
+    let held_by = |links: Links| {
+        let (world, records) = clients(&[BULK; 8], 0.005, links).run(400);
+        assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok), "{links:?}");
+        assert_eq!(world.cells_in_flight(), 0);
+        let windows = records.channels.iter().filter(|channel| channel.kind == ChannelKind::Shared).count();
+        (held(&records).bytes, windows)
+    };
+    let (shared, over_tcp) = held_by(Links::Shared);
+    assert!(shared > 1_000_000, "{shared}");
+    // Eight connections of clients to their guards, eight of guards to the middle, one between middle and exit, under both.
+    assert_eq!((over_tcp, held_by(QUIC)), (17, (0, 17)));
 }

@@ -94,7 +94,7 @@ pub const CHANNELS: Table = Table {
             "kind",
             Kind::Text,
             "",
-            "What it was for: \"shared\" (all circuits of its two hosts), \"circuit\" (one), \"light\" or \"heavy\" (circuits of that class).",
+            "What it was for: \"shared\" (all circuits of its two hosts), \"circuit\" (one), \"stream\" (one, as a stream of a QUIC connection, whose first stream is \"shared\" and carries no circuits), \"light\" or \"heavy\" (circuits of that class).",
         ),
         Column::new("opener", Kind::Text, "", "Name of the host that connected."),
         Column::new("peer", Kind::Text, "", "Name of the host that accepted."),

@@ -166,6 +166,13 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
             treatment.links == Links::PerCircuit,
             "links = \"per-circuit\"",
         ),
+        ("tls", given.tls.is_some(), treatment.links != Links::Quic, "links other than \"quic\", which has its own"),
+        (
+            "outbuf-chunk",
+            given.outbuf_chunk.is_some(),
+            treatment.links != Links::Quic || treatment.memory_limit.is_some(),
+            "links other than \"quic\", which has no records, or `memory-limit`",
+        ),
         ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
         ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
         ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
@@ -260,6 +267,12 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let links = all.links.unwrap_or(Links::Shared);
     let two_classes = links == Links::LightAndHeavy;
     let heavy_above = within(key("heavy-above"), all.heavy_above.unwrap_or(1.25), 1.0, 1000.0)?;
+    if links == Links::Quic && tcp == Tcp::Unlimited {
+        return Err(Fault::conflict(
+            key("links"),
+            "is \"quic\", which has a congestion window: it needs tcp = \"reno\" or \"cubic\"",
+        ));
+    }
     let computing = cpu == CpuModel::MainThread;
     let tap_clients = within(key("tap-clients"), all.tap_clients.unwrap_or(0.0), 0.0, 1.0)?;
     let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;

@@ -359,6 +359,8 @@ pub enum Links {
     PerCircuit,
     /// Two connections for each pair of relays, between which circuits move by how much they send (Torchestra).
     LightAndHeavy,
+    /// One QUIC connection between any two hosts, in which each circuit has a stream of its own (QuicTor); its congestion control is what `tcp` says.
+    Quic,
 }
 
 /// What counts as memory in queues.

@@ -13,6 +13,7 @@ use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
 use onionlab_flowcontrol::{PathType, VegasParameters};
+use onionlab_net::quic::QuicCongestion;
 use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration};
@@ -89,6 +90,9 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
                 light_below: treatment.light_below.unwrap_or(0.75),
                 half_life: treatment.heavy_half_life.unwrap_or(SimDuration::from_secs(30)),
             }),
+            Links::Quic => onionlab_tor::Links::Quic {
+                congestion: if treatment.tcp == Tcp::Reno { QuicCongestion::NewReno } else { QuicCongestion::Cubic },
+            },
         },
         socket_limit: treatment.socket_limit,
         idle_channels: Some(idle_channels(treatment)),
