@@ -12,7 +12,7 @@ import pytest
 from onionlab import _core
 from onionlab.errors import ResultsError
 from onionlab.reproductions import cci
-from onionlab.reproductions.cci import network, testbeds
+from onionlab.reproductions.cci import further, network, testbeds
 from onionlab.runner import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -25,7 +25,7 @@ def test_the_files_are_there_and_every_experiment_can_be_run() -> None:
     assert len(asked.network_claims) == 4
     printed = {(case["experiment"], case["treatment"]) for case in asked.published["eight"]["cases"]}
     assert printed == {(place, treatment) for place in testbeds.EIGHT for treatment in (testbeds.VANILLA, testbeds.PCTLS)}
-    for name in (*testbeds.TESTBEDS, "network"):
+    for name in (*testbeds.TESTBEDS, "network", *(question.stem for question in further.QUESTIONS)):
         assert _core.resolve(str(FOLDER / f"{name}.toml"))
 
 
@@ -41,10 +41,16 @@ def test_a_folder_without_them_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_quick_patterns_change_the_file() -> None:
-    text = (FOLDER / "network.toml").read_text(encoding="utf-8")
-    for pattern, instead in network.QUICK.items():
-        assert len(re.findall(pattern, text)) == 1, pattern
-        assert re.search(pattern, text)[0] != instead  # type: ignore[index]
+    found: set[str] = set()
+    for name in ("network", *(question.stem for question in further.QUESTIONS)):
+        text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+        for pattern, instead in network.QUICK.items():
+            lines = re.findall(pattern, text)
+            assert len(lines) <= 1, (name, pattern)
+            assert instead not in lines
+            found |= {pattern} if lines else set()
+        assert _core.resolve(str(FOLDER / f"{name}.toml"))
+    assert found == set(network.QUICK)
 
 
 @pytest.mark.slow

@@ -20,7 +20,7 @@ from onionlab.charts.export import to_png, to_svg
 from onionlab.errors import ResultsError
 from onionlab.files import write_bytes, write_text
 from onionlab.reproductions.cci import charts as cci_charts
-from onionlab.reproductions.cci import network, testbeds
+from onionlab.reproductions.cci import further, network, testbeds
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 
@@ -100,13 +100,17 @@ def reproduce(
     watched: Observe = observe if observe is not None else lambda: nullcontext(runner.Silent())
     beds = testbeds.measure(experiments, folder, watched, quick=quick)
     sampled = network.measure(experiments, folder, watched, quick=quick)
+    others = further.measure(experiments, folder, watched, quick=quick)
     judged = judge_all(asked, beds, sampled)
     for name, specification in cci_charts.drawings(beds, sampled):
         svg = to_svg(specification)
         write_text(docs / f"{name}.svg", svg)
         write_bytes(docs / f"{name}.png", to_png(svg))
     path = docs / "cci.md"
-    write_text(path, cci_page.page(asked.assumptions, asked.published, asked.rule, beds, sampled, judged, quick=quick))
+    text = cci_page.page(
+        asked.assumptions, asked.published, asked.rule, beds, sampled, judged, list(further.page(others, asked.rule)), quick=quick
+    )
+    write_text(path, text)
     return path, []
 
 

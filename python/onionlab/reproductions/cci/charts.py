@@ -57,10 +57,10 @@ def drawings(beds: testbeds.Measured, sampled: network.Measured) -> Iterator[tup
         )
     over_networks = f"mean quantile function over {sampled.networks} sampled networks; band: 95 % t interval"
     words = "time to last byte (s)"
-    downloads = [[(loss, size, f"{size}, {loss} lost", words) for size in network.SIZES] for loss in sampled.losses]
+    downloads = [[(loss, size, f"{size}, {loss} lost", words) for size in network.SIZES] for loss in sampled.places]
     title = "Downloads on a sampled network (the paper's figure 9)"
     yield "cci-network-times", _grid(sampled.times, downloads, title, [over_networks])
-    builds = [[(loss, "build", f"{loss} lost", "time to build a circuit (s)") for loss in sampled.losses]]
+    builds = [[(loss, "build", f"{loss} lost", "time to build a circuit (s)") for loss in sampled.places]]
     yield "cci-network-build", _grid(sampled.times, builds, "Building circuits (the paper's figure 10)", [over_networks])
 
 

@@ -1,4 +1,4 @@
-"""The sampled network of `onionlab.reproductions.cci`: tor's users, and clients that measure, at four losses."""
+"""Sampled networks of `onionlab.reproductions.cci`: Tor's users, and clients that measure, at several losses or loads."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -36,6 +37,7 @@ QUICK = {
     r"(?m)^networks = .*$": "networks = 3",
     r"(?m)^relays = .*$": "relays = 34",
     r'(?m)^"network.loss" = .*$': '"network.loss" = [0.0, 0.005]',
+    r'(?m)^"clients.users.users-at-full-scale" = .*$': '"clients.users.users-at-full-scale" = [400_000, 800_000]',
 }
 
 
@@ -62,15 +64,49 @@ class Measured:
     seconds: float
 
     @property
-    def losses(self) -> list[str]:
-        """Those that were run."""
-        there = set(self.figures["place"])
-        return [loss for loss in LOSSES if loss in there]
+    def places(self) -> list[str]:
+        """Those that were run, in the order of the file."""
+        return list(dict.fromkeys(self.figures["place"]))
+
+    @property
+    def treatments(self) -> list[str]:
+        """In the order of the file."""
+        return list(dict.fromkeys(self.figures["treatment"]))
 
 
-def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> Measured:
-    """Run what is missing and reduce it."""
-    file = experiments / "network.toml"
+def percent(loss: Any) -> str:
+    """How the place of a loss is called."""
+    return f"{100 * float(loss):g} %"
+
+
+def measure(
+    experiments: Path,
+    out: Path,
+    observe: Observe,
+    *,
+    quick: bool,
+    stem: str = "network",
+    key: str = "network.loss",
+    called: Callable[[Any], str] = percent,
+) -> Measured:
+    """Run what is missing of an experiment and reduce it.
+
+    Parameters
+    ----------
+    experiments, out : path
+        Folder of the files, and of the results.
+    observe : callable
+        Gives a context with an observer.
+    quick : bool
+        A smaller one.
+    stem : str
+        Name of the file.
+    key : str
+        What it sweeps.
+    called : callable
+        From a value of that to the name of a place.
+    """
+    file = experiments / f"{stem}.toml"
     if quick:
         text = file.read_text(encoding="utf-8")
         for pattern, instead in QUICK.items():
@@ -79,14 +115,14 @@ def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> M
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             write_text(file, text)
     with observe() as observer:
-        whole = runner.run(file, out / "network", report=False, observer=observer)
+        whole = runner.run(file, out / stem, report=False, observer=observer)
     if whole.missing:
-        raise RunError(f"{out / 'network'}: {whole.missing[0].label} did not finish")
+        raise RunError(f"{out / stem}: {whole.missing[0].label} did not finish")
     figures: list[tuple[str, str, int, str, float | None]] = []
     times: list[pl.DataFrame] = []
     relays = 0
     for number, values in enumerate(whole.plan.points):
-        place = f"{100 * float(values['network.loss']):g} %"
+        place = called(values[key])
         point = whole.at(number)
         for treatment in point.treatments:
             for network in range(point.plan.networks):

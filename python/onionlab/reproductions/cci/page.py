@@ -54,10 +54,11 @@ def page(
     beds: testbeds.Measured,
     sampled: network.Measured,
     judged: Sequence[Judged],
+    further: Sequence[str],
     *,
     quick: bool,
 ) -> str:
-    """The page as Markdown."""
+    """The page as Markdown; ``further`` are the lines on what the paper leaves open."""
     lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
     if quick:
         seconds = testbeds.QUICK_DURATION.partition(" ")[0]
@@ -85,6 +86,7 @@ def page(
     lines += _network(sampled, rule)
     lines += ["![Times to the last byte by size and loss](cci-network-times.svg)", ""]
     lines += ["![Times to build a circuit by loss](cci-network-build.svg)", ""]
+    lines += ["## What the paper leaves open", "", *further]
     lines += ["## What the paper does not say", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in assumptions]
     lines += ["", "## Runs", ""]
@@ -180,7 +182,7 @@ def _network(sampled: network.Measured, rule: Rule) -> Iterator[str]:
     yield ""
     yield "| lost | 50 kB, s | 1 MB, s | 5 MB, s | building a circuit, s |"
     yield "| ---: | ---: | ---: | ---: | ---: |"
-    for loss in sampled.losses:
+    for loss in sampled.places:
         parts = [Comparison(metric, testbeds.PCTLS, testbeds.VANILLA, loss, None, "less") for metric in (*network.SIZES, "build")]
         yield f"| {loss} | {' | '.join(_change(sampled.figures, part, rule, 3) for part in parts)} |"
     yield ""
@@ -197,7 +199,7 @@ def _network(sampled: network.Measured, rule: Rule) -> Iterator[str]:
     }
     yield f"| lost | | {' | '.join(columns)} |"
     yield f"| ---: | --- |{' ---: |' * len(columns)}"
-    for loss in sampled.losses:
+    for loss in sampled.places:
         for treatment in (testbeds.VANILLA, testbeds.PCTLS):
             cells = [_level(sampled.figures, loss, treatment, metric, places) for metric, places in columns.values()]
             yield f"| {loss} | {treatment} | {' | '.join(cells)} |"

@@ -1,0 +1,130 @@
+"""What the paper on shared links leaves open: other ways, the tor of today, more load, each circuit scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from onionlab import runner
+from onionlab.quantity import format_fixed
+from onionlab.reproductions.cci import network
+from onionlab.reproductions.claims import Comparison, Rule, difference
+from onionlab.stats.intervals import CONFIDENCE, t_interval
+
+Observe = Callable[[], AbstractContextManager[runner.Observer]]
+
+
+def _users(count: Any) -> str:
+    return f"{int(count):,} users"
+
+
+@dataclass(frozen=True)
+class Question:
+    """One experiment.
+
+    Attributes
+    ----------
+    stem
+        Name of its file.
+    heading, says
+        What is asked, in a heading and in words.
+    place
+        What a place is, as the head of a column.
+    key, called
+        What the file sweeps, and how a value of it is called.
+    """
+
+    stem: str
+    heading: str
+    says: str
+    place: str = "lost"
+    key: str = "network.loss"
+    called: Callable[[Any], str] = network.percent
+
+
+QUESTIONS = (
+    Question(
+        "four-ways",
+        "All four ways, with the tor of today",
+        "tor 0.4.9 (congestion control, KIST each 3 ms as the consensus says), Linux's TCP with CUBIC: one connection for each "
+        "pair of relays, one for each circuit, QUIC with a stream for each circuit, and a light and a heavy connection for each "
+        "pair; the first two also without conflux.",
+    ),
+    Question(
+        "more-load",
+        "What sharing costs as more is shared",
+        "The same with 0.1 % lost and half, as many and twice as many users as Tor had in 2018.",
+        place="of all Tor",
+        key="clients.users.users-at-full-scale",
+        called=_users,
+    ),
+    Question(
+        "policies",
+        "With each circuit scheduler",
+        "With a connection for each circuit its scheduler has nothing to choose; here is what it makes of shared connections.",
+    ),
+)
+
+COLUMNS: Mapping[str, tuple[str, int]] = {
+    "50 kB, s": ("50 kB", 2),
+    "1 MB, s": ("1 MB", 2),
+    "5 MB, s": ("5 MB", 2),
+    "failed, %": ("failed", 2),
+    "circuit, s": ("build", 2),
+    "links shared, %": ("shared", 1),
+    "most sockets": ("sockets", 0),
+    "held up, B": ("held", 0),
+}
+
+
+def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> dict[str, network.Measured]:
+    """Run what is missing; by the names of the files."""
+    return {
+        question.stem: network.measure(
+            experiments, out, observe, quick=quick, stem=question.stem, key=question.key, called=question.called
+        )
+        for question in QUESTIONS
+    }
+
+
+def page(measured: Mapping[str, network.Measured], rule: Rule) -> Iterator[str]:
+    """A section for each question: means with their intervals, and differences to the first treatment in per cent."""
+    for question in QUESTIONS:
+        sampled = measured[question.stem]
+        yield f"### {question.heading}"
+        yield ""
+        extent = f"{sampled.networks} sampled networks of {sampled.relays} relays and {sampled.minutes:g} simulated minutes"
+        yield (
+            f"{question.says} {extent}; in brackets the paired difference to “{sampled.treatments[0]}”, with an asterisk where "
+            "its 95 % interval excludes zero."
+        )
+        yield ""
+        yield f"| {question.place} | | {' | '.join(COLUMNS)} |"
+        yield f"| ---: | --- |{' ---: |' * len(COLUMNS)}"
+        for place in sampled.places:
+            for treatment in sampled.treatments:
+                cells = [_cell(sampled, place, treatment, metric, places, rule) for metric, places in COLUMNS.values()]
+                yield f"| {place} | {treatment} | {' | '.join(cells)} |"
+        yield ""
+
+
+def _cell(sampled: network.Measured, place: str, treatment: str, metric: str, places: int, rule: Rule) -> str:
+    at = (pl.col("place") == place) & (pl.col("treatment") == treatment) & (pl.col("metric") == metric)
+    interval = t_interval(sampled.figures.filter(at)["value"].drop_nulls().to_list())
+    if interval is None:
+        return "–"
+    text = format_fixed(interval.mean, places)
+    if interval.high is not None:
+        text += f" ± {format_fixed(interval.high - interval.mean, places)}"
+    base = sampled.treatments[0]
+    if treatment == base or metric not in (*network.SIZES, "build"):
+        return text
+    found = difference(sampled.figures, Comparison(metric, treatment, base, place, None, "equal"), CONFIDENCE, rule)
+    if found is None or found.percent is None:
+        return text
+    return f"{text} ({format_fixed(found.percent, 0, signed=True)} %{'*' if found.interval.excludes_zero else ''})"
