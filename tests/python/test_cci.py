@@ -47,8 +47,7 @@ def test_the_quick_patterns_change_the_file() -> None:
         for pattern, instead in network.QUICK.items():
             lines = re.findall(pattern, text)
             assert len(lines) <= 1, (name, pattern)
-            assert instead not in lines
-            found |= {pattern} if lines else set()
+            found |= {pattern} if lines and lines != [instead] else set()
         assert _core.resolve(str(FOLDER / f"{name}.toml"))
     assert found == set(network.QUICK)
 
