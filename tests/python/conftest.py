@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,9 @@ import pytest
 import onionlab.report.write
 from fake_core import FakeCore
 from onionlab import _core
+
+# A shell that runs the tests in the background has them, and what they start, ignore Ctrl-C; some of them are about it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXPERIMENT = """\
 title = "Round robin against EWMA"
