@@ -22,6 +22,8 @@ pub(crate) struct Sampler {
     sockets: Vec<([u64; 4], Held)>,
     pub goodput_bytes: u64,
     pub bytes_to_servers: u64,
+    /// What streams had sent when they tried another exit, where they send it again.
+    pub bytes_tried_again: u64,
     goodput_before: u64,
     pub transfers_ok: u64,
     pub transfers_failed: u64,
@@ -35,6 +37,7 @@ impl Sampler {
             sockets: vec![([0; 4], Held::default()); hosts],
             goodput_bytes: 0,
             bytes_to_servers: 0,
+            bytes_tried_again: 0,
             goodput_before: 0,
             transfers_ok: 0,
             transfers_failed: 0,

@@ -361,6 +361,10 @@ impl World {
     pub fn bytes_to_servers(&self) -> u64 {
         self.sampler.bytes_to_servers
     }
+    /// What streams had sent when they tried another exit: as much of it may have come to servers twice.
+    pub fn bytes_tried_again(&self) -> u64 {
+        self.sampler.bytes_tried_again
+    }
     /// The network under this world.
     pub fn network(&self) -> &Network {
         &self.net

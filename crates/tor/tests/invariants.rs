@@ -243,8 +243,7 @@ proptest! {
         // Beside what started over and the resumptions, servers get every byte once.
         let sent = records.transfers.iter().map(|transfer| transfer.sent).sum::<u64>();
         // A stream that got no answer in time and tried another exit has sent there again what it had sent before.
-        let elsewhere = records.transfers.iter().map(|transfer| u64::from(transfer.retries) * transfer.sent).sum::<u64>();
-        let more = again + elsewhere + 498 * records.switches.iter().map(|switch| switch.streams).sum::<u64>();
+        let more = again + world.bytes_tried_again() + 498 * records.switches.iter().map(|switch| switch.streams).sum::<u64>();
         prop_assert!((sent..=sent + more).contains(&world.bytes_to_servers()), "{} of {sent} bytes to servers", world.bytes_to_servers());
         check_switches(&plan, &records)?;
         // No circuit was closed for exceeding a window, and nothing is left anywhere.

@@ -360,6 +360,7 @@ impl World {
         let transfer = &mut self.transfers[id.index()];
         transfer.retries = transfer.retries.saturating_add(1);
         transfer.state = State::Waits;
+        self.sampler.bytes_tried_again += transfer.written - transfer.unread;
         transfer.unread = transfer.written;
         if transfer.start + SOCKS_TIMEOUT <= self.queue.now() {
             self.finish_transfer(id, Outcome::NoCircuit);
