@@ -7,8 +7,8 @@ whatever `onionlab.tor_metrics` can read: the reference's quantiles of 2019, or 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,12 +21,11 @@ from onionlab.describe import plural
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_text
 from onionlab.quantity import format_bytes, format_fixed
+from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.shadow_networks import load_differences
 from onionlab.results import Experiment
 from onionlab.stats.intervals import Interval, t_interval
 from onionlab.tor_metrics import Metrics
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
 #: What is known of the live network where nobody says otherwise, relative to the folder of references.
 USUAL = Path("shadow-networks/targets.json")

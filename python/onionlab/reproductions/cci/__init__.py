@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,7 @@ from onionlab.reproductions.cci import charts as cci_charts
 from onionlab.reproductions.cci import further, network, testbeds
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
+from onionlab.reproductions.runs import Observe
 
 
 @dataclass(frozen=True)

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import polars as pl
-
-from onionlab import runner
-from onionlab.quantity import format_fixed
 from onionlab.reproductions.cci import network
-from onionlab.reproductions.claims import Comparison, Rule, difference
-from onionlab.stats.intervals import CONFIDENCE, t_interval
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
+from onionlab.reproductions.claims import Comparison, Rule
+from onionlab.reproductions.figures import level, percent
+from onionlab.reproductions.runs import Observe
 
 
 def _users(count: Any) -> str:
@@ -114,17 +108,9 @@ def page(measured: Mapping[str, network.Measured], rule: Rule) -> Iterator[str]:
 
 
 def _cell(sampled: network.Measured, place: str, treatment: str, metric: str, places: int, rule: Rule) -> str:
-    at = (pl.col("place") == place) & (pl.col("treatment") == treatment) & (pl.col("metric") == metric)
-    interval = t_interval(sampled.figures.filter(at)["value"].drop_nulls().to_list())
-    if interval is None:
-        return "–"
-    text = format_fixed(interval.mean, places)
-    if interval.high is not None:
-        text += f" ± {format_fixed(interval.high - interval.mean, places)}"
+    text = level(sampled.figures, places, place=place, treatment=treatment, metric=metric)
     base = sampled.treatments[0]
     if treatment == base or metric not in (*network.SIZES, "build"):
         return text
-    found = difference(sampled.figures, Comparison(metric, treatment, base, place, None, "equal"), CONFIDENCE, rule)
-    if found is None or found.percent is None:
-        return text
-    return f"{text} ({format_fixed(found.percent, 0, signed=True)} %{'*' if found.interval.excludes_zero else ''})"
+    differs = percent(sampled.figures, Comparison(metric, treatment, base, place, None, "equal"), rule)
+    return f"{text} ({differs})" if differs else text

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from onionlab import runner
-from onionlab.errors import RunError
-from onionlab.files import write_text
+from onionlab.reproductions.figures import Figure, frame, mean
+from onionlab.reproductions.runs import Observe, run
 from onionlab.results import Experiment
 from onionlab.stats.metrics import measured
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
 #: The group that measures, and its sizes in bytes by name.
 MEASURES = "measure"
@@ -106,19 +101,8 @@ def measure(
     called : callable
         From a value of that to the name of a place.
     """
-    file = experiments / f"{stem}.toml"
-    if quick:
-        text = file.read_text(encoding="utf-8")
-        for pattern, instead in QUICK.items():
-            text = re.sub(pattern, instead, text)
-        file = out / "files" / file.name
-        if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            write_text(file, text)
-    with observe() as observer:
-        whole = runner.run(file, out / stem, report=False, observer=observer)
-    if whole.missing:
-        raise RunError(f"{out / stem}: {whole.missing[0].label} did not finish")
-    figures: list[tuple[str, str, int, str, float | None]] = []
+    whole = run(experiments / f"{stem}.toml", out, observe, QUICK if quick else None)
+    figures: list[Figure] = []
     times: list[pl.DataFrame] = []
     relays = 0
     for number, values in enumerate(whole.plan.points):
@@ -126,13 +110,12 @@ def measure(
         point = whole.at(number)
         for treatment in point.treatments:
             for network in range(point.plan.networks):
-                run = _Run(point, treatment, network)
-                relays = max(relays, run.relays["relay"].n_unique())
-                figures += [(place, treatment, network, metric, value) for metric, value in run.figures().items()]
-                times.append(run.times(place))
-    schema = {"place": pl.String, "treatment": pl.String, "replicate": pl.Int64, "metric": pl.String, "value": pl.Float64}
+                one = _Run(point, treatment, network)
+                relays = max(relays, one.relays["relay"].n_unique())
+                figures += [(place, treatment, network, metric, value) for metric, value in one.figures().items()]
+                times.append(one.times(place))
     return Measured(
-        pl.DataFrame(figures, schema=schema, orient="row"),
+        frame(figures),
         pl.concat(times),
         whole.plan.networks,
         relays,
@@ -160,8 +143,8 @@ class _Run:
         ended = self.transfers.filter(pl.col("outcome") != "unfinished")
         links = int(self.samples["links"].sum())
         samples = self.samples.height
-        return {size: _mean(self._downloads(size)) for size in SIZES} | {
-            "build": _mean(self._builds()),
+        return {size: mean(self._downloads(size)) for size in SIZES} | {
+            "build": mean(self._builds()),
             "shared": 100 * int(self.samples["shared_links"].sum()) / links if links else None,
             "failed": 100 * ended.filter(pl.col("outcome") != "ok").height / ended.height if ended.height else None,
             "sockets": _largest(self.relays["most_sockets"]),
@@ -190,11 +173,6 @@ class _Run:
             for what, values in parts
         ]
         return pl.concat(frames).drop_nulls("value")
-
-
-def _mean(values: pl.Series) -> float | None:
-    mean = values.drop_nulls().mean()
-    return mean if isinstance(mean, float) else None
 
 
 def _largest(values: pl.Series) -> float | None:

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import polars as pl
-
 from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.cci import network, testbeds
 from onionlab.reproductions.cci.charts import TITLES
 from onionlab.reproductions.claims import Comparison, Judged, Rule, difference
-from onionlab.stats.intervals import CONFIDENCE, t_interval
+from onionlab.reproductions.figures import change, level
+from onionlab.stats.intervals import CONFIDENCE
 
 #: Metrics in words, with their unit and the places that are shown.
 WORDS = {
@@ -98,29 +97,6 @@ def page(
     return "\n".join([*lines, ""])
 
 
-def _level(figures: pl.DataFrame, place: str, treatment: str, metric: str, places: int) -> str:
-    at = (pl.col("place") == place) & (pl.col("treatment") == treatment) & (pl.col("metric") == metric)
-    interval = t_interval(figures.filter(at)["value"].drop_nulls().to_list())
-    if interval is None:
-        return "–"
-    text = format_fixed(interval.mean, places)
-    return text if interval.high is None else f"{text} ± {format_fixed(interval.high - interval.mean, places)}"
-
-
-def _change(figures: pl.DataFrame, part: Comparison, rule: Rule, places: int, unit: str = "") -> str:
-    """A difference with its 95 % interval, in the metric's unit and in per cent; an asterisk where it excludes zero."""
-    found = difference(figures, part, CONFIDENCE, rule)
-    if found is None:
-        return "–"
-    text = format_fixed(found.interval.mean, places, signed=True) + unit
-    if found.interval.low is not None and found.interval.high is not None:
-        bounds = " to ".join(format_fixed(bound, places, signed=True) for bound in (found.interval.low, found.interval.high))
-        text += f" ({bounds}){'*' if found.interval.excludes_zero else ''}"
-    if found.percent is not None:
-        text += f", {format_fixed(found.percent, 1, signed=True)} %"
-    return text
-
-
 def _table_4(published: Mapping[str, Any], beds: testbeds.Measured, rule: Rule) -> Iterator[str]:
     yield (
         "Four entries, one middle, one exit, 300 Mbit/s, 50 ms of round trip between entry and exit, tor 0.3.5, TCP CUBIC; eight "
@@ -142,12 +118,13 @@ def _table_4(published: Mapping[str, Any], beds: testbeds.Measured, rule: Rule) 
                 found = difference(beds.figures, part, CONFIDENCE, rule)
                 theirs = f"{case['throughput-degradation']} %"
                 ours = "" if found is None or found.percent is None else f"{format_fixed(-found.percent, 0)} %"
-            level = [
-                _level(beds.figures, place, treatment, *shown) for shown in (("throughput", 2), ("round-trip", 1), ("held", 0))
+            shown = [
+                level(beds.figures, places, place=place, treatment=treatment, metric=metric)
+                for metric, places in (("throughput", 2), ("round-trip", 1), ("held", 0))
             ]
             yield (
-                f"| {TITLES[place]} | {treatment} | {speed[0]:.2f} ± {speed[1]:.2f} | {level[0]} | {theirs} | {ours} "
-                f"| {trip[0]:.0f} ± {trip[1]:.1f} | {level[1]} | {level[2]} |"
+                f"| {TITLES[place]} | {treatment} | {speed[0]:.2f} ± {speed[1]:.2f} | {shown[0]} | {theirs} | {ours} "
+                f"| {trip[0]:.0f} ± {trip[1]:.1f} | {shown[1]} | {shown[2]} |"
             )
     yield ""
 
@@ -165,9 +142,12 @@ def _two(beds: testbeds.Measured, rule: Rule) -> Iterator[str]:
         scenario, _, load = place.partition("-")
         cells = []
         for metric, places in (("time", 3), ("round-trip", 1)):
-            cells += [_level(beds.figures, place, treatment, metric, places) for treatment in (testbeds.VANILLA, testbeds.PCTLS)]
+            cells += [
+                level(beds.figures, places, place=place, treatment=treatment, metric=metric)
+                for treatment in (testbeds.VANILLA, testbeds.PCTLS)
+            ]
             part = Comparison(metric, testbeds.PCTLS, testbeds.VANILLA, place, None, "less")
-            cells.append(_change(beds.figures, part, rule, places))
+            cells.append(change(beds.figures, part, rule, places))
         yield f"| {scenario.capitalize()} | {load} | {' | '.join(cells)} |"
     yield ""
 
@@ -184,7 +164,7 @@ def _network(sampled: network.Measured, rule: Rule) -> Iterator[str]:
     yield "| ---: | ---: | ---: | ---: | ---: |"
     for loss in sampled.places:
         parts = [Comparison(metric, testbeds.PCTLS, testbeds.VANILLA, loss, None, "less") for metric in (*network.SIZES, "build")]
-        yield f"| {loss} | {' | '.join(_change(sampled.figures, part, rule, 3) for part in parts)} |"
+        yield f"| {loss} | {' | '.join(change(sampled.figures, part, rule, 3) for part in parts)} |"
     yield ""
     columns = {
         "50 kB, s": ("50 kB", 2),
@@ -201,6 +181,9 @@ def _network(sampled: network.Measured, rule: Rule) -> Iterator[str]:
     yield f"| ---: | --- |{' ---: |' * len(columns)}"
     for loss in sampled.places:
         for treatment in (testbeds.VANILLA, testbeds.PCTLS):
-            cells = [_level(sampled.figures, loss, treatment, metric, places) for metric, places in columns.values()]
+            cells = [
+                level(sampled.figures, places, place=loss, treatment=treatment, metric=metric)
+                for metric, places in columns.values()
+            ]
             yield f"| {loss} | {treatment} | {' | '.join(cells)} |"
     yield ""

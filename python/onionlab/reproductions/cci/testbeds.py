@@ -5,21 +5,14 @@ The network is given by hand, so a seed is what is replicated: it draws losses a
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
-from onionlab import runner
-from onionlab.errors import RunError
-from onionlab.files import write_text
-from onionlab.results import Experiment
+from onionlab.reproductions.figures import Figure, frame, mean
+from onionlab.reproductions.runs import Observe, run
 from onionlab.stats.metrics import measured
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
 VANILLA, PCTLS = "vanilla", "PCTLS"
 
@@ -65,11 +58,15 @@ class Measured:
 
 def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> Measured:
     """Run what is missing of every testbed and reduce it."""
-    figures: list[tuple[str, str, int, str, float | None]] = []
+    figures: list[Figure] = []
+    changes = {
+        r"(?m)^seeds = .*$": f"seeds = {list(range(1, QUICK_SEEDS + 1))}",
+        r"(?m)^duration = .*$": f'duration = "{QUICK_DURATION}"',
+    }
     times: list[pl.DataFrame] = []
     seconds, seeds = 0.0, 0
     for name in TESTBEDS:
-        experiment = _run(experiments / f"{name}.toml", out, observe, quick=quick)
+        experiment = run(experiments / f"{name}.toml", out, observe, changes if quick else None)
         seconds += float(experiment.runs["wall_seconds"].sum())
         for treatment in experiment.treatments:
             transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
@@ -81,22 +78,7 @@ def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> M
                 for metric, value in _figures(name, rows, circuits, relays).items():
                     figures.append((name, treatment, int(str(seed)), metric, value))
             times.append(_times(name, own))
-    schema = {"place": pl.String, "treatment": pl.String, "replicate": pl.Int64, "metric": pl.String, "value": pl.Float64}
-    return Measured(pl.DataFrame(figures, schema=schema, orient="row"), pl.concat(times), seeds, seconds)
-
-
-def _run(file: Path, out: Path, observe: Observe, *, quick: bool) -> Experiment:
-    if quick:
-        text = re.sub(r"(?m)^seeds = .*$", f"seeds = {list(range(1, QUICK_SEEDS + 1))}", file.read_text(encoding="utf-8"))
-        text = re.sub(r"(?m)^duration = .*$", f'duration = "{QUICK_DURATION}"', text)
-        file = out / "files" / file.name
-        if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            write_text(file, text)
-    with observe() as observer:
-        results = runner.run(file, out / file.stem, report=False, observer=observer)
-    if results.missing:
-        raise RunError(f"{out / file.stem}: {results.missing[0].label} did not finish")
-    return results
+    return Measured(frame(figures), pl.concat(times), seeds, seconds)
 
 
 def watched(name: str, transfers: pl.DataFrame) -> pl.DataFrame:
@@ -110,13 +92,13 @@ def watched(name: str, transfers: pl.DataFrame) -> pl.DataFrame:
 def _figures(name: str, transfers: pl.DataFrame, circuits: pl.DataFrame, relays: pl.DataFrame) -> dict[str, float | None]:
     """One run's figures."""
     bulk = transfers.filter(pl.col("group").str.starts_with("bulk"))["ttlb"].drop_nulls()
-    mean = bulk.mean()
+    time = mean(bulk)
     built = (circuits["built_ns"] - circuits["launched_ns"]).drop_nulls().mean()
     length = relays["time_ns"].max()
     return {
-        "throughput": BULK / 1e6 / mean if isinstance(mean, float) and mean > 0 else None,
-        "round-trip": _mean(_round_trips(watched(name, transfers))),
-        "time": _mean(watched(name, transfers)["ttlb"]),
+        "throughput": BULK / 1e6 / time if time else None,
+        "round-trip": mean(_round_trips(watched(name, transfers))),
+        "time": mean(watched(name, transfers)["ttlb"]),
         "build": built / 1e9 if isinstance(built, float) else None,
         "held": float(relays["held"].sum()) / (length / 1e9) if isinstance(length, int) and length else None,
     }
@@ -125,11 +107,6 @@ def _figures(name: str, transfers: pl.DataFrame, circuits: pl.DataFrame, relays:
 def _round_trips(transfers: pl.DataFrame) -> pl.Series:
     """From opening a stream to CONNECTED, in ms."""
     return transfers.select(value=(pl.col("connected_ns") - pl.col("start_ns")) / 1e6)["value"]
-
-
-def _mean(values: pl.Series) -> float | None:
-    mean = values.drop_nulls().mean()
-    return mean if isinstance(mean, float) else None
 
 
 def _times(name: str, transfers: pl.DataFrame) -> pl.DataFrame:

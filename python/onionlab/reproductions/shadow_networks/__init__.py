@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 import re
 import tomllib
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from onionlab.charts.export import to_png, to_svg
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_bytes, write_text
 from onionlab.importing.sources import ImportedError, read_json
+from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
@@ -37,8 +38,6 @@ SMALL = "1pct"
 
 #: Largest distance from the mean over their networks, in standard deviations between networks, of a figure within the spread.
 SPREAD = 2.0
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,6 +22,7 @@ from onionlab.files import write_bytes, write_text
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.agreement import Verdict, judge
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
+from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
 from onionlab.reproductions.shadow_tor import page as shadow_tor_page
 from onionlab.reproductions.shadow_tor import vegas_trace
@@ -35,8 +35,6 @@ SHADOW, LINUX = "shadow", "linux"
 
 #: How many seeds a full reproduction runs.
 SEEDS = 200
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
 
 @dataclass(frozen=True)

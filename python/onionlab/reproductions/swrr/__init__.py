@@ -7,8 +7,8 @@ circuit of a channel sends next, on a network whose middles are taken away until
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +16,13 @@ from onionlab import runner
 from onionlab.charts.export import to_png, to_svg
 from onionlab.files import write_bytes, write_text
 from onionlab.reproductions.claims import judge
+from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import measure as swrr_measure
 from onionlab.reproductions.swrr import page as swrr_page
 from onionlab.reproductions.swrr import runs as swrr_runs
 from onionlab.reproductions.swrr.assumptions import Assumptions, read
 from onionlab.reproductions.swrr.measure import Measured
-
-Observe = Callable[[], AbstractContextManager[runner.Observer]]
 
 
 def reproduce(

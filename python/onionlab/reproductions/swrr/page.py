@@ -11,10 +11,11 @@ from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed, format_number
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import Comparison, Difference, Judged, difference, per_claim
+from onionlab.reproductions.figures import NOTHING, level
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr.assumptions import Assumptions, Variant
 from onionlab.reproductions.swrr.measure import Measured
-from onionlab.stats.intervals import CONFIDENCE, half_width, t_interval
+from onionlab.stats.intervals import CONFIDENCE, half_width
 
 #: Metrics in words, with their unit and the places that are shown.
 WORDS = {
@@ -129,7 +130,7 @@ def _rivalry(measured: Measured, variant: Variant, middles: int, rival: str) -> 
 def _relative(found: Difference | None) -> str:
     """A difference in per cent with its interval; an asterisk where the interval excludes zero."""
     if found is None or found.percent is None:
-        return "–"
+        return NOTHING
     text = f"{format_fixed(found.percent, 1, signed=True)} %"
     if found.interval.low is None or found.interval.high is None:
         return text
@@ -163,18 +164,10 @@ def _levels(measured: Measured, variant: Variant) -> Iterator[str]:
     yield f"| ---: | --- |{' ---: |' * len(LEVELS)}"
     for middles in variant.middles:
         for treatment in variant.treatments:
-            cells = [_level(measured.of(variant.name), middles, treatment, *column) for column in LEVELS.values()]
+            figures = measured.of(variant.name).filter(middles=middles, treatment=treatment)
+            cells = [level(figures, places, metric=metric) for metric, places in LEVELS.values()]
             yield f"| {middles} | {treatment} | {' | '.join(cells)} |"
     yield ""
-
-
-def _level(figures: pl.DataFrame, middles: int, treatment: str, metric: str, places: int) -> str:
-    at = (pl.col("middles") == middles) & (pl.col("treatment") == treatment) & (pl.col("metric") == metric)
-    interval = t_interval(figures.filter(at)["value"].drop_nulls().to_list())
-    if interval is None:
-        return "–"
-    text = format_fixed(interval.mean, places)
-    return text if interval.high is None else f"{text} ± {format_fixed(interval.high - interval.mean, places)}"
 
 
 def _turns(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
@@ -193,7 +186,7 @@ def _turns(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
         what = "nothing" if variant is assumptions.main else variant.what
         for rival in RIVALS:
             if rival in variant.treatments:
-                used = _level(measured.of(variant.name), middles, OURS, "utilisation", 1)
+                used = level(measured.of(variant.name), 1, middles=middles, treatment=OURS, metric="utilisation")
                 yield f"| {what} | {rival} | {used} % | {' | '.join(_rivalry(measured, variant, middles, rival))} |"
                 what = ""
     yield ""

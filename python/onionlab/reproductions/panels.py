@@ -1,0 +1,105 @@
+"""Distribution functions in rows of panels, each a mean over replicates with its band."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from onionlab.charts import theme
+from onionlab.charts.bands import Axis, band_chart, values
+from onionlab.stats import quantile_bands
+
+#: Size of a panel, in pixels.
+SIZE = (230, 170)
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One panel.
+
+    Attributes
+    ----------
+    place, what
+        Which rows of the times it draws.
+    heading
+        Above it.
+    words
+        Along its axis.
+    scale
+        Of its axis, where the data's own extent is not it.
+    """
+
+    place: str
+    what: str
+    heading: str
+    words: str
+    scale: dict[str, Any] = field(default_factory=dict)
+
+
+def grid(
+    times: pl.DataFrame,
+    treatments: Sequence[str],
+    rows: Sequence[Sequence[Panel]],
+    title: str,
+    about: Sequence[str],
+    size: tuple[int, int] = SIZE,
+) -> dict[str, Any]:
+    """A chart's specification; panels without data are left out.
+
+    Parameters
+    ----------
+    times : polars.DataFrame
+        ``place, treatment, network, seed, what, value``: bands lie over the values of ``network``.
+    treatments : sequence of str
+        In the order of their colours.
+    rows : sequence of sequences of Panel
+        What is drawn, row by row.
+    title : str
+        Above all.
+    about : sequence of str
+        Lines below the title.
+    size : tuple of int
+        Of a panel, in pixels.
+    """
+    data: dict[str, pl.DataFrame] = {}
+    drawn = []
+    for row in rows:
+        panels = []
+        for one in row:
+            own = times.filter(place=one.place, what=one.what)
+            if own.is_empty():
+                continue
+            name = f"{one.place}-{one.what}"
+            data[name] = quantile_bands(own, "value", treatments)
+            x = Axis("mean", one.words, one.scale or extent(data[name]), {"tickCount": 5})
+            y = Axis("quantile", "share", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
+            banded = data[name]["low"].null_count() < data[name].height
+            panel = band_chart(name, treatments, x, y, spread="x", banded=banded, size=size)
+            panels.append(panel.properties(title=alt.TitleParams(one.heading, fontSize=12, offset=4)))
+        if panels:
+            drawn.append(alt.hconcat(*panels, spacing=22))
+    return whole(drawn, title, about, data)
+
+
+def whole(rows: Sequence[Any], title: str, about: Sequence[str], data: dict[str, pl.DataFrame]) -> dict[str, Any]:
+    """Rows of panels below each other under one title, with the data sets that they name."""
+    drawn = alt.vconcat(*rows, spacing=20, title=alt.TitleParams(title, subtitle=list(about), frame="bounds", offset=14))
+    specification: dict[str, Any] = drawn.to_dict()
+    specification["config"] = theme.config()
+    specification.setdefault("datasets", {}).update({name: values(curves) for name, curves in data.items()})
+    return specification
+
+
+def extent(curves: pl.DataFrame) -> dict[str, Any]:
+    """From zero (or, where values hardly vary, from near the least) to a little above the lines."""
+    means = curves["mean"].drop_nulls().to_numpy()
+    if not means.size:
+        return {}
+    least, most = float(means.min()), float(means.max())
+    below = most - least if least < 0 else least
+    begin = 0.0 if 0 <= least < 0.6 * most else least - 0.05 * below
+    return {"domain": [begin, most + 0.02 * abs(most) or 1.0], "nice": False, "zero": False}

@@ -1,0 +1,51 @@
+"""Running the experiment files of a reproduction, whole or in their quick form."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from onionlab import runner
+from onionlab.errors import RunError
+from onionlab.files import write_text
+from onionlab.results import Experiment
+
+#: Gives a context with an observer of the runs of one experiment.
+Observe = Callable[[], AbstractContextManager[runner.Observer]]
+
+#: What is written instead of the lines that match.
+Changes = Mapping[str, str]
+
+
+def run(file: Path, out: Path, observe: Observe, changes: Changes | None = None) -> Experiment:
+    """Run what is missing of an experiment below ``out``; refuse to go on where a run fails.
+
+    Parameters
+    ----------
+    file, out : path
+        The experiment file, and the folder for its results, which go into one of the file's name.
+    observe : callable
+        Gives a context with an observer.
+    changes : mapping, optional
+        Regular expressions and what stands instead of each match: the quick form. The file so made goes below ``out``.
+    """
+    if changes:
+        file = changed(file, out / "files", changes)
+    with observe() as observer:
+        results = runner.run(file, out / file.stem, report=False, observer=observer)
+    if results.missing:
+        raise RunError(f"{out / file.stem}: {results.missing[0].label} did not finish")
+    return results
+
+
+def changed(file: Path, folder: Path, changes: Changes) -> Path:
+    """The file with the changes made, in ``folder``; not written where it stands there already."""
+    text = file.read_text(encoding="utf-8")
+    for pattern, instead in changes.items():
+        text = re.sub(pattern, instead, text)
+    copy = folder / file.name
+    if not copy.is_file() or copy.read_text(encoding="utf-8") != text:
+        write_text(copy, text)
+    return copy

@@ -1,0 +1,80 @@
+"""What all reproductions have in common: figures in tables, and the quick form of a file."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from fake_core import FakeCore
+from onionlab.errors import RunError
+from onionlab.reproductions.claims import Comparison, Rule
+from onionlab.reproductions.figures import NOTHING, change, frame, level, mean, percent
+from onionlab.reproductions.panels import extent
+from onionlab.reproductions.runs import changed, run
+from onionlab.runner import Silent
+
+RULE = Rule(0.95, 0.05, place="place", replicate="replicate")
+#: Two replicates: 10 and 20 before, 11 and 24 after; the differences are 1 and 4.
+FIGURES = frame(
+    [
+        ("here", "before", 1, "time", 10.0),
+        ("here", "before", 2, "time", 20.0),
+        ("here", "after", 1, "time", 11.0),
+        ("here", "after", 2, "time", 24.0),
+        ("here", "after", 3, "time", None),
+    ]
+)
+PART = Comparison("time", "after", "before", "here", None, "greater")
+
+
+def test_levels_and_changes_by_hand() -> None:
+    """The t quantile of one degree of freedom is 12.706; deviations are 9.19 (11, 24) and 2.12 (1, 4)."""
+    assert level(FIGURES, 1, place="here", treatment="after", metric="time") == "17.5 ± 82.6"
+    assert level(FIGURES.filter(replicate=1), 1, treatment="after") == "11.0"
+    assert level(FIGURES, 1, place="there") == NOTHING
+    assert change(FIGURES, PART, RULE, 1, " s").replace("−", "-") == "+2.5 s (-16.6 to +21.6), +16.7 %"
+    assert percent(FIGURES, PART, RULE) == "+17 %"
+    assert percent(FIGURES, Comparison("size", "after", "before", "here", None, "less"), RULE) == ""
+
+
+def test_means_of_what_is_there() -> None:
+    assert mean(pl.Series([1, None, 2])) == 1.5
+    assert mean(pl.Series([None], dtype=pl.Float64)) is None
+
+
+@pytest.mark.parametrize(
+    ("means", "domain"),
+    [([1.0, 4.0], [0.0, 4.08]), ([3.0, 4.0], [2.85, 4.08]), ([-1.0, 4.0], [-1.25, 4.08]), ([0.0], [0.0, 1.0])],
+)
+def test_extents(means: list[float], domain: list[float]) -> None:
+    assert extent(pl.DataFrame({"mean": means}))["domain"] == pytest.approx(domain)
+
+
+def test_the_quick_form_is_a_file_of_its_own(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
+    before = experiment_file.read_text(encoding="utf-8")
+    results = run(experiment_file, tmp_path / "quick", lambda: nullcontext(Silent()), {r"(?m)^networks = .*$": "networks = 2"})
+    assert results.plan.networks == 2
+    assert results.directory == tmp_path / "quick" / "pair"
+    assert experiment_file.read_text(encoding="utf-8") == before
+    whole = run(experiment_file, tmp_path / "full", lambda: nullcontext(Silent()))
+    assert whole.plan.networks == 3
+
+
+def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "one.toml"
+    file.write_text("seeds = [1, 2]\n", encoding="utf-8")
+    copy = changed(file, tmp_path / "files", {"2": "3"})
+    written = copy.stat().st_mtime_ns
+    assert changed(file, tmp_path / "files", {"2": "3"}).stat().st_mtime_ns == written
+    assert copy.read_text(encoding="utf-8") == "seeds = [1, 3]\n"
+    changed(file, tmp_path / "files", {"2": "4"})
+    assert copy.read_text(encoding="utf-8") == "seeds = [1, 4]\n"
+
+
+def test_a_run_that_fails_is_named(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
+    core.failing = {"ewma--net1--seed2"}
+    with pytest.raises(RunError, match="did not finish"):
+        run(experiment_file, tmp_path / "out", lambda: nullcontext(Silent()))
