@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -49,3 +50,39 @@ class Silent:
 
     def failed(self, run: PlannedRun, reason: str) -> None:
         """Ignore."""
+
+
+class Passing(Silent):
+    """Passes on what happens to the runs of one experiment of several, which were planned together.
+
+    Parameters
+    ----------
+    observer : Observer
+        To whom.
+    name : str
+        Of the experiment, said with each run.
+    """
+
+    def __init__(self, observer: Observer, name: str) -> None:
+        self._observer = observer
+        self._name = name
+
+    def _named(self, run: PlannedRun) -> PlannedRun:
+        at = f"{self._name}, {run.at}" if run.at else self._name
+        return replace(run, at=at)
+
+    def waiting(self, reason: str) -> None:
+        """Pass on."""
+        self._observer.waiting(reason)
+
+    def advanced(self, run: PlannedRun, progress: Progress) -> None:
+        """Pass on."""
+        self._observer.advanced(self._named(run), progress)
+
+    def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:
+        """Pass on."""
+        self._observer.finished(self._named(run), row)
+
+    def failed(self, run: PlannedRun, reason: str) -> None:
+        """Pass on."""
+        self._observer.failed(self._named(run), reason)

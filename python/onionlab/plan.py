@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import MISSING, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -156,6 +157,24 @@ class Plan:
             runs=runs,
             points=values,
             scenarios=tuple(point["scenario"] for point in points),
+        )
+
+    @classmethod
+    def together(cls, plans: Sequence[Plan]) -> Plan:
+        """Several experiments as one that has them as its points: how long and how many its runs are."""
+        scenarios = [plan.scenarios if plan.points else (plan.scenario,) for plan in plans]
+        before = [sum(len(own) for own in scenarios[:number]) for number in range(len(plans))]
+        return cls(
+            scenario=plans[0].scenario,
+            version=plans[0].version,
+            build=plans[0].build,
+            runs=tuple(
+                replace(run, point=first + run.point, also=tuple(first + other for other in run.also))
+                for plan, first in zip(plans, before, strict=True)
+                for run in plan.runs
+            ),
+            points=tuple({} for own in scenarios for _ in own),
+            scenarios=tuple(scenario for own in scenarios for scenario in own),
         )
 
 

@@ -1,29 +1,31 @@
 """Running an experiment: every combination of treatment, network and seed, each one on disk as soon as it is done.
 
-Where the runs are made is for others: `onionlab.threads` makes them on the cores of this machine, `onionlab.cluster` on other
-machines. A run is a pure function of its inputs; neither the place nor the order in which runs finish changes anything.
+Where the runs are made is for others (`onionlab.place`). A run is a pure function of its inputs; neither the place nor the order
+in which runs finish changes anything.
 """
 
 from __future__ import annotations
 
 import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onionlab import cluster as on_cluster
-from onionlab import threads
 from onionlab.errors import RunError
 from onionlab.evaluation import Evaluation, check_measure_from
-from onionlab.observer import Observer, Silent
-from onionlab.plan import Plan, is_finished, is_outdated, read_experiment
-from onionlab.results import Experiment, opened
-from onionlab.results_directory import check_replaceable, prepared
-from onionlab.work import Work
+from onionlab.observer import Observer, Passing, Silent
+from onionlab.place import chosen
+from onionlab.plan import Plan, is_outdated, read_experiment
+from onionlab.results import Experiment, Failure, opened
+from onionlab.results_directory import prepared
+from onionlab.work import Task, Work
 
 if TYPE_CHECKING:
     from onionlab.until import UntilCi
 
-__all__ = ["Observer", "Silent", "default_directory", "run"]
+__all__ = ["Observer", "Silent", "default_directory", "run", "run_all"]
 
 
 def default_directory(experiment: Path) -> Path:
@@ -96,10 +98,7 @@ def run(
     >>> exp = onionlab.run("experiments/swrr/demo.toml")  # doctest: +SKIP
     """
     path = Path(experiment)
-    if jobs is not None and jobs < 1:
-        raise ValueError(f"jobs is {jobs}; at least one run at a time is needed")
-    if cluster is not None:
-        on_cluster.check(cluster)
+    place = chosen(jobs, cluster)
     root = Path(out) if out is not None else default_directory(path)
     if until_ci is not None:
         from onionlab.until import run_until
@@ -118,22 +117,74 @@ def run(
         check_measure_from(measure_from, plan)
     watcher = observer or _default_observer()
     with prepared(root, text, plan):
-        waiting = [planned for planned in plan.runs if fresh or not is_finished(root, plan, planned)]
-        for planned in waiting:
-            check_replaceable(root / planned.directory)
-        outdated = 0 if fresh else sum(is_outdated(root, plan, planned) for planned in waiting)
-        watcher.planned(plan, len(plan.runs) - len(waiting), outdated)
         work = Work(path, text, plan, root, watcher)
-        if cluster is None or not waiting:
-            failures = threads.work_off(work, waiting, jobs or threads.cores())
-        else:
-            failures = on_cluster.work_off(work, waiting, cluster, jobs)
-        Evaluation(measure_from).write(root)
-        results = opened(root, plan, failures)
-        if not results.finished:
-            raise RunError("; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures))
-        if report:
-            results.report()
+        waiting = work.waiting(fresh=fresh)
+        watcher.planned(plan, len(plan.runs) - len(waiting), 0 if fresh else _outdated(waiting))
+        with closing(place.make(waiting)) as ended:
+            failures = [end.failure for end in ended if end.failure is not None]
+        return _results(work, failures, measure_from, report=report)
+
+
+def run_all(
+    experiments: Sequence[tuple[str, Path, Path]], *, observer: Observer | None = None, report: bool = False
+) -> Iterator[Experiment]:
+    """Run many experiments as one: no core waits for the last run of one before it begins with the next.
+
+    Parameters
+    ----------
+    experiments : sequence of (str, path, path)
+        Of each a name for messages, the experiment file and the results directory. What is there already is kept.
+    observer : Observer, optional
+        Told of all runs together.
+    report : bool
+        Draw a report of each.
+
+    Yields
+    ------
+    Experiment
+        Each experiment's results, in their order, as soon as all its runs are over; the runs of later ones go on meanwhile.
+
+    Raises
+    ------
+    OnionlabError
+        As `run`.
+    """
+    watcher = observer or _default_observer()
+    with ExitStack() as stack:
+        works = []
+        for name, path, root in experiments:
+            text = read_experiment(path)
+            plan = Plan.of(path, text)
+            stack.enter_context(prepared(root, text, plan))
+            works.append(Work(path, text, plan, root, Passing(watcher, name)))
+        waiting = [task for work in works for task in work.waiting()]
+        whole = Plan.together([work.plan for work in works])
+        watcher.planned(whole, len(whole.runs) - len(waiting), _outdated(waiting))
+        left = Counter(task.work.root for task in waiting)
+        failures: dict[Path, list[Failure]] = {work.root: [] for work in works}
+        with closing(chosen(None, None).make(waiting)) as ended:
+            for work in works:
+                while left[work.root]:
+                    end = next(ended)
+                    left[end.task.work.root] -= 1
+                    if end.failure is not None:
+                        failures[end.task.work.root].append(end.failure)
+                yield _results(work, failures[work.root], None, report=report)
+
+
+def _outdated(waiting: Sequence[Task]) -> int:
+    """How many of the runs to make are there from another version or build."""
+    return sum(is_outdated(task.work.root, task.work.plan, task.run) for task in waiting)
+
+
+def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, *, report: bool) -> Experiment:
+    """The results of an experiment whose runs are over."""
+    Evaluation(measure_from).write(work.root)
+    results = opened(work.root, work.plan, failures)
+    if not results.finished:
+        raise RunError("; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures))
+    if report:
+        results.report()
     return results
 
 

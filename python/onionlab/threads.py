@@ -8,15 +8,13 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from onionlab import _core
 from onionlab.errors import Cancelled
-from onionlab.plan import PlannedRun
-from onionlab.results import Failure
-from onionlab.work import Work
+from onionlab.work import Ended, Task
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
@@ -27,33 +25,32 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def work_off(work: Work, waiting: Sequence[PlannedRun], jobs: int) -> list[Failure]:
-    """Make all runs that are ``waiting``, ``jobs`` at a time; return those that failed.
+def make(tasks: Sequence[Task], jobs: int) -> Generator[Ended, None, None]:
+    """Make runs, ``jobs`` at a time, and give each when it is over; the others go on meanwhile.
 
-    A refused input or a results directory that cannot be written stops all and is raised, and so is a keyboard interrupt.
+    A refused input or a results directory that cannot be written stops all and is raised, and so is a keyboard interrupt. Closing
+    the iterator stops all, too.
     """
-    failures: list[Failure] = []
     stop = threading.Event()
     with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="onionlab") as pool:
-        futures = {pool.submit(_make, work, planned, stop): planned for planned in waiting}
+        futures = {pool.submit(_make, task, stop): task for task in tasks}
         try:
             pending = set(futures)
             while pending:
                 # With a time limit, so that a signal is noticed between two waits.
                 done, pending = wait(pending, timeout=0.2, return_when=FIRST_COMPLETED)
                 for future in done:
-                    error = future.exception()
-                    if error is not None:
-                        failures.append(work.failure(futures[future], error))
+                    task, error = futures[future], future.exception()
+                    yield Ended(task, None if error is None else task.work.failure(task.run, error))
         except BaseException:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
-    return failures
 
 
-def _make(work: Work, planned: PlannedRun, stop: threading.Event) -> None:
+def _make(task: Task, stop: threading.Event) -> None:
     """Make one run; in a thread of the pool."""
+    work, planned = task.work, task.run
 
     def moved(progress: Progress) -> bool:
         work.observer.advanced(planned, progress)

@@ -1,4 +1,4 @@
-"""What there is to do in one call of `onionlab.run`, and the judgement of each run's outcome: the same wherever runs are made."""
+"""What there is to do for an experiment, and the judgement of each run's outcome: the same wherever runs are made."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import Any
 
 from onionlab.errors import DocumentError, ResultsError, RunError
 from onionlab.observer import Observer
-from onionlab.plan import Plan, PlannedRun, is_of
+from onionlab.plan import Plan, PlannedRun, is_finished, is_of
 from onionlab.results import Failure
+from onionlab.results_directory import check_replaceable
 
 #: The ``code`` of a `RunError` that says that records could not be written.
 UNWRITABLE = "run-records"
@@ -27,6 +28,13 @@ class Work:
     #: The results directory.
     root: Path
     observer: Observer
+
+    def waiting(self, *, fresh: bool = False) -> list[Task]:
+        """What is still to be made; with ``fresh`` everything. A place that holds something else is refused."""
+        tasks = [Task(self, run) for run in self.plan.runs if fresh or not is_finished(self.root, self.plan, run)]
+        for task in tasks:
+            check_replaceable(self.root / task.run.directory)
+        return tasks
 
     def check(self, run: PlannedRun, row: dict[str, Any]) -> None:
         """Refuse a finished run that is not the planned one."""
@@ -46,3 +54,19 @@ class Work:
             raise ResultsError(f"{error}; finished runs are kept in {self.root}, the same command goes on from there") from error
         self.observer.failed(run, str(error))
         return Failure(run, str(error))
+
+
+@dataclass(frozen=True)
+class Task:
+    """A run to make, of an experiment."""
+
+    work: Work
+    run: PlannedRun
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A task that is over: its run is on disk, or has failed."""
+
+    task: Task
+    failure: Failure | None

@@ -19,7 +19,7 @@ from typing import Any
 import dask
 import polars as pl
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Worker
 
 import onionlab
 from onionlab import _core
@@ -27,6 +27,7 @@ from onionlab.cluster import client as client_side
 from onionlab.documents import named_files
 from onionlab.errors import ClusterError
 from onionlab.observer import Silent
+from onionlab.place import Place, made_at
 from onionlab.plan import TABLES, PlannedRun
 from onionlab.progress import ProgressDisplay
 from test_core import SMALL, content
@@ -91,6 +92,22 @@ def test_results_are_the_same_bytes_as_locally(address: str, tmp_path: Path) -> 
     assert os.getpid() not in cores
     again = run(small, "there", cluster="tcp://127.0.0.1:1")
     assert len(again.finished) == 4, "where nothing is missing no cluster is asked"
+
+
+def test_many_experiments_are_the_same_bytes_as_locally(address: str, tmp_path: Path) -> None:
+    texts = {"one": SMALL, "two": SMALL.replace('"20 s"', '"25 s"')}
+    files = {name: write(tmp_path / f"{name}.toml", text) for name, text in texts.items()}
+    with made_at(Place(cluster=address)):
+        there = list(onionlab.runner.run_all([(name, file, tmp_path / f"{name}-there") for name, file in files.items()]))
+    for file, results in zip(files.values(), there, strict=True):
+        same(run(file, f"{file.stem}-here"), results)
+    with Client(address) as client:
+        left = [name for names in client.run(plugins).values() for name in names if name.startswith("onionlab-")]
+    assert left == [], "what was sent is put away"
+
+
+def plugins(dask_worker: Worker) -> list[str]:
+    return list(dask_worker.plugins)
 
 
 def test_command_line(address: str, tmp_path: Path) -> None:

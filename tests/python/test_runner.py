@@ -16,9 +16,10 @@ from rich.console import Console
 import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
-from onionlab.errors import DocumentError, ResultsError, RunError, ScenarioError
-from onionlab.plan import TABLES
-from onionlab.progress import ProgressDisplay
+from onionlab.errors import ClusterError, DocumentError, ResultsError, RunError, ScenarioError
+from onionlab.place import Place, made_at
+from onionlab.plan import TABLES, Plan
+from onionlab.progress import ProgressDisplay, mean_duration
 
 ALL_RUNS = 3 * 2 * 2
 
@@ -280,3 +281,72 @@ def test_load_gives_what_run_gave(core: FakeCore, experiment_file: Path) -> None
     assert isinstance(opened.table("relays"), pl.LazyFrame)
     with pytest.raises(ValueError, match="no record table"):
         opened.table("cells")
+
+
+def two_experiments(experiment_file: Path) -> list[tuple[str, Path, Path]]:
+    """The experiment, and one like it that is longer, each with its place for results."""
+    folder = experiment_file.parent
+    longer = EXPERIMENT.replace('duration = "60 s"', 'duration = "80 s"')
+    (folder / "longer.toml").write_text(longer, encoding="utf-8")
+    return [(name, folder / file, folder / name) for name, file in (("first", experiment_file.name), ("second", "longer.toml"))]
+
+
+def test_many_experiments_at_once_give_what_each_alone_gives(core: FakeCore, experiment_file: Path) -> None:
+    experiments = two_experiments(experiment_file)
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, width=200)) as display:
+        together = list(onionlab.runner.run_all(experiments, observer=display))
+    assert [results.directory for results in together] == [root for _, _, root in experiments]
+    for (_, file, root), results in zip(experiments, together, strict=True):
+        alone = onionlab.run(file, root.with_name(f"{root.name}-alone"), report=False)
+        assert results.transfers.equals(alone.transfers)
+        assert results.missing == ()
+    said = stream.getvalue()
+    assert f"{2 * ALL_RUNS} of {2 * ALL_RUNS} runs: " in said
+    assert "first, network 0, seed 1 took" in said
+    plans = [results.plan for results in together]
+    assert mean_duration(Plan.together(plans)) == sum(mean_duration(plan) for plan in plans) / 2
+    core.made.clear()
+    assert [results.missing for results in onionlab.runner.run_all(experiments)] == [(), ()]
+    assert core.made == []
+
+
+def test_many_experiments_are_given_one_by_one_in_their_order(core: FakeCore, experiment_file: Path) -> None:
+    experiments = two_experiments(experiment_file)
+    with made_at(Place(jobs=1)):
+        everything = onionlab.runner.run_all(experiments)
+        first = next(everything)
+        assert len(first.finished) == ALL_RUNS
+        everything.close()
+    # The second was not waited for; what it has is whole, and the same call goes on from there.
+    done = len(core.made)
+    assert done < 2 * ALL_RUNS
+    list(onionlab.runner.run_all(experiments))
+    assert len(core.made) <= 2 * ALL_RUNS + 1
+
+
+def test_a_failure_is_of_its_own_experiment(core: FakeCore, experiment_file: Path) -> None:
+    experiments = two_experiments(experiment_file)
+    core.failing.add("ewma--net1--seed2")
+    first, second = onionlab.runner.run_all(experiments)
+    assert [len(results.failures) for results in (first, second)] == [1, 1]
+    assert first.directory != second.directory
+    core.failing.clear()
+    assert [results.failures for results in onionlab.runner.run_all(experiments)] == [(), ()]
+
+
+def test_a_place_is_refused_where_it_is_named() -> None:
+    with pytest.raises(ValueError, match="jobs is 0; at least one run at a time is needed"):
+        Place(jobs=0)
+    with pytest.raises(ClusterError, match="no address of a cluster"):
+        Place(cluster="10.0.0.1")
+
+
+def test_runs_are_made_where_the_block_around_them_says(core: FakeCore, experiment_file: Path) -> None:
+    with made_at(Place(cluster="tcp://127.0.0.1:1")):
+        with pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127.0.0.1:1"):
+            run(experiment_file)
+        assert len(run(experiment_file, jobs=1).finished) == ALL_RUNS
+    core.made.clear()
+    run(experiment_file, fresh=True)
+    assert len(core.made) == ALL_RUNS

@@ -8,13 +8,11 @@ on disk is whole and locked as it is without one. Dask makes a run again whose w
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from urllib.parse import urlsplit
 
 from onionlab.errors import ClusterError
-from onionlab.plan import PlannedRun
-from onionlab.results import Failure
-from onionlab.work import Work
+from onionlab.work import Ended, Task
 
 #: How Dask's schedulers are reached.
 PROTOCOLS = ("tcp", "tls")
@@ -39,14 +37,12 @@ def check(address: str) -> None:
         raise ClusterError("a cluster needs Dask, which is not installed: pip install 'onionlab[cluster]'")
 
 
-def work_off(work: Work, waiting: Sequence[PlannedRun], address: str, jobs: int | None) -> list[Failure]:
-    """Make all runs that are ``waiting`` on the cluster at ``address``; return those that failed.
+def make(tasks: Sequence[Task], address: str, jobs: int | None) -> Generator[Ended, None, None]:
+    """Make runs on the cluster at ``address`` and give each when it is over; the others go on meanwhile.
 
     Parameters
     ----------
-    work : Work
-        The experiment and the place for its results.
-    waiting : sequence of PlannedRun
+    tasks : sequence of Task
         What to make.
     address : str
         Of the scheduler, such as ``tcp://10.0.0.1:8786``.
@@ -60,5 +56,5 @@ def work_off(work: Work, waiting: Sequence[PlannedRun], address: str, jobs: int 
     """
     from onionlab.cluster.client import Session
 
-    with Session(work, address) as session:
-        return session.work_off(waiting, jobs)
+    with Session(tasks, address) as session:
+        yield from session.make(jobs)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -20,9 +22,8 @@ from onionlab.cluster.worker import Delivery, Order, Parcel, make, other_code
 from onionlab.documents import named_files
 from onionlab.errors import ClusterError, DocumentError, OnionlabError, RunError
 from onionlab.files import write_directory
-from onionlab.plan import PlannedRun
 from onionlab.results import Failure
-from onionlab.work import Work
+from onionlab.work import Ended, Task, Work
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
@@ -35,15 +36,17 @@ SILENCE = 2.0
 
 
 class Session:
-    """A connection to a cluster, on which one experiment is worked off. Use it as a context manager."""
+    """A connection to a cluster, on which runs of any number of experiments are made. Use it as a context manager."""
 
-    def __init__(self, work: Work, address: str) -> None:
-        self._work = work
+    def __init__(self, tasks: Sequence[Task], address: str) -> None:
+        self._tasks = tasks
         self._address = address
         self._name = f"onionlab-{uuid.uuid4().hex}"
         self._lock = threading.Lock()
-        self._orders: list[PlannedRun] = []
         self._over: set[int] = set()
+        #: For each experiment that was begun and is not over, by its results directory: the name of its parcel.
+        self._parcels: dict[Path, str] = {}
+        self._left = Counter(task.work.root for task in tasks)
         try:
             self._client = Client(address, timeout=PATIENCE, set_as_default=False)
         except (OSError, ValueError) as error:
@@ -54,7 +57,6 @@ class Session:
         try:
             self._await_worker()
             self._compare_code()
-            self._client.register_plugin(self._parcel(), name=self._name)
             self._client.subscribe_topic(self._name, self._moved)
         except OSError as error:
             self._client.close()
@@ -68,32 +70,32 @@ class Session:
         try:
             if self._client.status == "running":
                 self._client.unsubscribe_topic(self._name)
-                self._client.unregister_worker_plugin(self._name)
+                for parcel in self._parcels.values():
+                    self._client.unregister_worker_plugin(parcel)
         except OSError:
             pass  # the scheduler went away, and all that it knew with it
         finally:
             self._client.close()
 
-    def work_off(self, waiting: Sequence[PlannedRun], jobs: int | None) -> list[Failure]:
-        """Make all runs; return those that failed."""
-        self._orders = list(waiting)
-        failures: list[Failure] = []
+    def make(self, jobs: int | None) -> Generator[Ended, None, None]:
+        """Make all runs; give each when it is over."""
         done: queue.SimpleQueue[Future[Delivery]] = queue.SimpleQueue()
-        numbers = iter(range(len(self._orders)))
+        numbers = iter(range(len(self._tasks)))
         under_way: dict[Future[Delivery], int] = {}
         try:
-            self._order(numbers, jobs or len(self._orders), under_way, done)
+            self._order(numbers, jobs or len(self._tasks), under_way, done)
             while under_way:
                 future = self._next(done)
                 number = under_way.pop(future)
-                failures += self._take(number, future)
+                failure = self._take(number, future)
                 future.release()
                 self._order(numbers, 1, under_way, done)
+                self._put_away(self._tasks[number].work)
+                yield Ended(self._tasks[number], failure)
         except BaseException:
             if self._client.status == "running":
                 self._client.cancel(list(under_way), force=True)
             raise
-        return failures
 
     def _await_worker(self) -> None:
         """Wait for the first worker: on a batch system the scheduler is there long before."""
@@ -102,7 +104,7 @@ class Session:
         while not self._client.scheduler_info()["workers"]:
             if not told and time.monotonic() - began > SILENCE:
                 told = True
-                self._work.observer.waiting(f"the cluster at {self._address} has no workers yet; waiting for the first")
+                self._tasks[0].work.observer.waiting(f"the cluster at {self._address} has no workers yet; waiting for the first")
             self._check_alive()
             time.sleep(0.2)
 
@@ -118,17 +120,27 @@ class Session:
             if theirs != ours:
                 raise ClusterError(other_code(address, cast("tuple[str, str]", theirs), ours))
 
-    def _parcel(self) -> Parcel:
-        work = self._work
-        folder = work.experiment.parent
-        scenarios = (work.plan.scenario, *work.plan.scenarios)
-        relative = [path for path in named_files(scenarios) if not Path(path).is_absolute()]
-        try:
-            files = {path: (folder / path).read_bytes() for path in relative}
-        except OSError as error:
-            raise DocumentError(f"cannot read {error.filename}: {error.strerror}") from error
-        code = (work.plan.version, work.plan.build)
-        return Parcel(self._name, work.experiment, work.text, work.plan.scenario, files, code)
+    def _parcel(self, work: Work) -> str:
+        """The name of the parcel with what an experiment rests on; sent with its first order."""
+        if work.root not in self._parcels:
+            folder = work.experiment.parent
+            scenarios = (work.plan.scenario, *work.plan.scenarios)
+            relative = [path for path in named_files(scenarios) if not Path(path).is_absolute()]
+            try:
+                files = {path: (folder / path).read_bytes() for path in relative}
+            except OSError as error:
+                raise DocumentError(f"cannot read {error.filename}: {error.strerror}") from error
+            code = (work.plan.version, work.plan.build)
+            name = f"{self._name}-{uuid.uuid4().hex}"
+            self._client.register_plugin(Parcel(name, work.experiment, work.text, work.plan.scenario, files, code), name=name)
+            self._parcels[work.root] = name
+        return self._parcels[work.root]
+
+    def _put_away(self, work: Work) -> None:
+        """Count a task that is over; with the last of its experiment its parcel goes."""
+        self._left[work.root] -= 1
+        if not self._left[work.root]:
+            self._client.unregister_worker_plugin(self._parcels.pop(work.root))
 
     def _order(
         self,
@@ -139,9 +151,9 @@ class Session:
     ) -> None:
         """Send the next orders."""
         for number in islice(numbers, count):
-            run = self._orders[number]
+            run = self._tasks[number].run
             which = (run.treatment_index, run.network, run.seed, run.point)
-            order = Order(self._name, self._name, number, *which, run.directory)
+            order = Order(self._parcel(self._tasks[number].work), self._name, number, *which, run.directory)
             future = self._client.submit(make, order, key=f"{self._name}-{number}", pure=False)
             under_way[future] = number
             future.add_done_callback(done.put)
@@ -159,11 +171,12 @@ class Session:
             raise ClusterError(f"the scheduler at {self._address} is gone; {self._resume()}")
 
     def _resume(self) -> str:
-        return f"finished runs are kept in {self._work.root}, the same command goes on from there"
+        kept = os.path.commonpath([task.work.root for task in self._tasks])
+        return f"finished runs are kept in {kept}, the same command goes on from there"
 
-    def _take(self, number: int, future: Future[Delivery]) -> list[Failure]:
+    def _take(self, number: int, future: Future[Delivery]) -> Failure | None:
         """Write what an order brought; its failure, if it failed."""
-        run, work = self._orders[number], self._work
+        work, run = self._tasks[number].work, self._tasks[number].run
         with self._lock:
             self._over.add(number)
         try:
@@ -173,9 +186,9 @@ class Session:
             times = error.allowed_failures + 1
             last = error.last_worker.address
             reason = f"its worker was lost, {times} times in a row, the last time {last}: was it short of memory or time?"
-            return [work.failure(run, RunError(reason))]
+            return work.failure(run, RunError(reason))
         except OnionlabError as error:
-            return [work.failure(run, error)]
+            return work.failure(run, error)
         except CancelledError as error:
             self._check_alive()
             raise ClusterError(f"the cluster at {self._address} gave {run.label} up; {self._resume()}") from error
@@ -185,7 +198,7 @@ class Session:
         work.check(run, row)
         write_directory(work.root / run.directory, delivery.files)
         work.observer.finished(run, row)
-        return []
+        return None
 
     def _moved(self, event: tuple[float, dict[str, Any]]) -> None:
         """Pass a message about progress on; in Dask's thread. Messages may come after the run's end."""
@@ -193,4 +206,5 @@ class Session:
         number = int(message.pop("number"))
         with self._lock:
             if number not in self._over:
-                self._work.observer.advanced(self._orders[number], cast("Progress", message))
+                task = self._tasks[number]
+                task.work.observer.advanced(task.run, cast("Progress", message))

@@ -88,14 +88,23 @@ def reproduce(
         typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="swrr, cci: a small one; its results are kept apart.")] = False,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="tcp://HOST:PORT", help="Make the runs on a Dask cluster.", show_default="on this machine"),
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
     """Make published results again and write a page that shows ours beside theirs."""
+    from onionlab.place import Place, made_at
     from onionlab.progress import ProgressDisplay
     from onionlab.reproductions import COMPUTED, PAPERS, SELF_CONTAINED
 
     known = [*PAPERS, *COMPUTED, *SELF_CONTAINED]
+    simulated = [*PAPERS, *SELF_CONTAINED]
     if paper not in known:
         raise typer.BadParameter(f"{paper!r} is not one of {', '.join(known)}", param_hint="PAPER")
     for option, value, owners in (
@@ -106,27 +115,34 @@ def reproduce(
         ("--load", load, ("shadow-networks",)),
         ("--consensus", consensus, COMPUTED),
         ("--quick", quick or None, SELF_CONTAINED),
+        ("--jobs", jobs, simulated),
+        ("--cluster", cluster, simulated),
     ):
         if value is not None and paper not in owners:
             raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
     folder = experiments if experiments is not None else Path("experiments") / paper
     results = out if out is not None else Path("out") / paper
     errors = Console(stderr=True)
-    if paper in COMPUTED:
-        with errors.status("") as status:
-            page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
-    elif paper in SELF_CONTAINED:
-        page, broken = SELF_CONTAINED[paper](folder, results, docs, lambda: ProgressDisplay(errors), quick=quick)
-    else:
-        chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-        if networks is not None:
-            chosen["networks"] = [] if networks == "none" else networks.split(",")
-        if duration is not None:
-            chosen["duration"] = duration
-        if load is not None:
-            chosen["load"] = load
-        measurements = reference if reference is not None else Path("../shared/data/reference") / paper
-        page, broken = PAPERS[paper](folder, measurements, results, docs, lambda: ProgressDisplay(errors), **chosen)
+
+    def display() -> ProgressDisplay:
+        return ProgressDisplay(errors, here=cluster is None)
+
+    with made_at(Place(jobs, cluster)):
+        if paper in COMPUTED:
+            with errors.status("") as status:
+                page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
+        elif paper in SELF_CONTAINED:
+            page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick)
+        else:
+            chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+            if networks is not None:
+                chosen["networks"] = [] if networks == "none" else networks.split(",")
+            if duration is not None:
+                chosen["duration"] = duration
+            if load is not None:
+                chosen["load"] = load
+            measurements = reference if reference is not None else Path("../shared/data/reference") / paper
+            page, broken = PAPERS[paper](folder, measurements, results, docs, display, **chosen)
     print(f"page: {page}")
     for sentence in broken:
         print(f"onionlab: {sentence}", file=sys.stderr)

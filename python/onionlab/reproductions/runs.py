@@ -19,6 +19,10 @@ Observe = Callable[[], AbstractContextManager[runner.Observer]]
 Changes = Mapping[str, str]
 
 
+#: Name, experiment file and results directory, as `onionlab.runner.run_all` takes them.
+Ahead = tuple[str, Path, Path]
+
+
 def run(file: Path, out: Path, observe: Observe, changes: Changes | None = None) -> Experiment:
     """Run what is missing of an experiment below ``out``; refuse to go on where a run fails.
 
@@ -31,13 +35,22 @@ def run(file: Path, out: Path, observe: Observe, changes: Changes | None = None)
     changes : mapping, optional
         Regular expressions and what stands instead of each match: the quick form. The file so made goes below ``out``.
     """
-    if changes:
-        file = changed(file, out / "files", changes)
+    _, file, results = prepare(file, out, changes)
     with observe() as observer:
-        results = runner.run(file, out / file.stem, report=False, observer=observer)
-    if results.missing:
-        raise RunError(f"{out / file.stem}: {results.missing[0].label} did not finish")
-    return results
+        return whole(runner.run(file, results, report=False, observer=observer))
+
+
+def prepare(file: Path, out: Path, changes: Changes | None = None) -> Ahead:
+    """What is to be run; the parameters are those of `run`."""
+    name = file.stem
+    return name, changed(file, out / "files", changes) if changes else file, out / name
+
+
+def whole(experiment: Experiment) -> Experiment:
+    """The results, if no run of them is missing; raises `RunError` otherwise."""
+    if experiment.missing:
+        raise RunError(f"{experiment.directory}: {experiment.missing[0].label} did not finish")
+    return experiment
 
 
 def changed(file: Path, folder: Path, changes: Changes) -> Path:

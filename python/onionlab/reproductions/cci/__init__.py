@@ -90,16 +90,22 @@ def reproduce(
     out, docs : path
         Runs go below ``out``, the page and its charts into ``docs``. Finished runs are kept.
     observe : callable, optional
-        Gives a context with an observer of the runs of one experiment.
+        Gives a context with an observer of all runs.
     quick : bool
         Fewer seeds, shorter runs and a smaller network; its runs are kept apart.
     """
     asked = read(experiments)
     folder = out / ("quick" if quick else "full")
-    watched: Observe = observe if observe is not None else lambda: nullcontext(runner.Silent())
-    beds = testbeds.measure(experiments, folder, watched, quick=quick)
-    sampled = network.measure(experiments, folder, watched, quick=quick)
-    others = further.measure(experiments, folder, watched, quick=quick)
+    ahead = [
+        *testbeds.prepare(experiments, folder, quick=quick),
+        network.prepare(experiments, folder, quick=quick),
+        *further.prepare(experiments, folder, quick=quick),
+    ]
+    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+        everything = runner.run_all(ahead, observer=observer)
+        beds = testbeds.measure(everything)
+        sampled = network.measure(next(everything))
+        others = further.measure(everything)
     judged = judge_all(asked, beds, sampled)
     for name, specification in cci_charts.drawings(beds, sampled):
         svg = to_svg(specification)

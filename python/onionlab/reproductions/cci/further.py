@@ -10,7 +10,8 @@ from typing import Any
 from onionlab.reproductions.cci import network
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
-from onionlab.reproductions.runs import Observe
+from onionlab.reproductions.runs import Ahead
+from onionlab.results import Experiment
 
 
 def _users(count: Any) -> str:
@@ -76,14 +77,14 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
 }
 
 
-def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> dict[str, network.Measured]:
-    """Run what is missing; by the names of the files."""
-    return {
-        question.stem: network.measure(
-            experiments, out, observe, quick=quick, stem=question.stem, key=question.key, called=question.called
-        )
-        for question in QUESTIONS
-    }
+def prepare(experiments: Path, out: Path, *, quick: bool) -> list[Ahead]:
+    """Name, experiment file and results directory of each question."""
+    return [network.prepare(experiments, out, question.stem, quick=quick) for question in QUESTIONS]
+
+
+def measure(everything: Iterator[Experiment]) -> dict[str, network.Measured]:
+    """Reduce the results of every question, in the order of `prepare`; by the names of the files."""
+    return {question.stem: network.measure(next(everything), question.key, question.called) for question in QUESTIONS}
 
 
 def page(measured: Mapping[str, network.Measured], rule: Rule) -> Iterator[str]:

@@ -9,8 +9,8 @@ from typing import Any
 
 import polars as pl
 
+from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
-from onionlab.reproductions.runs import Observe, run
 from onionlab.results import Experiment
 from onionlab.stats.metrics import measured
 
@@ -74,40 +74,30 @@ def percent(loss: Any) -> str:
     return f"{100 * float(loss):g} %"
 
 
-def measure(
-    experiments: Path,
-    out: Path,
-    observe: Observe,
-    *,
-    quick: bool,
-    stem: str = "network",
-    key: str = "network.loss",
-    called: Callable[[Any], str] = percent,
-) -> Measured:
-    """Run what is missing of an experiment and reduce it.
+def prepare(experiments: Path, out: Path, stem: str = "network", *, quick: bool) -> runs.Ahead:
+    """Name, experiment file and results directory; the quick run's file is written."""
+    return runs.prepare(experiments / f"{stem}.toml", out, QUICK if quick else None)
+
+
+def measure(results: Experiment, key: str = "network.loss", called: Callable[[Any], str] = percent) -> Measured:
+    """Reduce the results of an experiment.
 
     Parameters
     ----------
-    experiments, out : path
-        Folder of the files, and of the results.
-    observe : callable
-        Gives a context with an observer.
-    quick : bool
-        A smaller one.
-    stem : str
-        Name of the file.
+    results : Experiment
+        All of them.
     key : str
         What it sweeps.
     called : callable
         From a value of that to the name of a place.
     """
-    whole = run(experiments / f"{stem}.toml", out, observe, QUICK if quick else None)
+    experiment = runs.whole(results)
     figures: list[Figure] = []
     times: list[pl.DataFrame] = []
     relays = 0
-    for number, values in enumerate(whole.plan.points):
+    for number, values in enumerate(experiment.plan.points):
         place = called(values[key])
-        point = whole.at(number)
+        point = experiment.at(number)
         for treatment in point.treatments:
             for network in range(point.plan.networks):
                 one = _Run(point, treatment, network)
@@ -117,10 +107,10 @@ def measure(
     return Measured(
         frame(figures),
         pl.concat(times),
-        whole.plan.networks,
+        experiment.plan.networks,
         relays,
-        whole.duration / 60,
-        float(whole.runs["wall_seconds"].sum()),
+        experiment.duration / 60,
+        float(experiment.runs["wall_seconds"].sum()),
     )
 
 

@@ -5,13 +5,15 @@ The network is given by hand, so a seed is what is replicated: it draws losses a
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import polars as pl
 
+from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
-from onionlab.reproductions.runs import Observe, run
+from onionlab.results import Experiment
 from onionlab.stats.metrics import measured
 
 VANILLA, PCTLS = "vanilla", "PCTLS"
@@ -56,17 +58,22 @@ class Measured:
     seconds: float
 
 
-def measure(experiments: Path, out: Path, observe: Observe, *, quick: bool) -> Measured:
-    """Run what is missing of every testbed and reduce it."""
-    figures: list[Figure] = []
-    changes = {
+def prepare(experiments: Path, out: Path, *, quick: bool) -> list[runs.Ahead]:
+    """Name, experiment file and results directory of every testbed; the quick run's files are written."""
+    shorter = {
         r"(?m)^seeds = .*$": f"seeds = {list(range(1, QUICK_SEEDS + 1))}",
         r"(?m)^duration = .*$": f'duration = "{QUICK_DURATION}"',
     }
+    return [runs.prepare(experiments / f"{name}.toml", out, shorter if quick else None) for name in TESTBEDS]
+
+
+def measure(everything: Iterator[Experiment]) -> Measured:
+    """Reduce the results of every testbed, in the order of `prepare`."""
+    figures: list[Figure] = []
     times: list[pl.DataFrame] = []
     seconds, seeds = 0.0, 0
     for name in TESTBEDS:
-        experiment = run(experiments / f"{name}.toml", out, observe, changes if quick else None)
+        experiment = runs.whole(next(everything))
         seconds += float(experiment.runs["wall_seconds"].sum())
         for treatment in experiment.treatments:
             transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
