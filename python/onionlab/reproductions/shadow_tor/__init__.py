@@ -17,15 +17,17 @@ import polars as pl
 
 from onionlab import runner
 from onionlab.charts.export import to_png, to_svg
-from onionlab.errors import ResultsError, RunError
+from onionlab.errors import ResultsError
 from onionlab.files import write_bytes, write_text
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.agreement import Verdict, judge
+from onionlab.reproductions.experiments import whole
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
 from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
 from onionlab.reproductions.shadow_tor import page as shadow_tor_page
 from onionlab.reproductions.shadow_tor import vegas_trace
+from onionlab.results import Experiment
 
 #: Bytes that the server writes before the body; a transfer in the experiment files includes them.
 HEADER = 68
@@ -151,30 +153,33 @@ def measure(
     RunError
         If a run did not finish.
     """
-    comparisons = []
+    ahead = []
     for case in published.cases:
         file = out / f"{case.name}.toml"
         write_text(file, with_seeds((experiments / file.name).read_text(encoding="utf-8"), seeds))
-        with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
-            results = runner.run(file, out / case.name, report=False, observer=observer)
-        if results.missing:
-            raise RunError(f"{case.name}: {results.missing[0].label} did not finish")
-        done = results.measured.filter(pl.col("outcome") == "ok")
-        ours = done.select("treatment", "seed", bytes=pl.col("size_bytes").cast(pl.Int64) - HEADER, ttfb="ttfb", ttlb="ttlb")
-        if set(ours["bytes"]) != {size for size, _ in case.figures}:
-            raise ResultsError(f"{case.name}.toml and published.json differ in the sizes of transfers")
-        comparisons.append(
-            Comparison(
-                case,
-                ours,
-                load_samples(reference / case.folder) if reference is not None else None,
-                results.plan.version,
-                tuple(results.plan.seeds),
-                vegas_trace.load_ours(results, SHADOW),
-                vegas_trace.load_theirs(reference / case.folder) if reference is not None else None,
-            )
-        )
-    return comparisons
+        ahead.append((case.name, file, out / case.name))
+    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+        return [
+            compare(case, whole(results), reference)
+            for case, results in zip(published.cases, runner.run_all(ahead, observer=observer), strict=True)
+        ]
+
+
+def compare(case: Case, results: Experiment, reference: Path | None) -> Comparison:
+    """Ours of a case beside theirs."""
+    done = results.measured.filter(pl.col("outcome") == "ok")
+    ours = done.select("treatment", "seed", bytes=pl.col("size_bytes").cast(pl.Int64) - HEADER, ttfb="ttfb", ttlb="ttlb")
+    if set(ours["bytes"]) != {size for size, _ in case.figures}:
+        raise ResultsError(f"{case.name}.toml and published.json differ in the sizes of transfers")
+    return Comparison(
+        case,
+        ours,
+        load_samples(reference / case.folder) if reference is not None else None,
+        results.plan.version,
+        tuple(results.plan.seeds),
+        vegas_trace.load_ours(results, SHADOW),
+        vegas_trace.load_theirs(reference / case.folder) if reference is not None else None,
+    )
 
 
 def violations(comparisons: list[Comparison], reasons: shadow_tor_page.Reasons) -> list[str]:
