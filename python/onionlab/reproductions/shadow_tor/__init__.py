@@ -21,9 +21,8 @@ from onionlab.errors import ResultsError
 from onionlab.files import write_bytes, write_text
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.agreement import Verdict, judge
-from onionlab.reproductions.experiments import whole
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
-from onionlab.reproductions.runs import Observe
+from onionlab.reproductions.runs import Observe, whole
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
 from onionlab.reproductions.shadow_tor import page as shadow_tor_page
 from onionlab.reproductions.shadow_tor import vegas_trace
