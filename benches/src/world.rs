@@ -83,6 +83,7 @@ pub fn build(relays: u32, clients: u32) -> World {
             circuit_per_transfer: false,
             record: true,
             trace: false,
+            latency: false,
         });
     }
     World::new(WorldConfig {

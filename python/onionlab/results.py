@@ -170,9 +170,9 @@ class Experiment:
 
         Parameters
         ----------
-        name : {"transfers", "circuits", "channels", "relays", "network", "run", "vegas", "switches"}
+        name : {"transfers", "circuits", "channels", "relays", "network", "run", "vegas", "latency", "switches"}
             Which table. ``vegas`` is there only for treatments with congestion control, where clients are traced;
-            ``switches`` only for those with switching.
+            ``latency`` only with clients whose ``record-latency`` is true, ``switches`` only for those with switching.
         """
         known = (*TABLES, *OPTIONAL_TABLES)
         if name not in known:
@@ -197,7 +197,7 @@ class Experiment:
             )
             parts.append(frame.select(*keys, pl.exclude("treatment", "network", "seed")))
         if not parts and self.finished:
-            why = "no client has `trace = true`, or no treatment writes it"
+            why = "no client has `trace = true` or `record-latency = true`, or no treatment writes it"
             raise ResultsError(f"{self.directory} holds no table {name!r}: {why}")
         return pl.concat(parts)
 

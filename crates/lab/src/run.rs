@@ -6,14 +6,14 @@
 use crate::memory;
 use crate::processor;
 use crate::records::{
-    CHANNELS, CIRCUITS, NETWORK, RELAYS, RUN, RecordError, RunDirectory, SWITCHES, TRANSFERS, TableWriter, VEGAS,
+    CHANNELS, CIRCUITS, LATENCY, NETWORK, RELAYS, RUN, RecordError, RunDirectory, SWITCHES, TRANSFERS, TableWriter, VEGAS,
 };
 use crate::scenario::ResolvedScenario;
 use crate::scenario::treatment::FlowControl;
 use crate::world::{self, Built, Interpreter, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
-use onionlab_tor::{ChannelClose, CloseReason, RelayClass, SwitchRecord, VegasSample, VegasState, World};
+use onionlab_tor::{ChannelClose, CloseReason, LatencySample, RelayClass, SwitchRecord, VegasSample, VegasState, World};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -175,7 +175,12 @@ pub fn run_with(
     let Built { mut world, names, treatment, divergence } = world::build_with(scenario, treatment, network, seed, interpreter)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
     let traced = treatment.flow_control == Some(FlowControl::Vegas) && scenario.clients.iter().any(|group| group.trace);
-    let mut tables = Tables::create(directory.path(), &names, traced, treatment.switching.is_some())?;
+    let optional = Optional {
+        vegas: traced,
+        latency: scenario.clients.iter().any(|group| group.record_latency),
+        switches: treatment.switching.is_some(),
+    };
+    let mut tables = Tables::create(directory.path(), &names, optional)?;
 
     let end = SimTime::ZERO + scenario.duration;
     let mut now = SimTime::ZERO;
@@ -230,6 +235,14 @@ pub fn run_with(
     Ok((directory, summary))
 }
 
+/// Which tables there are beside those that every run has.
+#[derive(Clone, Copy)]
+struct Optional {
+    vegas: bool,
+    latency: bool,
+    switches: bool,
+}
+
 /// The tables that grow while the run goes on.
 struct Tables<'a> {
     names: &'a Names,
@@ -242,12 +255,14 @@ struct Tables<'a> {
     network: TableWriter,
     /// Where clients are traced.
     vegas: Option<TableWriter>,
+    /// Where the latency of circuits is recorded.
+    latency: Option<TableWriter>,
     /// Where circuits are switched.
     switches: Option<TableWriter>,
 }
 
 impl<'a> Tables<'a> {
-    fn create(directory: &Path, names: &'a Names, traced: bool, switches: bool) -> Result<Self, RecordError> {
+    fn create(directory: &Path, names: &'a Names, optional: Optional) -> Result<Self, RecordError> {
         let has = |class| names.relays.iter().flatten().any(|(of, _)| *of == class);
         let table = |table| TableWriter::create(table, directory);
         Ok(Self {
@@ -258,8 +273,9 @@ impl<'a> Tables<'a> {
             channels: table(&CHANNELS)?,
             relays: table(&RELAYS)?,
             network: table(&NETWORK)?,
-            vegas: traced.then(|| table(&VEGAS)).transpose()?,
-            switches: switches.then(|| table(&SWITCHES)).transpose()?,
+            vegas: optional.vegas.then(|| table(&VEGAS)).transpose()?,
+            latency: optional.latency.then(|| table(&LATENCY)).transpose()?,
+            switches: optional.switches.then(|| table(&SWITCHES)).transpose()?,
         })
     }
 
@@ -315,6 +331,7 @@ impl<'a> Tables<'a> {
             })?;
         }
         self.take_vegas(records.vegas)?;
+        self.take_latency(records.latency)?;
         self.take_switches(records.switches)?;
         for channel in records.channels {
             self.channels.row(|row| {
@@ -415,6 +432,25 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
+    fn take_latency(&mut self, samples: Vec<LatencySample>) -> Result<(), RecordError> {
+        let Some(table) = &mut self.latency else { return Ok(()) };
+        for sample in samples {
+            let (client, group) = &self.names.clients[sample.client.index()];
+            table.row(|row| {
+                row.nanos(sample.time.as_nanos())
+                    .number(u64::from(sample.circuit.0))
+                    .text(&self.names.hosts[client.index()])
+                    .text(group)
+                    .number(sample.written)
+                    .number(sample.read)
+                    .fraction(sample.latency)
+                    .fraction(sample.outbuf_wait)
+                    .number(sample.in_flight);
+            })?;
+        }
+        Ok(())
+    }
+
     fn take_switches(&mut self, switches: Vec<SwitchRecord>) -> Result<(), RecordError> {
         let Some(table) = &mut self.switches else { return Ok(()) };
         let nanos = |time: Option<SimTime>| time.map(SimTime::as_nanos);
@@ -447,7 +483,7 @@ impl<'a> Tables<'a> {
 
     fn finish(self) -> Result<(), RecordError> {
         let always = [self.transfers, self.circuits, self.channels, self.relays, self.network];
-        for table in always.into_iter().chain(self.vegas).chain(self.switches) {
+        for table in always.into_iter().chain(self.vegas).chain(self.latency).chain(self.switches) {
             table.finish()?;
         }
         Ok(())

@@ -192,6 +192,34 @@ fn traced_clients_leave_their_congestion_control() {
     assert!(treatment.contains("cc_vegas_beta_exit"), "what was left open is filled in: {treatment}");
 }
 
+/// The table `latency` is there only where clients want it, and what it has read is what the other tables have.
+#[test]
+fn the_latency_of_circuits_is_recorded_where_it_is_wanted() {
+    let out = Folder::new("latency");
+    let plain = go(BY_HAND, (0, 0, 1), &out.0);
+    assert!(!plain.join("latency.parquet").exists());
+    let relays = fs::read(plain.join("relays.parquet")).unwrap();
+    let directory = go(&BY_HAND.replace("group = \"bulk\"", "group = \"bulk\"\nrecord-latency = true"), (0, 0, 1), &out.0);
+    assert!(relays == fs::read(directory.join("relays.parquet")).unwrap(), "to be measured changes nothing");
+    let latency = rows(&directory, "latency");
+    assert!(latency.len() > 10 && latency.iter().all(|row| row["client"] == Field::Str("client1".into())));
+    let sum = |name: &str| latency.iter().map(|row| number(&row[name])).sum::<u64>();
+    let last = latency.iter().map(|row| number(&row["time_ns"])).max().unwrap();
+    let open: u64 = latency.iter().filter(|row| number(&row["time_ns"]) == last).map(|row| number(&row["in_flight_bytes"])).sum();
+    assert_eq!(sum("written_bytes"), sum("read_bytes") + open);
+    let of_transfers = |column: &str| {
+        let transfers = rows(&directory, "transfers");
+        let own = transfers.iter().filter(|row| row["client"] == Field::Str("client1".into()));
+        own.map(|row| number(&row[column])).sum::<u64>()
+    };
+    assert!(of_transfers("received_bytes") <= sum("read_bytes") && sum("read_bytes") <= of_transfers("size_bytes"));
+    for row in latency.iter().filter(|row| number(&row["read_bytes"]) > 0) {
+        let [Field::Double(latency), Field::Double(wait)] = [&row["latency"], &row["outbuf_wait"]] else { panic!("{row:?}") };
+        // Exit to middle to guard: 15 ms on the way alone.
+        assert!(latency / number(&row["read_bytes"]) as f64 > 0.015 && *wait >= 0.0, "{row:?}");
+    }
+}
+
 #[test]
 fn hosts_that_nobody_uses_change_nothing_for_the_others() {
     let out = Folder::new("unused");

@@ -135,7 +135,7 @@ impl World {
         let circuit = Circuit::new(client, [host, guard, middle, exit], &self.circuit_edge(), now);
         let serial = CircuitSerial(self.next_serial);
         self.next_serial += 1;
-        if let Some(id) = self.free_circuits.pop() {
+        let id = if let Some(id) = self.free_circuits.pop() {
             self.circuits[id.index()] = circuit;
             self.serials[id.index()] = serial;
             id
@@ -143,7 +143,9 @@ impl World {
             self.circuits.push(circuit);
             self.serials.push(serial);
             CircuitId(self.circuits.len() as u32 - 1)
-        }
+        };
+        self.measure_latency(id);
+        id
     }
 
     /// The node at `hop` extends the circuit to the next: as soon as the channel is open, a CREATE2 goes through the circuit's queue.

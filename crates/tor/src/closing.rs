@@ -179,6 +179,7 @@ impl World {
             self.free_circuits.push(id);
             self.forget_leg(set);
             self.forget_switching(id);
+            self.forget_latency(id);
         }
     }
 

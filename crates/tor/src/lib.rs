@@ -4,6 +4,7 @@
 mod bench_relay;
 mod bucket;
 mod building;
+mod byte_latency;
 mod cell;
 mod channel;
 mod circuit;
@@ -59,8 +60,8 @@ pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
 pub use records::{
-    ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, NetworkSample, Outcome,
-    Records, RelaySample, SwitchOutcome, SwitchRecord, TransferRecord, VegasSample, VegasState,
+    ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, LatencySample,
+    NetworkSample, Outcome, Records, RelaySample, SwitchOutcome, SwitchRecord, TransferRecord, VegasSample, VegasState,
 };
 pub use settings::{
     ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings, SomeRelays,

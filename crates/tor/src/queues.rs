@@ -138,6 +138,9 @@ impl World {
                 self.resume_streams(circuit, Place::Client);
             }
         }
+        if self.latency.is_some() {
+            self.note_in_outbuf(&cell);
+        }
         if self.switching.is_some() {
             self.note_flushed(end_id, circuit, hop, outward, cell.kind);
         }

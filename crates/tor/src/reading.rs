@@ -123,6 +123,9 @@ impl World {
             _ if here.sides[0].end == from => Direction::ToExit,
             _ => Direction::ToClient,
         };
+        if self.latency.is_some() {
+            self.note_read(&cell);
+        }
         self.pass_on(cell, direction);
     }
 

@@ -356,6 +356,27 @@ pub struct NetworkSample {
     pub utilisation: [f64; 4],
 }
 
+/// What one circuit carried from its exit to its entry in one sample interval (module `byte_latency`).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct LatencySample {
+    /// End of the interval.
+    pub time: SimTime,
+    /// Which.
+    pub circuit: CircuitSerial,
+    /// Whose.
+    pub client: ClientId,
+    /// Payload that the exit wrote to its socket.
+    pub written: u64,
+    /// Payload that the entry read.
+    pub read: u64,
+    /// How long that took from the one to the other, in seconds, summed over its bytes.
+    pub latency: f64,
+    /// How long it had been in the exit's outbuf before, in seconds, summed over its bytes.
+    pub outbuf_wait: f64,
+    /// Payload under way between the two at the end of the interval.
+    pub in_flight: u64,
+}
+
 /// How a switch ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SwitchOutcome {
@@ -438,6 +459,8 @@ pub struct Records {
     pub relays: Vec<RelaySample>,
     /// The network over time.
     pub network: Vec<NetworkSample>,
+    /// Circuits over time, of clients that want it.
+    pub latency: Vec<LatencySample>,
     /// Switches of circuits, in the order in which the last cell of each was gone.
     pub switches: Vec<SwitchRecord>,
     /// Congestion control at exits, of clients that are traced.

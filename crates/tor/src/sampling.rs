@@ -63,7 +63,7 @@ impl World {
         }
     }
 
-    /// Adds a row for each relay and one for the network: the interval from the sample before to `time`.
+    /// Adds a row for each relay, each circuit whose latency is measured, and one for the network: the interval from the sample before to `time`.
     pub fn sample(&mut self, time: SimTime) {
         let interval = time.saturating_since(self.sampler.last);
         self.sampler.last = time;
@@ -127,6 +127,7 @@ impl World {
                 utilisation: share(bytes_sent, could_send),
             });
         }
+        self.sample_latency(time);
         let goodput_bytes = self.sampler.goodput_bytes - self.sampler.goodput_before;
         self.sampler.goodput_before = self.sampler.goodput_bytes;
         self.records.network.push(NetworkSample {

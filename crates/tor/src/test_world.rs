@@ -29,6 +29,11 @@ impl PathSource for Row {
 
 /// All links 50 Mbit/s but for the server's, every path 10 ms, sockets that hold 64 KiB; `load` begins after ten seconds.
 pub(crate) fn in_a_row(settings: Settings, server: Bandwidth, load: &str) -> World {
+    in_a_row_with(TcpConfig { send_buffer: BufferLimits::new(16_384, 65_536), ..TcpConfig::linux() }, settings, server, load)
+}
+
+/// The same with another TCP.
+pub(crate) fn in_a_row_with(tcp: TcpConfig, settings: Settings, server: Bandwidth, load: &str) -> World {
     let relay = |class| Role::Relay { class, limit: None };
     let fast = Bandwidth::from_bits_per_sec(50_000_000);
     let roles = [
@@ -48,7 +53,7 @@ pub(crate) fn in_a_row(settings: Settings, server: Bandwidth, load: &str) -> Wor
         seed: Seed(1),
         hosts: hosts.into(),
         topology: Box::new(Even),
-        tcp: TcpConfig { send_buffer: BufferLimits::new(16_384, 65_536), ..TcpConfig::linux() },
+        tcp,
         settings,
         clients: vec![ClientConfig {
             host: HostId(0),
@@ -64,6 +69,7 @@ pub(crate) fn in_a_row(settings: Settings, server: Bandwidth, load: &str) -> Wor
             spread: SimDuration::ZERO,
             record: true,
             trace: true,
+            latency: true,
         }],
         paths: Box::new(Row),
     })

@@ -5,6 +5,7 @@
 //! (`event_loop.rs`).
 
 use crate::bucket::{self, Buckets};
+use crate::byte_latency::ByteLatency;
 use crate::cell::CellPool;
 use crate::channel::{ChannelEnd, ChannelLog};
 use crate::circuit::{Circuit, Edge, Place};
@@ -162,6 +163,8 @@ pub struct World {
     pub(crate) touched: Vec<EndId>,
     pub(crate) records: Records,
     pub(crate) sampler: Sampler,
+    /// What circuits carry, where that is measured.
+    pub(crate) latency: Option<Box<ByteLatency>>,
     /// Active circuit switching, where it is on.
     pub(crate) switching: Option<Box<Switching>>,
     /// Cells moved from a circuit queue to an outbuf, at all nodes.
@@ -254,6 +257,7 @@ impl World {
             touched: Vec::new(),
             records: Records::default(),
             sampler,
+            latency: None,
             switching,
             cell_hops: 0,
         };

@@ -22,7 +22,8 @@ impl World {
             self.wait_for_tokens(host);
             return;
         };
-        let mut left = share.min(u64::from(self.ends[id.index()].outbuf.len())) as u32;
+        let before = self.ends[id.index()].outbuf.len();
+        let mut left = share.min(u64::from(before)) as u32;
         let mut written = 0;
         while left > 0 {
             let end = &mut self.ends[id.index()];
@@ -38,6 +39,9 @@ impl World {
         }
         self.nodes[host.index()].counters.channel_bytes_written += written;
         self.charge(host, Connection::Channel, Operation::Write, written);
+        if self.latency.is_some() {
+            self.note_written(id, before, self.ends[id.index()].outbuf.len());
+        }
         // `connection_or_flushed_some`; without a scheduler it fills the outbuf here and now.
         let low = self.settings.scheduling_at(&self.nodes[host.index()]).outbuf_low;
         if written > 0 && u64::from(self.ends[id.index()].outbuf.len()) < low.get() {

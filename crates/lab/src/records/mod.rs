@@ -9,7 +9,7 @@ mod tables;
 
 pub use directory::RunDirectory;
 pub use table::{Column, Kind, ROW_GROUP, Row, Table, TableWriter};
-pub use tables::{CHANNELS, CIRCUITS, NETWORK, RELAYS, RUN, SWITCHES, TABLES, TRANSFERS, VEGAS};
+pub use tables::{CHANNELS, CIRCUITS, LATENCY, NETWORK, RELAYS, RUN, SWITCHES, TABLES, TRANSFERS, VEGAS};
 
 use std::path::PathBuf;
 

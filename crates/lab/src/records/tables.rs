@@ -300,6 +300,38 @@ pub const VEGAS: Table = Table {
     ],
 };
 
+/// One row per circuit and sample interval in which it carried payload towards its client.
+pub const LATENCY: Table = Table {
+    name: "latency",
+    description: "One row per circuit and sample interval in which payload towards the client was written, read or under way between its exit and its entry (byte-wise latency). Only of clients with record-latency.",
+    columns: &[
+        TIME,
+        Column::new("circuit", Kind::U32, "1", "The circuit's number, in order of launch."),
+        CLIENT,
+        GROUP,
+        Column::new("written_bytes", Kind::U64, "B", "Payload of DATA cells that the exit wrote to its socket."),
+        Column::new("read_bytes", Kind::U64, "B", "Payload of DATA cells that the entry read from its socket."),
+        Column::new(
+            "latency",
+            Kind::F64,
+            "B s",
+            "Time of the payload that was read from the exit's write of its cell's last byte to the entry's reading of the cell, summed over the bytes: divided by read_bytes, their mean latency.",
+        ),
+        Column::new(
+            "outbuf_wait",
+            Kind::F64,
+            "B s",
+            "Time that the same payload had been in the exit's outbuf before, from leaving the circuit queue to that write.",
+        ),
+        Column::new(
+            "in_flight_bytes",
+            Kind::U64,
+            "B",
+            "Payload written and not read at the end of the interval; 0 of a circuit that has ended.",
+        ),
+    ],
+};
+
 /// One row per switch of a circuit.
 pub const SWITCHES: Table = Table {
     name: "switches",
@@ -348,5 +380,5 @@ pub const SWITCHES: Table = Table {
     ],
 };
 
-/// The tables that every run leaves; [`VEGAS`] is there only where clients are traced, [`SWITCHES`] only with switching.
+/// The tables that every run leaves; [`VEGAS`] is there only where clients are traced, [`LATENCY`] where that is recorded, [`SWITCHES`] only with switching.
 pub const TABLES: [&Table; 6] = [&TRANSFERS, &CIRCUITS, &CHANNELS, &RELAYS, &NETWORK, &RUN];

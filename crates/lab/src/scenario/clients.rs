@@ -66,6 +66,8 @@ pub struct ClientsFile {
     pub record: Option<bool>,
     /// With flow-control "vegas": record the congestion control at the exits of these clients' circuits, a row for each SENDME, in the table `vegas`. Default: false.
     pub trace: Option<bool>,
+    /// Record how long payload takes over these clients' circuits, from the exit to the entry, and how much of it arrives, for each circuit and sample interval, in the table `latency`. Default: false.
+    pub record_latency: Option<bool>,
 }
 
 /// Set the number of clients by the utilisation that they shall cause.

@@ -5,7 +5,7 @@ use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
 use super::resolve_treatments::Circumstances;
 use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
-use super::treatment::FlowControl;
+use super::treatment::{FlowControl, Links};
 use super::{Scenario, resolve_clients, resolve_network, resolve_treatments, some_relays};
 use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
@@ -111,6 +111,9 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     if let Some(index) = clients.iter().position(|group| group.trace && !group.record) {
         return Err(Fault::conflict(format!("clients[{index}].trace"), "has no effect with record = false"));
     }
+    if let Some(index) = clients.iter().position(|group| group.record_latency && !group.record) {
+        return Err(Fault::conflict(format!("clients[{index}].record-latency"), "has no effect with record = false"));
+    }
     let circumstances = Circumstances {
         limited: limited(&network),
         drawn: clients.iter().any(|group| !matches!(group.members, Members::Hosts { path: Some(_), .. })),
@@ -122,6 +125,14 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     {
         let reason = "has no effect in any treatment: it needs flow-control = \"vegas\"";
         return Err(Fault::conflict(format!("clients[{index}].trace"), reason));
+    }
+    if let Some(index) = clients.iter().position(|group| group.record_latency)
+        && let Some(treatment) =
+            treatments.iter().find(|treatment| treatment.links == Links::LightAndHeavy || treatment.switching.is_some())
+    {
+        let reason =
+            format!("is not possible in treatment \"{}\", where circuits go from connection to connection", treatment.name);
+        return Err(Fault::conflict(format!("clients[{index}].record-latency"), reason));
     }
     let runs = treatments.len() * networks as usize * seeds.len();
     if runs > MAX_RUNS {

@@ -78,6 +78,7 @@ pub(super) fn clients(
             circuit_per_transfer: file.circuit_per_transfer.unwrap_or(false),
             record: file.record.unwrap_or(true),
             trace: file.trace.unwrap_or(false),
+            record_latency: file.record_latency.unwrap_or(false),
         });
     }
     Ok(resolved)

@@ -350,6 +350,9 @@ pub struct ClientGroup {
     pub record: bool,
     /// Whether the congestion control of its circuits' exits is recorded.
     pub trace: bool,
+    /// Whether it is recorded how long payload takes over its circuits.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub record_latency: bool,
 }
 
 /// Which hosts a group of clients is.

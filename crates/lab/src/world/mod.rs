@@ -250,6 +250,7 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         spread: SimDuration::from_nanos(span),
         record: group.record,
         trace: group.trace,
+        latency: group.record_latency,
     }
 }
 

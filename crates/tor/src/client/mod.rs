@@ -101,6 +101,8 @@ pub struct ClientConfig {
     pub record: bool,
     /// The congestion control at the exits of its circuits is recorded at each SENDME.
     pub trace: bool,
+    /// How long payload takes over its circuits, from the exit to the entry, is recorded; not where circuits change channels.
+    pub latency: bool,
 }
 
 #[derive(Debug)]

@@ -74,6 +74,7 @@ fn world(entry: SwitchEntry) -> World {
             spread: SimDuration::ZERO,
             record: true,
             trace: false,
+            latency: false,
         }],
         paths: Box::new(Two),
     })

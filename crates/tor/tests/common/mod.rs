@@ -155,6 +155,7 @@ impl Plan {
             spread: SimDuration::ZERO,
             record: true,
             trace: self.trace,
+            latency: false,
         });
         let paths = self.clients.iter().map(|(_, path, server, _, _)| {
             let own = std::iter::once(*path).chain(self.other_paths.iter().copied());
