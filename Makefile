@@ -40,7 +40,7 @@ lint: $(VENV)/locked ## Check form: rustfmt, clippy, ruff, mypy
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
-	$(BIN)/mypy tools/*.py tools/measure_tor benches/shared_links.py
+	$(BIN)/mypy tools/*.py tools/measure_tor benches/*.py
 
 format: $(VENV)/locked ## Bring all sources into form
 	cargo fmt --all
@@ -50,6 +50,7 @@ format: $(VENV)/locked ## Bring all sources into form
 bench: build ## Measure events and cell-hops a second on fixed worlds
 	GLIBC_TUNABLES=$${GLIBC_TUNABLES-glibc.malloc.hugetlb=1} cargo run --release --locked --quiet -p onionlab-benches -- target/bench.json
 	$(BIN)/python benches/shared_links.py --out target/bench-shared-links.json
+	$(BIN)/python benches/predictor_casadi.py --out target/bench-predictor-casadi.json
 
 check-slow: build ## Run the slow tests too
 	cargo test --workspace --locked --release -- --include-ignored
