@@ -3,9 +3,9 @@
 Usage: python benches/predictor_casadi.py [--circuits 3 15 60] [--out target/bench-predictor-casadi.json]
 
 CasADi is no dependency of onionlab: ``pip install casadi`` brings it with IPOPT and MUMPS. The problem is the conference form,
-stated here once more by its formulas (section "The problem of one relay" of ``docs/models/predictor.md``) and not by our code, with
-the inputs of the paper's open-loop figure, repeated for more circuits. What the relay would do first must agree within 1e-4 of its
-capacity, or the run fails: IPOPT relaxes bounds, and is no closer than that.
+stated here once more by its formulas (section "The problem of one relay" of ``docs/models/predictor.md``) and not by our code,
+with the inputs of the paper's open-loop figure, repeated for more circuits. What the relay would do first must agree within 1e-4
+of its capacity, or the run fails: IPOPT relaxes bounds, and is no closer than that.
 """
 
 from __future__ import annotations
