@@ -342,7 +342,10 @@ def test_a_place_is_refused_where_it_is_named() -> None:
         Place(cluster="10.0.0.1")
 
 
-def test_runs_are_made_where_the_block_around_them_says(core: FakeCore, experiment_file: Path) -> None:
+def test_runs_are_made_where_the_block_around_them_says(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onionlab.cluster.client.PATIENCE", 0.5)
     with made_at(Place(cluster="tcp://127.0.0.1:1")):
         with pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127.0.0.1:1"):
             run(experiment_file)
