@@ -103,6 +103,20 @@ def test_wide_times_are_judged_by_their_distribution() -> None:
     assert judge(wide, None, same, tight=False).within is None
 
 
+def test_copies_of_a_run_are_no_evidence() -> None:
+    theirs = pl.Series([1.0 + number / 40 for number in range(40)])
+    wide = Quantiles.of(theirs)
+    run = [1.15 + number / 50 for number in range(40)]
+    once = pl.DataFrame({"seed": [1] * 40, "time": run})
+    copies = pl.concat([once.with_columns(seed=pl.lit(seed, pl.Int64)) for seed in range(1, 51)])
+    verdict = judge(wide, theirs, copies, tight=False)
+    assert verdict == judge(wide, theirs, once, tight=False)
+    assert verdict.runs == 1
+    others = copies.with_columns(time=pl.col("time") + pl.col("seed") / 1e6)
+    assert judge(wide, theirs, others, tight=False).runs == 50
+    assert judge(wide, theirs, others, tight=False).p < verdict.p  # type: ignore[operator]
+
+
 def test_seeds_are_put_into_the_experiment() -> None:
     text = (EXPERIMENTS / "e0-samecirc.toml").read_text(encoding="utf-8")
     assert tomllib.loads(shadow_tor.with_seeds(text, 3))["seeds"] == [1, 2, 3]

@@ -45,6 +45,8 @@ class Verdict:
         Two-sided share of our runs whose median lies as far out as theirs.
     within
         Whether they agree; None where distributions are to be compared and their transfers are not at hand.
+    runs
+        How many different runs of ours there are: what comes out the same with several seeds counts once.
     """
 
     narrow: bool
@@ -55,6 +57,7 @@ class Verdict:
     p: float | None
     p_of_runs: float
     within: bool | None
+    runs: int
 
 
 def judge(theirs: Quantiles, their_times: pl.Series | None, ours: pl.DataFrame, tight: bool) -> Verdict:
@@ -73,6 +76,7 @@ def judge(theirs: Quantiles, their_times: pl.Series | None, ours: pl.DataFrame, 
     """
     from scipy.stats import ks_2samp
 
+    ours = different(ours)
     times = ours["time"].to_numpy()
     narrow = theirs.p90 < NARROW * theirs.p10
     difference = float(np.median(times)) / theirs.median - 1
@@ -80,7 +84,17 @@ def judge(theirs: Quantiles, their_times: pl.Series | None, ours: pl.DataFrame, 
     p = float(ks_2samp(their_times.to_numpy(), times).pvalue) if their_times is not None else None
     limit = (TIGHT if tight else TOLERANCE) if narrow else LEAST_P
     within = abs(difference) <= limit if narrow else (None if p is None else p > limit)
-    return Verdict(narrow, limit, difference, low, high, p, _place_among_runs(theirs.median, ours), within)
+    return Verdict(
+        narrow, limit, difference, low, high, p, _place_among_runs(theirs.median, ours), within, ours["seed"].n_unique()
+    )
+
+
+def different(ours: pl.DataFrame) -> pl.DataFrame:
+    """Of runs (column ``seed``) with the very same times only the first: where a seed decides nothing, a copy tells nothing."""
+    seen: dict[tuple[float, ...], int] = {}
+    for (seed,), run in ours.group_by("seed", maintain_order=True):
+        seen.setdefault(tuple(run["time"]), int(str(seed)))
+    return ours.filter(pl.col("seed").is_in(list(seen.values())))
 
 
 def median_interval(ours: pl.DataFrame) -> tuple[float, float]:

@@ -55,7 +55,8 @@ def page(comparisons: list[Comparison], source: str, reasons: Reasons) -> str:
         "the distributions are, by a two-sample Kolmogorov-Smirnov test of their one run against all runs here",
         f"(p above {LEAST_P}). That test takes transfers for independent. Transfers of one run are not: they share connections,",
         "whose windows remember losses, and p is too small where they depend on each other. So the share of our runs whose",
-        "median lies as far out as theirs is given too (two-sided, *runs*).",
+        "median lies as far out as theirs is given too (two-sided, *runs*). Runs with the very same times count once: with few",
+        "random numbers in a setting several seeds may come to the same, and copies are no evidence.",
         "",
         f"**Of {len(verdicts)} figures {within} are within these limits and {len(outside)} are not"
         + (f"; {open_} cannot be judged without the reference's transfers" if open_ else "")
@@ -76,8 +77,8 @@ def _section(one: Comparison, reasons: Reasons) -> Iterator[str]:
     case = one.case
     yield from ("", f"## {case.name}", "", f"{case.setting[:1].upper()}{case.setting[1:]}. {len(one.seeds)} seeds.", "")
     yield (
-        "| time to | of | transfers, theirs / ours | theirs: median (p10 – p90) | `shadow`: median [95 %] (p10 – p90) "
-        "| difference | p | runs | | `linux`: median (p10 – p90) |"
+        "| time to | of | transfers, theirs / ours of different runs | theirs: median (p10 – p90) "
+        "| `shadow`: median [95 %] (p10 – p90) | difference | p | runs | | `linux`: median (p10 – p90) |"
     )
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |"
     for (size, metric), theirs in case.figures.items():
@@ -87,7 +88,7 @@ def _section(one: Comparison, reasons: Reasons) -> Iterator[str]:
         cells = (
             METRICS[metric],
             format_size(size),
-            f"{theirs.count} / {ours.count}",
+            f"{theirs.count} / {ours.count} of {verdict.runs}",
             f"{_seconds(theirs.median)} s ({_range(theirs)})",
             f"{_seconds(ours.median)} s {interval} ({_range(ours)})",
             _bold(_percent(verdict.difference), verdict.narrow),
