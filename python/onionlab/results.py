@@ -170,9 +170,10 @@ class Experiment:
 
         Parameters
         ----------
-        name : {"transfers", "circuits", "channels", "relays", "network", "run", "vegas", "latency", "switches"}
+        name : {"transfers", "circuits", "channels", "relays", "network", "run", or one that not all runs have}
             Which table. ``vegas`` is there only for treatments with congestion control, where clients are traced;
-            ``latency`` only with clients whose ``record-latency`` is true, ``switches`` only for those with switching.
+            ``latency`` only with clients whose ``record-latency`` is true, ``probes`` only with clients that have ``probe``,
+            ``switches`` and ``switching_samples`` only for treatments with switching.
         """
         known = (*TABLES, *OPTIONAL_TABLES)
         if name not in known:

@@ -3,17 +3,20 @@
 //! The simulation advances in steps of at most [`STEP`]; after each the caller hears how far it is and may end it. Rows go to the
 //! tables as they come, so that memory follows what is in flight. The run's directory appears when all is written.
 
+mod probes;
+mod switching;
+
 use crate::memory;
 use crate::processor;
 use crate::records::{
-    CHANNELS, CIRCUITS, LATENCY, NETWORK, RELAYS, RUN, RecordError, RunDirectory, SWITCHES, TRANSFERS, TableWriter, VEGAS,
+    CHANNELS, CIRCUITS, LATENCY, NETWORK, PROBES, RELAYS, RUN, RecordError, RunDirectory, TRANSFERS, TableWriter, VEGAS,
 };
 use crate::scenario::ResolvedScenario;
 use crate::scenario::treatment::FlowControl;
 use crate::world::{self, Built, Interpreter, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
-use onionlab_tor::{ChannelClose, CloseReason, LatencySample, RelayClass, SwitchRecord, VegasSample, VegasState, World};
+use onionlab_tor::{ChannelClose, CloseReason, LatencySample, RelayClass, VegasSample, VegasState, World};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -178,6 +181,7 @@ pub fn run_with(
     let optional = Optional {
         vegas: traced,
         latency: scenario.clients.iter().any(|group| group.record_latency),
+        probes: scenario.clients.iter().any(|group| group.probe.is_some()),
         switches: treatment.switching.is_some(),
     };
     let mut tables = Tables::create(directory.path(), &names, optional)?;
@@ -240,6 +244,7 @@ pub fn run_with(
 struct Optional {
     vegas: bool,
     latency: bool,
+    probes: bool,
     switches: bool,
 }
 
@@ -258,7 +263,9 @@ struct Tables<'a> {
     /// Where the latency of circuits is recorded.
     latency: Option<TableWriter>,
     /// Where circuits are switched.
-    switches: Option<TableWriter>,
+    switching: Option<switching::Tables>,
+    /// Where cells are followed.
+    probes: Option<TableWriter>,
 }
 
 impl<'a> Tables<'a> {
@@ -275,7 +282,8 @@ impl<'a> Tables<'a> {
             network: table(&NETWORK)?,
             vegas: optional.vegas.then(|| table(&VEGAS)).transpose()?,
             latency: optional.latency.then(|| table(&LATENCY)).transpose()?,
-            switches: optional.switches.then(|| table(&SWITCHES)).transpose()?,
+            probes: optional.probes.then(|| table(&PROBES)).transpose()?,
+            switching: optional.switches.then(|| switching::Tables::create(directory)).transpose()?,
         })
     }
 
@@ -332,7 +340,12 @@ impl<'a> Tables<'a> {
         }
         self.take_vegas(records.vegas)?;
         self.take_latency(records.latency)?;
-        self.take_switches(records.switches)?;
+        if let Some(table) = &mut self.probes {
+            probes::take(table, names, records.probes)?;
+        }
+        if let Some(tables) = &mut self.switching {
+            tables.take(names, records.switches, records.switch_samples)?;
+        }
         for channel in records.channels {
             self.channels.row(|row| {
                 row.number(u64::from(channel.channel))
@@ -369,6 +382,7 @@ impl<'a> Tables<'a> {
                     .number(sample.outbuf_bytes)
                     .number(sample.queue_wait)
                     .number(sample.cpu_busy)
+                    .number(sample.packets_sent)
                     .number(sample.uplink_drops)
                     .number(sample.downlink_drops)
                     .number(u64::from(sample.sockets))
@@ -451,39 +465,10 @@ impl<'a> Tables<'a> {
         Ok(())
     }
 
-    fn take_switches(&mut self, switches: Vec<SwitchRecord>) -> Result<(), RecordError> {
-        let Some(table) = &mut self.switches else { return Ok(()) };
-        let nanos = |time: Option<SimTime>| time.map(SimTime::as_nanos);
-        for switch in switches {
-            let (client, group) = &self.names.clients[switch.client.index()];
-            table.row(|row| {
-                row.nanos(switch.time.as_nanos())
-                    .text(&self.names.hosts[client.index()])
-                    .text(group)
-                    .number(u64::from(switch.circuit.0))
-                    .number(u64::from(switch.to.0))
-                    .text(&self.names.hosts[switch.entry.index()])
-                    .text(if switch.same_entry { "same" } else { "other" })
-                    .fraction(switch.average)
-                    .fraction(switch.occupancy)
-                    .nanos_if(nanos(switch.middle_acknowledged))
-                    .nanos_if(nanos(switch.acknowledged))
-                    .nanos_if(nanos(switch.moved))
-                    .number(switch.streams)
-                    .number(switch.cells_forwarded)
-                    .number(switch.cells_lost)
-                    .number(switch.bytes_lost)
-                    .number(switch.started_over)
-                    .number(switch.bytes_started_over)
-                    .text(switch.outcome.name());
-            })?;
-        }
-        Ok(())
-    }
-
     fn finish(self) -> Result<(), RecordError> {
         let always = [self.transfers, self.circuits, self.channels, self.relays, self.network];
-        for table in always.into_iter().chain(self.vegas).chain(self.latency).chain(self.switches) {
+        let switching = self.switching.into_iter().flat_map(switching::Tables::into_writers);
+        for table in always.into_iter().chain(self.vegas).chain(self.latency).chain(self.probes).chain(switching) {
             table.finish()?;
         }
         Ok(())

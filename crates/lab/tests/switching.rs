@@ -56,10 +56,11 @@ fn records(settings: &str) -> [Vec<u8>; 2] {
 }
 
 /// Each key, beside what it needs.
-const KEYS: [(&str, &str); 13] = [
+const KEYS: [(&str, &str); 14] = [
     ("", "switching = \"active\""),
     ("switching = \"active\"", "switching-entry = \"other\""),
     ("switching = \"active\"", "switching-interval = \"3 s\""),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-exit = \"kept\""),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-gamma = 0.05"),
     ("switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-unwritable = false", "switching-beta = 9.0"),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-occupancy = \"relative\""),
@@ -83,9 +84,14 @@ type Row = std::collections::BTreeMap<String, Field>;
 
 /// The rows of tables of a run, none where there is no such table.
 fn rows<const N: usize>(settings: &str, tables: [&str; N]) -> [Option<Vec<Row>>; N] {
-    let out = std::env::temp_dir().join(format!("onionlab-switches-{}", std::process::id()));
+    rows_of(SMALL, settings, tables)
+}
+
+/// The same of a run of another experiment.
+fn rows_of<const N: usize>(experiment: &str, settings: &str, tables: [&str; N]) -> [Option<Vec<Row>>; N] {
+    let out = std::env::temp_dir().join(format!("onionlab-switches-{:?}-{}", std::thread::current().id(), std::process::id()));
     let scenario =
-        Scenario::parse(Path::new("test.toml"), format!("{SMALL}{settings}\n")).and_then(|scenario| scenario.resolve());
+        Scenario::parse(Path::new("test.toml"), format!("{experiment}{settings}\n")).and_then(|scenario| scenario.resolve());
     let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
     let read = |table: &str| {
         let file = fs::File::open(directory.join(format!("{table}.parquet"))).ok()?;
@@ -116,6 +122,81 @@ fn switches_have_rows() {
         }
     }
     assert_eq!(rows("", ["switches"]), [None]);
+}
+
+/// Each sample of an outbuf says what was seen and what followed: averages follow the formula, one row a switch, and nothing moves but from a congested outbuf.
+#[test]
+fn samples_have_rows() {
+    let settings = "switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-unwritable = false\nswitching-moves = 2";
+    let [samples, switches, channels] = rows(settings, ["switching_samples", "switches", "channels"]);
+    let (samples, switches, channels) = (samples.unwrap(), switches.unwrap(), channels.unwrap());
+    let (text, fraction) = (
+        |text: &str| Field::Str(text.to_owned()),
+        |field: &Field| match field {
+            Field::Double(value) => *value,
+            other => panic!("{other:?}"),
+        },
+    );
+    let mut before = std::collections::HashMap::new();
+    for row in &samples {
+        let (Field::Long(time), Field::UInt(cells), Field::ULong(held)) = (&row["time_ns"], &row["cells"], &row["outbuf_bytes"])
+        else {
+            panic!("{row:?}")
+        };
+        assert_eq!(time % 3_000_000_000, 0);
+        let channel = channels.iter().find(|channel| channel["channel"] == row["channel"]).unwrap();
+        assert!([&channel["opener"], &channel["peer"]].contains(&&row["entry"]), "{row:?} {channel:?}");
+        let of = (format!("{:?}", row["circuit"]), format!("{:?}", row["direction"]));
+        let average = fraction(&row["average_cells"]);
+        let last: f64 = before.insert(of, average).unwrap_or(0.0);
+        // A circuit that was at rest, or new, has no row for its average before.
+        let expected = 0.7 * last + 0.3 * f64::from(*cells);
+        assert!((average - expected).abs() < 0.002, "{row:?} after {last}");
+        assert!((fraction(&row["occupancy"]) - *held as f64 / 32_768.0).abs() < 1e-9, "{row:?}");
+        let congested = fraction(&row["occupancy"]) > 0.5;
+        let calm = ["accepted", "underfull"].map(text);
+        assert_eq!(calm.contains(&row["verdict"]), !congested, "{row:?}");
+    }
+    let moves: Vec<_> = samples.iter().filter(|row| row["verdict"] == text("moves")).collect();
+    assert!(moves.len() > 2 && moves.len() == switches.len(), "{} and {}", moves.len(), switches.len());
+    for switch in &switches {
+        let same = |row: &&&Row| {
+            ["time_ns", "entry", "circuit", "average_cells", "occupancy"].iter().all(|key| row[*key] == switch[*key])
+        };
+        assert_eq!(moves.iter().filter(same).count(), 1, "{switch:?}");
+    }
+    for verdict in ["limit", "lighter", "no-spare"] {
+        assert!(samples.iter().any(|row| row["verdict"] == text(verdict)), "{verdict}");
+    }
+    assert_eq!(rows("", ["switching_samples"]), [None]);
+}
+
+/// Cells are followed to the server, with switching and without: at most one each second of each client that asks for it, later ones over the circuit to which theirs moved.
+#[test]
+fn probes_have_rows() {
+    let with_probe = SMALL.replacen("group = \"bulk\"", "group = \"bulk\"\nprobe = \"1 s\"", 1);
+    let text = |text: &str| Field::Str(text.to_owned());
+    for settings in ["", "switching = \"active\"\nswitching-interval = \"5 s\"", "switching = \"active\"\nswitching-exit = \"kept\""] {
+        let [probes, circuits] = rows_of(&with_probe, settings, ["probes", "circuits"]);
+        let (probes, circuits) = (probes.unwrap(), circuits.unwrap());
+        // Two clients that send without a pause from at most ten seconds on.
+        assert!((70..=120).contains(&probes.len()), "{}", probes.len());
+        let time = |row: &Row, key: &str| if let Field::Long(nanos) = row[key] { nanos } else { panic!("{key}: {row:?}") };
+        for probe in &probes {
+            assert_eq!(probe["group"], text("bulk"));
+            if probe["outcome"] == text("arrived") {
+                assert!(time(probe, "time_ns") + 30_000_000 < time(probe, "exit_ns"), "three hops of 10 ms or more: {probe:?}");
+                assert!(time(probe, "exit_ns") + 10_000_000 < time(probe, "server_ns"), "{probe:?}");
+                assert!(circuits.iter().any(|circuit| circuit["circuit"] == probe["came_by_circuit"]));
+            }
+        }
+        let arrived = probes.iter().filter(|probe| probe["outcome"] == text("arrived")).count();
+        let under_way = probes.iter().filter(|probe| probe["outcome"] == text("under-way")).count();
+        assert_eq!(arrived + under_way, probes.len(), "uploads lose nothing");
+        let by: std::collections::BTreeSet<_> = probes.iter().map(|probe| format!("{:?}", probe["came_by_circuit"])).collect();
+        assert_eq!(by.len() > 2, settings.contains("active"), "{by:?}");
+    }
+    assert_eq!(rows("", ["probes"]), [None]);
 }
 
 /// The experiments of the two papers, cut short: each treatment runs, and on the testbed each with switching moves something.

@@ -3,7 +3,7 @@
 //! An idle queue costs five words and no block. Blocks, because the cells of a long queue are read long after they were written: one after the
 //! other they cost a cache miss in three, chained singly one each. The block freed last is used first, so that short queues stay in the cache.
 
-use crate::ids::{CircuitId, StreamId};
+use crate::ids::{CircuitId, ProbeId, StreamId};
 use onionlab_quantities::SimTime;
 
 /// Bytes of a fixed cell on the wire, link protocol 4 and later: 4 of circuit id, 1 of command, 509 of payload (`CELL_MAX_NETWORK_SIZE`).
@@ -65,6 +65,8 @@ pub(crate) struct Cell {
     pub queued_at: SimTime,
     pub circuit: CircuitId,
     pub stream: StreamId,
+    /// A DATA cell that is followed (module `probes`).
+    pub probe: ProbeId,
     /// Bytes of payload of a DATA cell.
     pub length: u16,
     pub kind: CellKind,
@@ -82,6 +84,7 @@ impl Cell {
             queued_at: SimTime::ZERO,
             circuit,
             stream: StreamId::NONE,
+            probe: ProbeId::NONE,
             length: 0,
             kind,
             route: 0,
@@ -102,6 +105,11 @@ impl Cell {
     /// With `length` bytes of payload.
     pub fn carrying(mut self, length: u16) -> Self {
         self.length = length;
+        self
+    }
+    /// Followed as `probe`.
+    pub fn followed_as(mut self, probe: ProbeId) -> Self {
+        self.probe = probe;
         self
     }
     pub const fn arrives_at(self) -> u8 {

@@ -19,6 +19,10 @@ impl World {
     /// BEGIN: the exit connects to the server, or ends the stream if it has no socket left.
     pub(crate) fn process_begin(&mut self, cell: Cell) {
         let of = self.streams[cell.stream.index()].circuit;
+        if self.streams[cell.stream.index()].switching.shares {
+            self.begin_beside(cell.stream);
+            return;
+        }
         let (exit, server) = (self.circuits[of.index()].hops[EXIT as usize].host, self.streams[cell.stream.index()].server);
         if !self.take_socket(exit) {
             self.streams[cell.stream.index()].exit = ExitState::Ended;
@@ -54,12 +58,22 @@ impl World {
         }
     }
 
+    /// Bytes that the exit has written to the server or still holds for it.
+    pub(crate) fn bytes_for_server(&self, id: StreamId) -> u64 {
+        let stream = &self.streams[id.index()];
+        let written = if stream.exit == ExitState::Waiting { 0 } else { self.net.bytes_written(stream.socket) };
+        written + stream.ends[Place::Exit as usize].outbuf
+    }
+
     /// A DATA cell of the client's, in its turn: its bytes go on to the server.
     pub(crate) fn data_at_exit(&mut self, cell: Cell) {
         if matches!(self.streams[cell.stream.index()].exit, ExitState::None | ExitState::Ended)
             || self.count_for_stream(cell, Place::Exit).is_err()
         {
             return;
+        }
+        if cell.probe.is_some() {
+            self.probe_at_exit(cell);
         }
         // Written in the next pass: cells that came in one read leave in one write, not in a segment each.
         if self.streams[cell.stream.index()].exit == ExitState::Connected {
@@ -216,13 +230,21 @@ impl World {
     /// The stream is over at the exit: its connection to the server is reset if anything is left in it, closed otherwise.
     pub(crate) fn end_at_exit(&mut self, id: StreamId) {
         let stream = &mut self.streams[id.index()];
-        if !matches!(stream.exit, ExitState::Connecting | ExitState::Connected | ExitState::Flushing) {
+        if !matches!(stream.exit, ExitState::Connecting | ExitState::Waiting | ExitState::Connected | ExitState::Flushing) {
             if stream.exit == ExitState::None {
                 stream.exit = ExitState::Ended;
             }
             return;
         }
-        stream.exit = ExitState::Ended;
+        let had_a_connection = std::mem::replace(&mut stream.exit, ExitState::Ended) != ExitState::Waiting;
+        self.probes_end_with(id);
+        let stream = &mut self.streams[id.index()];
+        if !had_a_connection {
+            let circuit = stream.circuit;
+            self.circuits[circuit.index()].streams.retain(|&other| other != id);
+            self.recycle_stream(id);
+            return;
+        }
         if stream.switching.standby.is_some() || stream.switching.is_drained() {
             self.switched_stream_ends(id);
         }

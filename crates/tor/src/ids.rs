@@ -39,6 +39,10 @@ id! {
     ClientId
 }
 id! {
+    /// A DATA cell that is followed to the server.
+    ProbeId
+}
+id! {
     /// Flows of a client that follow each other.
     SequenceId
 }

@@ -27,6 +27,7 @@ mod node;
 mod outbuf;
 mod over_quic;
 mod packaging;
+mod probes;
 mod queues;
 mod random_cells;
 mod reading;
@@ -54,18 +55,22 @@ pub use cpu::Cpu;
 pub use handshakes::{Handshake, Handshakes};
 pub use head_of_line::Held;
 pub use idle::{IdleChannels, IdleTimeout};
-pub use ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, SetId, StreamId, TransferId};
+pub use ids::{CircuitId, ClientId, EndId, FlowId, ProbeId, SequenceId, SetId, StreamId, TransferId};
 pub use light_heavy::LightAndHeavy;
 pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
+pub use probes::{ProbeOutcome, ProbeRecord};
 pub use records::{
     ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, LatencySample,
-    NetworkSample, Outcome, Records, RelaySample, SwitchOutcome, SwitchRecord, TransferRecord, VegasSample, VegasState,
+    NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample, VegasState,
 };
 pub use settings::{
     ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings, SomeRelays,
 };
-pub use switching::{SpareRequest, SwitchChoice, SwitchEntry, SwitchOccupancy, SwitchingSettings};
+pub use switching::{
+    AT_REST, SpareRequest, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchRecord, SwitchSample,
+    SwitchVerdict, SwitchingSettings,
+};
 pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

@@ -5,7 +5,7 @@
 
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
-use crate::ids::{CircuitId, StreamId};
+use crate::ids::{CircuitId, ProbeId, StreamId};
 use crate::world::World;
 use onionlab_flowcontrol::CongestionAlgorithm;
 
@@ -64,7 +64,9 @@ impl World {
             // It is the leg that was found above, of which the set now takes note.
             let Some(circuit_id) = self.leg_for(circuit_id, CellKind::Data, place) else { break };
             self.circuits[circuit_id.index()].edge(place).package.data_sent(now);
-            self.send_on(place, Cell::new(CellKind::Data, circuit_id).on(id).carrying(length as u16));
+            let follows = self.probes.is_some() && place == Place::Client;
+            let probe = if follows { self.probe_of_next_cell(circuit_id) } else { ProbeId::NONE };
+            self.send_on(place, Cell::new(CellKind::Data, circuit_id).on(id).carrying(length as u16).followed_as(probe));
             if !more {
                 break;
             }

@@ -38,6 +38,9 @@ impl World {
 
     /// The end of a cell's life, wherever it is.
     pub(crate) fn discard(&mut self, cell: Cell) {
+        if cell.probe.is_some() {
+            self.probed_cell_ends(cell.probe);
+        }
         self.circuits[cell.circuit.index()].live_cells -= 1;
         if cell.stream.is_some() {
             self.streams[cell.stream.index()].live_cells -= 1;

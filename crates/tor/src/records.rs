@@ -4,6 +4,8 @@ use crate::channel::ChannelKind;
 use crate::head_of_line::Held;
 use crate::ids::ClientId;
 use crate::links::LinkSample;
+use crate::probes::ProbeRecord;
+use crate::switching::{SwitchRecord, SwitchSample};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 
@@ -313,6 +315,8 @@ pub struct RelaySample {
     pub queue_wait: u64,
     /// Nanoseconds for which its main thread computed.
     pub cpu_busy: u64,
+    /// Packets that left through its uplink.
+    pub packets_sent: u64,
     /// Packets dropped before its uplink, where that has a queue of packets.
     pub uplink_drops: u64,
     /// Packets that its downlink's queue dropped.
@@ -377,75 +381,6 @@ pub struct LatencySample {
     pub in_flight: u64,
 }
 
-/// How a switch ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SwitchOutcome {
-    /// The client's streams go on over the new circuit.
-    Moved,
-    /// SWITCH_ACK did not come in time.
-    TimedOut,
-    /// The new circuit was closed before the client had moved.
-    SpareClosed,
-    /// The old one was, by its client or for another reason.
-    CircuitClosed,
-    /// The run ended before it did.
-    Unfinished,
-}
-
-impl SwitchOutcome {
-    /// The name in the records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Moved => "moved",
-            Self::TimedOut => "timed-out",
-            Self::SpareClosed => "spare-closed",
-            Self::CircuitClosed => "circuit-closed",
-            Self::Unfinished => "unfinished",
-        }
-    }
-}
-
-/// One switch of a circuit by its entry.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct SwitchRecord {
-    /// Whose circuit.
-    pub client: ClientId,
-    /// The circuit that its streams leave.
-    pub circuit: CircuitSerial,
-    /// The one to which they go.
-    pub to: CircuitSerial,
-    /// The entry that decided it.
-    pub entry: HostId,
-    /// The new circuit has the same entry.
-    pub same_entry: bool,
-    /// The circuit's moving average of cells put into the outbuf in a sample interval.
-    pub average: f64,
-    /// The outbuf's occupancy, as alpha and beta count it.
-    pub occupancy: f64,
-    /// SWITCH, or with another entry SWITCHED_CONN, was sent.
-    pub time: SimTime,
-    /// SWITCH_ACK of the new middle arrived at the entry.
-    pub middle_acknowledged: Option<SimTime>,
-    /// SWITCH_ACK of the new exit did: the first cell may follow.
-    pub acknowledged: Option<SimTime>,
-    /// The client had its streams on the new circuit.
-    pub moved: Option<SimTime>,
-    /// Streams that went on over the new circuit.
-    pub streams: u64,
-    /// DATA cells of the old circuit that the entry sent on the new one.
-    pub cells_forwarded: u64,
-    /// DATA cells of the old circuit that reached nobody, or came to the client too late; and their payload.
-    pub cells_lost: u64,
-    /// Their payload.
-    pub bytes_lost: u64,
-    /// Streams that had to start over, and the payload that they had exchanged.
-    pub started_over: u64,
-    /// That payload.
-    pub bytes_started_over: u64,
-    /// How it ended.
-    pub outcome: SwitchOutcome,
-}
-
 /// Rows that have not been collected yet.
 #[derive(Debug, Default)]
 pub struct Records {
@@ -463,6 +398,10 @@ pub struct Records {
     pub latency: Vec<LatencySample>,
     /// Switches of circuits, in the order in which the last cell of each was gone.
     pub switches: Vec<SwitchRecord>,
+    /// What entries saw of their outbufs when they sampled them, where circuits are switched.
+    pub switch_samples: Vec<SwitchSample>,
+    /// DATA cells that were followed to their servers, in the order in which they ended.
+    pub probes: Vec<ProbeRecord>,
     /// Congestion control at exits, of clients that are traced.
     pub vegas: Vec<VegasSample>,
 }

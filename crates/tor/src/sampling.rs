@@ -114,6 +114,7 @@ impl World {
                 outbuf_bytes,
                 queue_wait: node.counters.queue_wait - wait_before,
                 cpu_busy: busy - busy_before,
+                packets_sent: now.packets_sent - before.packets_sent,
                 uplink_drops: now.uplink_drops - before.uplink_drops,
                 downlink_drops: now.downlink_drops - before.downlink_drops,
                 sockets: of.open,

@@ -20,6 +20,8 @@ pub(crate) enum ExitState {
     None,
     /// TCP to the server is being opened.
     Connecting,
+    /// A standby at an exit that is kept: it will take over its stream's connection (module `switching::kept`).
+    Waiting,
     Connected,
     /// The client has ended it; what it sent before still goes to the server.
     Flushing,

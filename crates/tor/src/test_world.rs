@@ -70,6 +70,7 @@ pub(crate) fn in_a_row_with(tcp: TcpConfig, settings: Settings, server: Bandwidt
             record: true,
             trace: true,
             latency: true,
+            probe: None,
         }],
         paths: Box::new(Row),
     })

@@ -15,6 +15,7 @@ use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, StreamId, TransferId};
 use crate::light_heavy::Classes;
 use crate::node::{Node, Role};
+use crate::probes::Probes;
 use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
 use crate::sent::{SentId, SentPool};
@@ -167,6 +168,8 @@ pub struct World {
     pub(crate) latency: Option<Box<ByteLatency>>,
     /// Active circuit switching, where it is on.
     pub(crate) switching: Option<Box<Switching>>,
+    /// Cells that are followed, if any client has some.
+    pub(crate) probes: Option<Box<Probes>>,
     /// Cells moved from a circuit queue to an outbuf, at all nodes.
     pub(crate) cell_hops: u64,
 }
@@ -207,6 +210,8 @@ impl World {
         let sampler = Sampler::new(nodes.len());
         let descriptors = vec![Sockets::default(); nodes.len()];
         let switching = config.settings.switching.map(|settings| Box::new(Switching::new(settings, nodes.len())));
+        let follows = config.clients.iter().any(|client| client.probe.is_some());
+        let probes = follows.then(|| Box::new(Probes::new(config.clients.len())));
         let clients = config.clients.into_iter().map(|client| {
             let random = RandomStream::new(config.seed, &links[client.host.index()].name, "predicted ports");
             Client::new(client, &config.settings.client, random)
@@ -259,6 +264,7 @@ impl World {
             sampler,
             latency: None,
             switching,
+            probes,
             cell_hops: 0,
         };
         world.equip_relays();

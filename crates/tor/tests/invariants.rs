@@ -13,8 +13,8 @@ use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
     ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells, FlowControl,
-    Handshake, Handshakes, LightAndHeavy, Links, Outcome, RateLimit, Records, RelayClass, Role, SwitchChoice, SwitchEntry,
-    SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
+    Handshake, Handshakes, LightAndHeavy, Links, Outcome, ProbeOutcome, RateLimit, Records, RelayClass, Role, SwitchChoice,
+    SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ fn links() -> impl Strategy<Value = Links> {
 /// Switches at random moments: samples from one in 300 ms to one in eight seconds, of outbufs that are full at anything from a cell on, with answers that may come too late.
 fn switching() -> impl Strategy<Value = SwitchingSettings> {
     let numbers = (0.01_f64..0.99, 0.0_f64..0.5, 0.0_f64..0.6, 300_u64..8000);
-    let kinds = (any::<[bool; 5]>(), prop::option::of(1_u32..4), prop::option::of(200_u64..400));
+    let kinds = (any::<[bool; 6]>(), prop::option::of(1_u32..4), prop::option::of(200_u64..400));
     let timeout = prop_oneof![3 => Just(120_000_u64), 1 => 50_u64..2000];
     (numbers, kinds, timeout).prop_map(|((gamma, alpha, above, interval), (kinds, most_moves, drop_idle), timeout)| {
         SwitchingSettings {
@@ -78,6 +78,7 @@ fn switching() -> impl Strategy<Value = SwitchingSettings> {
             unwritable: kinds[1],
             choice: if kinds[2] { SwitchChoice::Bulkiest } else { SwitchChoice::AboveMean },
             entry: if kinds[3] { SwitchEntry::Same } else { SwitchEntry::Other },
+            exit: if kinds[3] && kinds[5] { SwitchExit::Kept } else { SwitchExit::New },
             interval: SimDuration::from_millis(interval),
             hysteresis: kinds[4],
             most_moves,
@@ -110,7 +111,7 @@ prop_compose! {
         (users, conflux, switching) in (1_u32..4, any::<bool>(), prop::option::of(switching())),
         vegas in any::<bool>(),
         cpu in prop::option::of((0_u64..300, 0_u64..5000, 1_u32..4)),
-        links in links(),
+        (links, probe) in (links(), 1_u64..2000),
     ) -> Plan {
         let mut plan = Plan::new();
         plan.seed = seed;
@@ -148,6 +149,7 @@ prop_compose! {
         });
         plan.circuit_per_transfer = per_transfer;
         plan.users = users;
+        plan.probe = Some(SimDuration::from_millis(probe));
         plan.settings.switching = switching;
         plan.settings.conflux = (conflux && vegas && switching.is_none()).then(ConfluxSettings::default);
         (plan.settings.client.predict, plan.settings.client.build_timeout.learn) = (predict, learn);
@@ -188,13 +190,14 @@ fn check_switches(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
             _ => prop_assert!(switch.moved.is_none(), "{:?}", switch),
         }
         prop_assert_eq!(switch.same_entry, settings.entry == SwitchEntry::Same);
+        // Where the exit is kept nothing is lost that has moved, in either direction.
+        if settings.exit == SwitchExit::Kept && switch.outcome == SwitchOutcome::Moved && switch.started_over == 0 {
+            prop_assert_eq!(switch.cells_lost, 0, "{:?}", switch);
+        }
         if let (Some(from), Some(to)) = (of(switch.circuit), of(switch.to)) {
             prop_assert_eq!(switch.same_entry, from.path[0] == to.path[0]);
-            prop_assert!(from.path[1] != to.path[1] && from.path[2] != to.path[2]);
-            // Uploads lose nothing as long as the new path answers; what is lost was on its way to the client.
-            if switch.outcome == SwitchOutcome::Moved && switch.started_over == 0 {
-                prop_assert!(switch.cells_lost == 0 || from.path[2] != to.path[2]);
-            }
+            prop_assert!(from.path[1] != to.path[1]);
+            prop_assert_eq!(from.path[2] == to.path[2], settings.exit == SwitchExit::Kept);
         }
     }
     // From one circuit to the next no chain of moves is longer than the limit, and no circuit is left twice.
@@ -205,6 +208,21 @@ fn check_switches(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
         }
         prop_assert!(settings.most_moves.is_none_or(|most| moves <= most), "{moves} moves in a row");
         prop_assert_eq!(records.switches.iter().filter(|other| other.circuit == first.circuit).count(), 1);
+    }
+    Ok(())
+}
+
+/// A cell that was followed comes to the exit and then to the server, no sooner than light, or has gone with a circuit or a stream.
+fn check_probes(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
+    let one_way = plan.default_path.latency;
+    let ended_early = !records.switches.is_empty() || records.transfers.iter().any(|transfer| transfer.retries > 0);
+    prop_assert!(!records.probes.is_empty());
+    for probe in &records.probes {
+        prop_assert!(probe.outcome != ProbeOutcome::UnderWay, "{:?}", probe);
+        prop_assert!(probe.at_exit.is_none_or(|at| at >= probe.sent + one_way * 3), "{:?}", probe);
+        prop_assert!(probe.at_server.is_none_or(|at| Some(at) >= probe.at_exit.map(|at| at + one_way)), "{:?}", probe);
+        prop_assert_eq!(probe.at_server.is_some(), probe.outcome == ProbeOutcome::Arrived);
+        prop_assert!(probe.outcome == ProbeOutcome::Arrived || ended_early || plan.settings.switching.is_some(), "{:?}", probe);
     }
     Ok(())
 }
@@ -243,9 +261,12 @@ proptest! {
         // Beside what started over and the resumptions, servers get every byte once.
         let sent = records.transfers.iter().map(|transfer| transfer.sent).sum::<u64>();
         // A stream that got no answer in time and tried another exit has sent there again what it had sent before.
-        let more = again + world.bytes_tried_again() + 498 * records.switches.iter().map(|switch| switch.streams).sum::<u64>();
+        let kept = plan.settings.switching.is_some_and(|switching| switching.exit == SwitchExit::Kept);
+        let resumptions = if kept { 0 } else { 498 * records.switches.iter().map(|switch| switch.streams).sum::<u64>() };
+        let more = again + world.bytes_tried_again() + resumptions;
         prop_assert!((sent..=sent + more).contains(&world.bytes_to_servers()), "{} of {sent} bytes to servers", world.bytes_to_servers());
         check_switches(&plan, &records)?;
+        check_probes(&plan, &records)?;
         // No circuit was closed for exceeding a window, and nothing is left anywhere.
         // A client gives up a leg that is being built with the other legs of its set.
         let late = [CloseReason::BuildTimeout, CloseReason::MeasurementExpired, CloseReason::Finished, CloseReason::DroppedIdle].map(Some);
@@ -254,6 +275,7 @@ proptest! {
             prop_assert!(circuit.reason != Some(CloseReason::Protocol), "{:?}", circuit);
         }
         prop_assert_eq!(world.streams(), 0);
+        prop_assert_eq!(world.probes_under_way(), 0);
         // A circuit may just be being built to see how long it takes.
         for second in 3001..3100 {
             if world.cells_in_flight() > 0 {

@@ -7,12 +7,12 @@ use onionlab_engine::HostId;
 use onionlab_net::tcp::BufferLimits;
 use onionlab_quantities::SimDuration;
 use onionlab_tor::{
-    CircuitOutcome, CloseReason, Outcome, Records, RelayClass, Role, Settings, SwitchEntry, SwitchOutcome, SwitchingSettings,
-    World,
+    CircuitOutcome, CloseReason, Outcome, Records, RelayClass, Role, Settings, SwitchEntry, SwitchExit, SwitchOutcome,
+    SwitchingSettings, World,
 };
 
 /// Four clients over one path of slow relays, and a second one beside it, with the same entry or another.
-fn four(entry: SwitchEntry, load: &str, switching: Option<SwitchingSettings>) -> Plan {
+fn four(entry: SwitchEntry, exit: SwitchExit, load: &str, switching: Option<SwitchingSettings>) -> Plan {
     let mut plan = Plan::new();
     plan.settings = Settings { switching, ..Settings::default() };
     plan.settings.client.build_timeout.learn = false;
@@ -31,7 +31,7 @@ fn four(entry: SwitchEntry, load: &str, switching: Option<SwitchingSettings>) ->
         plan.downlinks.insert(entry.0, mbit(10.0));
     }
     let entry = if entry == SwitchEntry::Same { relays[0] } else { relays[3] };
-    plan.other_paths = vec![[entry, relays[4], relays[5]]];
+    plan.other_paths = vec![[entry, relays[4], if exit == SwitchExit::New { relays[5] } else { relays[2] }]];
     for (client, delay) in [120.0, 60.0, 20.0, 10.0].into_iter().enumerate() {
         let host = plan.host(&format!("client{client}"), Role::Client, mbit(100.0));
         plan.link(host, relays[0], delay, 0.0);
@@ -40,8 +40,8 @@ fn four(entry: SwitchEntry, load: &str, switching: Option<SwitchingSettings>) ->
     plan
 }
 
-fn paper(entry: SwitchEntry) -> SwitchingSettings {
-    SwitchingSettings { entry, interval: SimDuration::from_secs(2), ..SwitchingSettings::default() }
+fn paper(entry: SwitchEntry, exit: SwitchExit) -> SwitchingSettings {
+    SwitchingSettings { entry, exit, interval: SimDuration::from_secs(2), ..SwitchingSettings::default() }
 }
 
 const UPLOAD: &str = "kind = \"sequence\"\nrequest = \"2 MB\"\ntransfers = [{ size = \"1 kB\" }]";
@@ -66,24 +66,27 @@ fn moved(records: &Records) -> usize {
 /// Uploads and downloads move at least once, and each exchange ends with every byte. With uploads nothing is lost and nothing starts over.
 #[test]
 fn circuits_move_and_every_byte_arrives() {
-    for entry in [SwitchEntry::Same, SwitchEntry::Other] {
+    let ways =
+        [(SwitchEntry::Same, SwitchExit::New), (SwitchEntry::Same, SwitchExit::Kept), (SwitchEntry::Other, SwitchExit::New)];
+    for (entry, exit) in ways {
         for load in [UPLOAD, DOWNLOAD] {
-            let (world, records) = run(&four(entry, load, Some(paper(entry))));
+            let (world, records) = run(&four(entry, exit, load, Some(paper(entry, exit))));
             assert!(moved(&records) > 0, "{entry:?} {load}: {:?}", records.switches);
             assert_eq!(records.transfers.len(), 4);
             for transfer in &records.transfers {
                 assert_eq!((transfer.outcome, transfer.received), (Outcome::Ok, transfer.size), "{entry:?} {load}");
             }
             for switch in &records.switches {
-                if load == UPLOAD {
+                if load == UPLOAD || exit == SwitchExit::Kept {
                     assert_eq!((switch.cells_lost, switch.started_over), (0, 0), "{switch:?}");
                 }
             }
             if load == UPLOAD {
-                // Beside the payload come resumptions; one that is still on its way when its circuit moves again has become needless.
+                // Beside the payload come resumptions, unless the exit is kept; one that is still on its way when its circuit moves again has become needless.
                 let resumptions = world.bytes_to_servers() - 4 * 2_000_000;
                 assert_eq!(resumptions % 498, 0);
-                assert!((1..=moved(&records) as u64).contains(&(resumptions / 498)));
+                let most = if exit == SwitchExit::New { moved(&records) as u64 } else { 0 };
+                assert!((most.min(1)..=most).contains(&(resumptions / 498)));
             }
             for switch in &records.switches {
                 assert!(
@@ -111,7 +114,7 @@ fn circuits_move_and_every_byte_arrives() {
 #[test]
 fn a_guard_that_is_provoked_keeps_to_its_limits() {
     let provoked = |most_moves| {
-        let mut plan = four(SwitchEntry::Same, UPLOAD, None);
+        let mut plan = four(SwitchEntry::Same, SwitchExit::New, UPLOAD, None);
         let interval = SimDuration::from_millis(100);
         plan.settings.switching = Some(SwitchingSettings { beta: 0.0, interval, most_moves, ..SwitchingSettings::default() });
         let (_, records) = run(&plan);

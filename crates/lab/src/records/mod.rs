@@ -4,12 +4,16 @@
 //! removed where there is no end ([`RunDirectory`]).
 
 mod directory;
+mod probes;
+mod switching;
 mod table;
 mod tables;
 
 pub use directory::RunDirectory;
+pub use probes::PROBES;
+pub use switching::{SWITCHES, SWITCHING_SAMPLES};
 pub use table::{Column, Kind, ROW_GROUP, Row, Table, TableWriter};
-pub use tables::{CHANNELS, CIRCUITS, LATENCY, NETWORK, RELAYS, RUN, SWITCHES, TABLES, TRANSFERS, VEGAS};
+pub use tables::{CHANNELS, CIRCUITS, LATENCY, NETWORK, RELAYS, RUN, TABLES, TRANSFERS, VEGAS};
 
 use std::path::PathBuf;
 

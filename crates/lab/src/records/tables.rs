@@ -2,8 +2,8 @@
 
 use super::table::{Column, Kind, Table};
 
-const CLIENT: Column = Column::new("client", Kind::Text, "", "Name of the client's host.");
-const GROUP: Column = Column::new("group", Kind::Text, "", "The client's group in the experiment file.");
+pub(super) const CLIENT: Column = Column::new("client", Kind::Text, "", "Name of the client's host.");
+pub(super) const GROUP: Column = Column::new("group", Kind::Text, "", "The client's group in the experiment file.");
 const TIME: Column = Column::new("time_ns", Kind::I64, "ns", "End of the sample interval, since the start of the simulation.");
 
 /// One row per transfer, in the order in which they ended.
@@ -146,6 +146,7 @@ pub const RELAYS: Table = Table {
             "ns",
             "Time for which its main thread computed in the interval; 0 where computing takes no time.",
         ),
+        Column::new("packets_sent", Kind::U32, "packet", "Packets that left in the interval through its uplink."),
         Column::new(
             "uplink_drops",
             Kind::U32,
@@ -332,53 +333,6 @@ pub const LATENCY: Table = Table {
     ],
 };
 
-/// One row per switch of a circuit.
-pub const SWITCHES: Table = Table {
-    name: "switches",
-    description: "One row per switch of a circuit by its entry, in the order in which the last cell of each was gone. Times are since the start of the simulation; none = did not happen. Only with switching.",
-    columns: &[
-        Column::new("time_ns", Kind::I64, "ns", "The entry sent SWITCH, or with another entry SWITCHED_CONN."),
-        CLIENT,
-        GROUP,
-        Column::new("circuit", Kind::U32, "1", "The circuit that the streams leave, by its number in `circuits`."),
-        Column::new("to_circuit", Kind::U32, "1", "The circuit to which they go."),
-        Column::new("entry", Kind::Text, "", "The relay that decided it: the first of the circuit that is left."),
-        Column::new("to_entry", Kind::Text, "", "\"same\" or \"other\": where the other circuit begins."),
-        Column::new(
-            "average_cells",
-            Kind::F64,
-            "cell",
-            "The circuit's moving average of cells put into the outbuf in a sample interval.",
-        ),
-        Column::new(
-            "occupancy",
-            Kind::F64,
-            "1",
-            "What was held against alpha and beta: a share of 32 KiB, or of the average before.",
-        ),
-        Column::new("middle_acknowledged_ns", Kind::I64, "ns", "SWITCH_ACK of the new middle arrived at the entry.").nullable(),
-        Column::new("acknowledged_ns", Kind::I64, "ns", "SWITCH_ACK of the new exit did, and the first cell could follow.")
-            .nullable(),
-        Column::new("moved_ns", Kind::I64, "ns", "The client went on over the new circuit.").nullable(),
-        Column::new("streams", Kind::U64, "1", "Streams that went on there."),
-        Column::new("cells_forwarded", Kind::U64, "cell", "DATA cells of the old circuit that the entry sent on the new one."),
-        Column::new(
-            "cells_lost",
-            Kind::U64,
-            "cell",
-            "DATA cells of the old circuit that reached nobody, or came to the client too late; what they carried was sent again.",
-        ),
-        Column::new("bytes_lost", Kind::U64, "B", "Their payload."),
-        Column::new("started_over", Kind::U64, "1", "Streams that had to start over."),
-        Column::new("bytes_started_over", Kind::U64, "B", "Payload that these had exchanged for nothing, in both directions."),
-        Column::new(
-            "outcome",
-            Kind::Text,
-            "",
-            "\"moved\", \"timed-out\", \"spare-closed\", \"circuit-closed\" or \"unfinished\".",
-        ),
-    ],
-};
-
-/// The tables that every run leaves; [`VEGAS`] is there only where clients are traced, [`LATENCY`] where that is recorded, [`SWITCHES`] only with switching.
+/// The tables that every run leaves. [`VEGAS`] is there only where clients are traced, [`LATENCY`] where that is recorded, those of module `probes` where cells are followed, those
+/// of module `switching` only with switching.
 pub const TABLES: [&Table; 6] = [&TRANSFERS, &CIRCUITS, &CHANNELS, &RELAYS, &NETWORK, &RUN];

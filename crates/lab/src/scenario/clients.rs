@@ -68,6 +68,9 @@ pub struct ClientsFile {
     pub trace: Option<bool>,
     /// Record how long payload takes over these clients' circuits, from the exit to the entry, and how much of it arrives, for each circuit and sample interval, in the table `latency`. Default: false.
     pub record_latency: Option<bool>,
+    /// Follow a DATA cell that the client sends to the server each time so long has passed since the last, in the table `probes`, "1 ms" to "1 h": how long a cell of 498 B takes from the client's tor to the server. Not with `record = false`. Default: none is followed.
+    #[schemars(with = "Option<DurationText>")]
+    pub probe: Option<SimDuration>,
 }
 
 /// Set the number of clients by the utilisation that they shall cause.

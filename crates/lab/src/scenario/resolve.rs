@@ -108,11 +108,11 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     if total > MAX_CLIENTS {
         return Err(Fault::out_of_range("clients", format!("{total} clients in all"), format!("at most {MAX_CLIENTS}")));
     }
-    if let Some(index) = clients.iter().position(|group| group.trace && !group.record) {
-        return Err(Fault::conflict(format!("clients[{index}].trace"), "has no effect with record = false"));
-    }
-    if let Some(index) = clients.iter().position(|group| group.record_latency && !group.record) {
-        return Err(Fault::conflict(format!("clients[{index}].record-latency"), "has no effect with record = false"));
+    for (index, group) in clients.iter().enumerate().filter(|(_, group)| !group.record) {
+        let of_records = [("trace", group.trace), ("record-latency", group.record_latency), ("probe", group.probe.is_some())];
+        if let Some((key, _)) = of_records.iter().find(|(_, given)| *given) {
+            return Err(Fault::conflict(format!("clients[{index}].{key}"), "has no effect with record = false"));
+        }
     }
     let circumstances = Circumstances {
         limited: limited(&network),

@@ -61,6 +61,7 @@ pub(super) fn clients(
         let start = start(&key, file.start, duration)?;
         let boot_before = file.boot_before.unwrap_or(SimDuration::from_secs(10));
         let stop = file.stop.unwrap_or(duration);
+        let ms = SimDuration::from_millis;
         if stop <= start.from || stop > duration {
             let allowed = format!("after the start, which is {}, and at most `duration`, which is {duration}", start.from);
             return Err(Fault::out_of_range(format!("{key}.stop"), stop, allowed));
@@ -79,6 +80,7 @@ pub(super) fn clients(
             record: file.record.unwrap_or(true),
             trace: file.trace.unwrap_or(false),
             record_latency: file.record_latency.unwrap_or(false),
+            probe: file.probe.map(|probe| within(format!("{key}.probe"), probe, ms(1), ms(3_600_000))).transpose()?,
         });
     }
     Ok(resolved)

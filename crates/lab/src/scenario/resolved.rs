@@ -353,6 +353,9 @@ pub struct ClientGroup {
     /// Whether it is recorded how long payload takes over its circuits.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub record_latency: bool,
+    /// One of their cells is followed to the server each time so long has passed; `None`: none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probe: Option<SimDuration>,
 }
 
 /// Which hosts a group of clients is.

@@ -48,6 +48,16 @@ pub enum SwitchingEntry {
     Other,
 }
 
+/// Which exit a circuit that moves goes on over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwitchingExit {
+    /// Another one, which connects to the servers anew.
+    New,
+    /// The same one, over another middle; only at the same entry.
+    Kept,
+}
+
 /// Active circuit switching with every key filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -66,6 +76,8 @@ pub struct Switching {
     pub choice: SwitchingChoice,
     /// Where to.
     pub entry: SwitchingEntry,
+    /// Which exit streams go on over.
+    pub exit: SwitchingExit,
     /// Between two samples.
     pub interval: SimDuration,
     /// Whether an outbuf must have been underfull between two moves.
@@ -100,6 +112,11 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<
         let reason = format!("is {beta}, below switching-alpha, which is {alpha}: an outbuf cannot be underfull and overfull");
         return Err(Fault::conflict(key("switching-beta"), reason));
     }
+    let entry = all.switching_entry.unwrap_or(SwitchingEntry::Same);
+    if all.switching_exit == Some(SwitchingExit::Kept) && entry == SwitchingEntry::Other {
+        let reason = "is \"kept\", but a circuit that moves to another entry leaves its exit: with switching-entry = \"other\" only \"new\" has a meaning";
+        return Err(Fault::conflict(key("switching-exit"), reason));
+    }
     let drop_idle = all.switching_drop_idle.map(|idle| within(key("switching-drop-idle"), idle, ms(1000), day)).transpose()?;
     Ok(Some(Switching {
         gamma: within(key("switching-gamma"), all.switching_gamma.unwrap_or(paper.gamma), 0.01, 0.99)?,
@@ -108,7 +125,8 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<
         occupancy: all.switching_occupancy.unwrap_or(SwitchingOccupancy::Absolute),
         unwritable: all.switching_unwritable.unwrap_or(paper.unwritable),
         choice: all.switching_choice.unwrap_or(SwitchingChoice::Bulkiest),
-        entry: all.switching_entry.unwrap_or(SwitchingEntry::Same),
+        entry,
+        exit: all.switching_exit.unwrap_or(SwitchingExit::New),
         interval: within(key("switching-interval"), all.switching_interval.unwrap_or(paper.interval), ms(10), ms(600_000))?,
         hysteresis,
         moves: all.switching_moves.map(|moves| within(key("switching-moves"), moves, 1, 1000)).transpose()?,
@@ -118,7 +136,7 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<
 }
 
 /// The keys of switching that are given, whether each means something under this switching, and what it would need.
-pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'static str, bool, bool, &'static str); 12] {
+pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'static str, bool, bool, &'static str); 13] {
     let on = switching.is_some();
     let underfull = switching.is_some_and(|switching| switching.alpha.is_some());
     [
@@ -129,6 +147,7 @@ pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'st
         ("switching-unwritable", given.switching_unwritable.is_some(), on, ACTIVE),
         ("switching-choice", given.switching_choice.is_some(), on, ACTIVE),
         ("switching-entry", given.switching_entry.is_some(), on, ACTIVE),
+        ("switching-exit", given.switching_exit.is_some(), on, ACTIVE),
         ("switching-interval", given.switching_interval.is_some(), on, ACTIVE),
         ("switching-hysteresis", given.switching_hysteresis.is_some(), on, ACTIVE),
         ("switching-moves", given.switching_moves.is_some(), on, ACTIVE),

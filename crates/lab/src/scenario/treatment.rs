@@ -5,7 +5,7 @@
 
 use super::own_policy::CircuitmuxFile;
 use super::some_relays::SomeRelaysFile;
-use super::switching::{SwitchingChoice, SwitchingEntry, SwitchingKind, SwitchingOccupancy};
+use super::switching::{SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingKind, SwitchingOccupancy};
 use super::text::{BytesText, DurationText};
 use super::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
@@ -221,6 +221,8 @@ axes! {
     switching_choice: SwitchingChoice,
     /// With switching: where they move. Default: "same".
     switching_entry: SwitchingEntry,
+    /// With switching: whether their streams go on over another exit, which connects to the servers anew, or with switching-entry "same" over the one that they have. Default: "new".
+    switching_exit: SwitchingExit,
     /// With switching: how often an entry looks at its outbufs, "10 ms" to "10 min". Default: "15 s".
     #[schemars(with = "Option<DurationText>")]
     switching_interval: SimDuration,

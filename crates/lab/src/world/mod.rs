@@ -251,6 +251,7 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         record: group.record,
         trace: group.trace,
         latency: group.record_latency,
+        probe: group.probe,
     }
 }
 

@@ -1,12 +1,12 @@
 //! Active circuit switching in a world: its settings, and the relays of spare circuits.
 
 use super::Host;
-use crate::scenario::switching::{Switching, SwitchingChoice, SwitchingEntry, SwitchingOccupancy};
+use crate::scenario::switching::{Switching, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingOccupancy};
 use onionlab_engine::HostId;
 use onionlab_load::DEFAULT_PORT;
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
 use onionlab_tor::{
-    ClientId, PathRequest, PathSource, RelayClass, Role, SpareRequest, SwitchChoice, SwitchEntry, SwitchOccupancy,
+    ClientId, PathRequest, PathSource, RelayClass, Role, SpareRequest, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy,
     SwitchingSettings,
 };
 
@@ -27,6 +27,10 @@ pub(super) fn settings(of: &Switching) -> SwitchingSettings {
         entry: match of.entry {
             SwitchingEntry::Same => SwitchEntry::Same,
             SwitchingEntry::Other => SwitchEntry::Other,
+        },
+        exit: match of.exit {
+            SwitchingExit::New => SwitchExit::New,
+            SwitchingExit::Kept => SwitchExit::Kept,
         },
         interval: of.interval,
         hysteresis: of.hysteresis,
@@ -113,11 +117,14 @@ impl<P: PathSource> PathSource for WithSpares<P> {
             SwitchEntry::Same => entry,
             SwitchEntry::Other => self.draw(draws.member(0), request.circuit, entry, guards)?,
         };
-        let exits = |relay: &Relay| {
+        let other = |relay: &Relay| {
             let class = matches!(relay.class, RelayClass::Exit | RelayClass::GuardExit);
             class && new(relay) && relay.host != first && self.exits_to(relay.host, DEFAULT_PORT)
         };
-        let last = self.draw(draws.member(2), request.circuit, exit, exits)?;
+        let last = match request.exit {
+            SwitchExit::Kept => exit,
+            SwitchExit::New => self.draw(draws.member(2), request.circuit, exit, other)?,
+        };
         let between = |relay: &Relay| new(relay) && relay.host != first && relay.host != last;
         let only = |relay: &Relay| relay.class == RelayClass::Middle && between(relay);
         let second = self.draw(draws.member(1), request.circuit, middle, only);
@@ -159,7 +166,7 @@ mod tests {
     }
 
     fn spare(circuit: u64, instead_of: [u32; 3], entry: SwitchEntry) -> Option<[u32; 3]> {
-        let request = SpareRequest { client: ClientId(0), circuit, instead_of: instead_of.map(HostId), entry };
+        let request = SpareRequest { client: ClientId(0), circuit, instead_of: instead_of.map(HostId), entry, exit: SwitchExit::New };
         spares().spare(&request).map(|path| path.map(|host| host.0))
     }
 
@@ -183,5 +190,17 @@ mod tests {
     fn another_entry_is_another_guard_and_without_one_there_is_no_spare() {
         assert!((0..100).all(|circuit| spare(circuit, [0, 4, 7], SwitchEntry::Other).unwrap()[0] == 1));
         assert_eq!(spare(0, [0, 1, 7], SwitchEntry::Other), None);
+    }
+
+    #[test]
+    fn with_the_exit_kept_only_the_middle_is_another() {
+        for circuit in 0..100 {
+            let instead_of = [0, 4, 7].map(HostId);
+            let request =
+                SpareRequest { client: ClientId(0), circuit, instead_of, entry: SwitchEntry::Same, exit: SwitchExit::Kept };
+            let [entry, middle, exit] = spares().spare(&request).unwrap();
+            assert_eq!((entry, exit), (HostId(0), HostId(7)));
+            assert!([HostId(5), HostId(6)].contains(&middle), "as fast as what it replaces: {middle:?}");
+        }
     }
 }

@@ -103,6 +103,8 @@ pub struct ClientConfig {
     pub trace: bool,
     /// How long payload takes over its circuits, from the exit to the entry, is recorded; not where circuits change channels.
     pub latency: bool,
+    /// Of the DATA cells that it sends one is followed to the server each time so long has passed since the last (module `probes`); none: none is.
+    pub probe: Option<SimDuration>,
 }
 
 #[derive(Debug)]
@@ -169,6 +171,7 @@ impl World {
             }
         }
         self.finish_switches();
+        self.finish_probes();
         let mut channels: Vec<u32> = (0..self.channel_logs.len() as u32).collect();
         channels.sort_unstable_by_key(|&channel| self.channel_logs[channel as usize].number);
         for channel in channels {

@@ -302,17 +302,22 @@ impl World {
 
     /// A DATA cell in its turn: the program gets its bytes at once.
     pub(crate) fn data_at_client(&mut self, cell: Cell) {
-        let now = self.queue.now();
         if self.transfer_of(cell).is_none() {
-            self.note_late(cell);
+            if !self.arrives_early(cell) {
+                self.note_late(cell);
+            }
             return;
         }
-        if self.count_for_stream(cell, Place::Client).is_err() {
-            return;
+        if self.count_for_stream(cell, Place::Client).is_ok() {
+            self.program_gets(cell.stream, u64::from(cell.length));
         }
-        // An XOFF for it may have been one cell too many.
-        let Some(id) = self.transfer_of(cell) else { return };
-        let length = u64::from(cell.length);
+    }
+
+    /// Bytes of the answer for the client's program.
+    pub(crate) fn program_gets(&mut self, stream: StreamId, length: u64) {
+        let now = self.queue.now();
+        // An XOFF for the last cell may have been one too many.
+        let Some(id) = self.open_transfer(stream) else { return };
         self.sampler.goodput_bytes += length;
         let transfer = &mut self.transfers[id.index()];
         self.clients[transfer.client.index()].learner.heard(now);
@@ -323,8 +328,8 @@ impl World {
             self.finish_transfer(id, Outcome::Ok);
             return;
         }
-        self.delivered(cell.stream, Place::Client, length);
-        self.finish_if_complete(cell.stream);
+        self.delivered(stream, Place::Client, length);
+        self.finish_if_complete(stream);
     }
 
     /// The transfer that this cell belongs to, if the client still wants it.

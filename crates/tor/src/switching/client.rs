@@ -1,11 +1,11 @@
 //! The client's part: spares and standby streams ahead, and the move when SWITCH comes.
 
-use super::{CircuitId, SpareRequest, StreamSwitching, SwitchEntry, Switchable};
+use super::{CircuitId, SpareRequest, StreamSwitching, SwitchEntry, SwitchOutcome, Switchable};
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Intent, Place};
-use crate::ids::StreamId;
+use crate::ids::{ProbeId, StreamId};
 use crate::queues::Direction;
-use crate::records::{CloseReason, SwitchOutcome};
+use crate::records::CloseReason;
 use crate::stream::ExitState;
 use crate::world::World;
 use onionlab_quantities::SimDuration;
@@ -40,9 +40,9 @@ impl World {
         let (client, stable) = (circuit.client, circuit.stable);
         let instead_of = [circuit.hops[1].host, circuit.hops[2].host, circuit.hops[3].host];
         let Some(switching) = &self.switching else { return };
-        let entry = switching.settings.entry;
+        let (entry, exit) = (switching.settings.entry, switching.settings.exit);
         let ordinal = self.clients[client.index()].pool.launched;
-        let Some(path) = self.paths.spare(&SpareRequest { client, circuit: ordinal, instead_of, entry }) else { return };
+        let Some(path) = self.paths.spare(&SpareRequest { client, circuit: ordinal, instead_of, entry, exit }) else { return };
         let spare = self.launch_on(client, path, Intent::Spare, stable);
         self.circuits[spare.index()].idle_timeout = KEPT;
         let Some(switching) = &mut self.switching else { return };
@@ -75,7 +75,7 @@ impl World {
                 continue;
             }
             let standby = self.new_stream(spare, of.server, u64::MAX, 0, 0);
-            self.streams[standby.index()].switching = StreamSwitching::standby_of(stream);
+            self.streams[standby.index()].switching = StreamSwitching::standby_of(stream, self.keeps_exit());
             self.streams[stream.index()].switching.standby = standby;
             self.send_from(Place::Client, Cell::new(CellKind::Begin, spare).on(standby));
         }
@@ -202,8 +202,9 @@ impl World {
                     self.streams[cell.stream.index()].switching.sent -= u64::from(cell.length);
                     self.streams[standby.index()].switching.sent += u64::from(cell.length);
                     self.charge_forwarded(to, standby);
-                    self.send_on(Place::Client, Cell::new(CellKind::Data, to).on(standby).carrying(cell.length));
-                    self.discard(cell);
+                    let again = Cell::new(CellKind::Data, to).on(standby).carrying(cell.length);
+                    self.send_on(Place::Client, again.followed_as(cell.probe));
+                    self.discard(cell.followed_as(ProbeId::NONE));
                 }
                 CellKind::End if standby.is_some() => {
                     self.send_on(Place::Client, Cell::new(CellKind::End, to).on(standby));
@@ -233,7 +234,12 @@ impl World {
         }
         let received = self.transfers[id.index()].received();
         self.streams[standby.index()].transfer = id;
-        self.move_session(from, standby, received);
+        let kept = self.streams[standby.index()].switching.shares;
+        if kept {
+            self.move_client_end(from, standby);
+        } else {
+            self.move_session(from, standby, received);
+        }
         self.goes_on_with(id, standby);
         let old = self.streams[from.index()].circuit;
         if let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(old)) {
@@ -242,9 +248,15 @@ impl World {
         self.circuits[old.index()].client_streams.retain(|&other| other != from);
         self.circuits[to.index()].client_streams.push(standby);
         self.streams[from.index()].client_ended = true;
-        self.send_from(Place::Client, Cell::new(CellKind::Resume, to).on(standby));
+        if !kept {
+            self.send_from(Place::Client, Cell::new(CellKind::Resume, to).on(standby));
+        }
         self.event_loop.watch_program(standby);
         self.recycle_stream(from);
+        let early = self.streams[standby.index()].ends[Place::Client as usize].outbuf;
+        if kept && early > 0 {
+            self.program_gets(standby, early);
+        }
     }
 
     /// The client has lost a circuit: the spare goes with the circuit for which it is, and a circuit without its spare gets another.

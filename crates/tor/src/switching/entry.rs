@@ -1,14 +1,13 @@
 //! A switch at the entry: SWITCH, SWITCHED_CONN, SWITCH_ACK, and the cells in between (Kale et al. 2015, sections 4.3.1 and 4.3.2).
 
-use super::{CircuitId, ENTRY, Switch, SwitchEntry};
+use super::{CircuitId, ENTRY, Switch, SwitchEntry, SwitchOutcome, SwitchRecord};
 use crate::cell::{Cell, CellKind, CellQueue};
 use crate::channel::Opening;
 use crate::circuit::{HOPS, Place};
-use crate::ids::{EndId, StreamId};
+use crate::ids::EndId;
 use crate::queues::Direction;
-use crate::records::{CloseReason, SwitchOutcome, SwitchRecord};
+use crate::records::CloseReason;
 use crate::world::{Event, World};
-use onionlab_flowcontrol::CongestionAlgorithm;
 
 const EXIT: u8 = Place::Exit.hop();
 
@@ -36,6 +35,7 @@ impl World {
             moved: None,
             streams: 0,
             cells_forwarded: 0,
+            most_cells_held: 0,
             cells_lost: 0,
             bytes_lost: 0,
             started_over: 0,
@@ -51,6 +51,8 @@ impl World {
             failed: None,
             held: CellQueue::EMPTY,
             control: EndId::NONE,
+            left: EndId::NONE,
+            returned: false,
             #[cfg(debug_assertions)]
             forwarded: [0; 2],
             record,
@@ -88,7 +90,13 @@ impl World {
             self.has_no_circuits(side.end);
         }
         self.circuits[id.index()].hops[ENTRY as usize].sides[Direction::ToExit as usize].end = EndId::NONE;
-        for kind in [CellKind::PathSwitch, CellKind::Destroy] {
+        // If the exit is kept, DESTROY follows when SWITCH has come back.
+        let kept = self.keeps_exit();
+        if kept && let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(id)) {
+            switch.left = side.end;
+        }
+        let kinds = [CellKind::PathSwitch, CellKind::Destroy];
+        for &kind in if kept { &kinds[..1] } else { &kinds[..] } {
             let mut cell = Cell::new(kind, id).for_hop(EXIT);
             cell.set_arrives_at(ENTRY + 1);
             self.circuits[id.index()].live_cells += 1;
@@ -149,75 +157,7 @@ impl World {
                 switch.control = EndId::NONE;
             }
         }
-    }
-
-    /// A cell for a circuit that goes no further here: on to the circuit to which it was switched, to wait for SWITCH_ACK, or lost.
-    pub(crate) fn forward_or_lose(&mut self, id: CircuitId, hop: u8, direction: Direction, cell: Cell) {
-        let may = hop == ENTRY
-            && direction == Direction::ToExit
-            && matches!(cell.kind, CellKind::Data | CellKind::End)
-            && !self.circuits[id.index()].hops[ENTRY as usize].closed;
-        match self.forwarded(id, cell).filter(|_| may) {
-            Some(renamed) => self.forward(id, cell, renamed),
-            None => self.lose(cell),
-        }
-    }
-
-    /// The same cell on the new circuit and the standby stream, if there are such.
-    fn forwarded(&self, id: CircuitId, cell: Cell) -> Option<Cell> {
-        let switch = self.switching.as_ref()?.switch(id)?;
-        if switch.entry != SwitchEntry::Same || switch.failed.is_some() || !cell.stream.is_some() {
-            return None;
-        }
-        let standby = self.streams[cell.stream.index()].switching.standby;
-        let alive = standby.is_some() && self.streams[standby.index()].circuit == switch.to;
-        let mut renamed = cell;
-        (renamed.circuit, renamed.stream) = (switch.to, standby);
-        alive.then_some(renamed)
-    }
-
-    #[cfg_attr(not(debug_assertions), expect(unused_mut, reason = "the sequence is set in debug builds"))]
-    fn forward(&mut self, id: CircuitId, cell: Cell, mut renamed: Cell) {
-        let to = renamed.circuit;
-        #[cfg(debug_assertions)]
-        {
-            renamed.sequence = self.next_forwarded(id);
-        }
-        self.circuits[to.index()].live_cells += 1;
-        self.streams[renamed.stream.index()].live_cells += 1;
-        let now = self.queue.now();
-        let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(id)) else { return };
-        let (holds, moved) = (switch.acknowledged[1].is_none(), switch.moved.is_some());
-        if cell.kind == CellKind::Data {
-            switch.record.cells_forwarded += 1;
-            self.streams[cell.stream.index()].switching.sent -= u64::from(cell.length);
-            self.streams[renamed.stream.index()].switching.sent += u64::from(cell.length);
-            if !moved {
-                self.charge_forwarded(to, renamed.stream);
-            }
-        }
-        self.discard(cell);
-        if !holds {
-            self.append_cell(to, ENTRY, Direction::ToExit, renamed);
-            return;
-        }
-        let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(id)) else { return };
-        self.cells.push(&mut switch.held, renamed).queued_at = now;
-        let (held, host) = (switch.held.len, switch.record.entry);
-        self.nodes[host.index()].early_cells += 1;
-        if self.settings.max_cell_queue_out.is_some_and(|max| u64::from(held) >= max.get()) {
-            self.circuits[id.index()].close_reason = Some(CloseReason::QueueLimit);
-            self.fail_switch(id, SwitchOutcome::CircuitClosed);
-        } else {
-            self.check_memory(host);
-        }
-    }
-
-    /// A cell that the client sent on the old circuit counts in the windows of the new one.
-    pub(super) fn charge_forwarded(&mut self, to: CircuitId, stream: StreamId) {
-        let now = self.queue.now();
-        self.circuits[to.index()].edge(Place::Client).package.data_forwarded(now);
-        self.streams[stream.index()].end(Place::Client).packaged(now);
+        self.fail_left_over(end);
     }
 
     /// SWITCH_ACK at the entry that asked. With the exit's, the cells that were held follow, and the client is told.
@@ -227,7 +167,7 @@ impl World {
         if switch.failed.is_some() {
             return;
         }
-        let to = switch.to;
+        let (to, returned) = (switch.to, switch.returned);
         let exit = by == u16::from(EXIT);
         switch.acknowledged[usize::from(exit)].get_or_insert(now);
         if !exit {
@@ -237,7 +177,10 @@ impl World {
         while let Some(cell) = self.pop_held(id) {
             self.append_cell(to, ENTRY, Direction::ToExit, cell);
         }
-        self.originate(ENTRY, Direction::ToClient, Cell::new(CellKind::PathSwitch, id));
+        // If the exit is kept, the client is told behind everything that comes by the old path.
+        if returned || !self.keeps_exit() {
+            self.originate(ENTRY, Direction::ToClient, Cell::new(CellKind::PathSwitch, id));
+        }
         self.circuits[id.index()].live_cells -= 1;
         self.recycle_circuit(id);
     }
@@ -272,6 +215,7 @@ impl World {
         }
         switch.failed = Some(outcome);
         self.circuits[id.index()].live_cells += 1;
+        self.close_left(id);
         while let Some(cell) = self.pop_held(id) {
             if cell.kind == CellKind::Data
                 && let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(id))
@@ -301,38 +245,6 @@ impl World {
             self.fail_switch(from, SwitchOutcome::SpareClosed);
         }
     }
-
-    #[cfg(debug_assertions)]
-    fn next_forwarded(&mut self, id: CircuitId) -> u32 {
-        let switch =
-            self.switching.as_mut().and_then(|switching| switching.switch_mut(id)).expect("cells are forwarded in a switch");
-        switch.forwarded[0] += 1;
-        FORWARDED | switch.forwarded[0]
-    }
-
-    /// Whether the cell was forwarded, and if so, that none before it is missing.
-    #[cfg(debug_assertions)]
-    pub(crate) fn is_next_forwarded(&mut self, cell: Cell) -> bool {
-        if cell.sequence & FORWARDED == 0 {
-            return false;
-        }
-        let switching = self.switching.as_mut().expect("cells are forwarded where switching is on");
-        let from = switching.circuits.get(&cell.circuit).and_then(|of| of.spare_of);
-        if let Some(switch) = from.and_then(|from| switching.switch_mut(from)).filter(|switch| switch.to == cell.circuit) {
-            switch.forwarded[1] += 1;
-            assert_eq!(cell.sequence & !FORWARDED, switch.forwarded[1], "a forwarded cell was lost, doubled or overtaken");
-        }
-        #[cfg(test)]
-        if cell.sequence == FORWARDED | 1 {
-            let end = self.circuits[cell.circuit.index()].hops[EXIT as usize].sides[0].end;
-            self.trace_switch(end, cell);
-        }
-        true
-    }
 }
-
-/// Marks the sequence of a cell that was not numbered by the sender on its circuit.
-#[cfg(debug_assertions)]
-const FORWARDED: u32 = 1 << 31;
 
 const _: () = assert!(ENTRY as usize + 2 == HOPS - 1);

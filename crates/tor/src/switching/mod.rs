@@ -4,23 +4,27 @@
 //! A client that uses a circuit builds a **spare** for it, and opens on it a **standby** stream to the same server for each of the circuit's streams. The entry
 //! samples its outbufs (`watch`). Finding one congested it switches (`entry`): SWITCH and DESTROY on the old path, SWITCHED_CONN on the new one, and with SWITCH_ACK the cells
 //! that it held back. Relays of the old path close it when SWITCH has left their queues (`path`). The client learns of it by a SWITCH of its own and goes on with the standby
-//! streams (`client`), whose server resumes the session (`session`). The steps, and what the papers leave open: `docs/models/switching.md`.
+//! streams (`client`), whose server resumes the session (`session`), if not the exit is kept (`kept`). The steps, and what the papers leave open: `docs/models/switching.md`.
 
 mod client;
 mod entry;
+mod forwarding;
+mod kept;
 mod path;
+mod records;
 mod session;
 mod settings;
 #[cfg(test)]
 mod tests;
 mod watch;
 
+pub use records::{AT_REST, SwitchOutcome, SwitchRecord, SwitchSample, SwitchVerdict};
 pub(crate) use session::StreamSwitching;
-pub use settings::{SpareRequest, SwitchChoice, SwitchEntry, SwitchOccupancy, SwitchingSettings};
+pub use settings::{SpareRequest, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchingSettings};
 
 use crate::cell::{Cell, CellKind, CellQueue};
 use crate::ids::{CircuitId, EndId, StreamId};
-use crate::records::{CircuitSerial, SwitchOutcome, SwitchRecord};
+use crate::records::CircuitSerial;
 use crate::world::World;
 use onionlab_engine::HostId;
 use onionlab_quantities::SimTime;
@@ -89,6 +93,9 @@ struct Switch {
     held: CellQueue,
     /// With another entry: the old entry's end of the channel to the new middle.
     control: EndId,
+    /// With a kept exit: the entry's end of the channel that the old path went over, until it is closed; and whether SWITCH has come back over it.
+    left: EndId,
+    returned: bool,
     /// Forwarded and received cells, to check their order.
     #[cfg(debug_assertions)]
     forwarded: [u32; 2],

@@ -38,6 +38,10 @@ impl World {
                 self.discard(cell);
             }
             CellKind::PathSwitch if to_exit => self.queue_switch(hop, cell),
+            CellKind::PathSwitch if hop == ENTRY => {
+                self.path_returned(id);
+                self.discard(cell);
+            }
             CellKind::SwitchedConn if hop == EXIT => {
                 self.answer(id, hop, from);
                 self.discard(cell);

@@ -25,6 +25,10 @@ pub(crate) struct StreamSwitching {
     pub ready: bool,
     /// The client has gone on with the standby.
     pub moved: bool,
+    /// A standby at an exit that is kept, where it takes over the connection of the stream before it.
+    pub shares: bool,
+    /// Its connection goes on as its standby's.
+    pub handed_over: bool,
     /// What the client sent on it, or on the one before it, never reached the server: the session cannot be resumed.
     pub broken: bool,
     /// Payload that the client sent on it, less what was forwarded to the standby.
@@ -33,7 +37,7 @@ pub(crate) struct StreamSwitching {
     last: Option<u64>,
     /// Of what the server reads on a standby, where the resumption ends; and how much it has read.
     resumption_ends: Option<u64>,
-    read: u64,
+    pub read: u64,
     /// A standby whose session the server has resumed, and every other stream.
     resumed: bool,
 }
@@ -44,6 +48,8 @@ impl StreamSwitching {
         before_it: StreamId::NONE,
         ready: false,
         moved: false,
+        shares: false,
+        handed_over: false,
         broken: false,
         sent: 0,
         last: None,
@@ -57,18 +63,21 @@ impl StreamSwitching {
         self.last.is_some()
     }
 
-    pub const fn standby_of(stream: StreamId) -> Self {
-        Self { before_it: stream, resumed: false, ..Self::NONE }
+    pub const fn standby_of(stream: StreamId, shares: bool) -> Self {
+        Self { before_it: stream, shares, resumed: shares, ..Self::NONE }
     }
 }
 
 impl World {
     /// The stream on which this one's session goes on.
     pub(crate) fn session_of(&self, mut id: StreamId) -> StreamId {
-        while self.streams[id.index()].switching.moved && self.streams[id.index()].switching.standby.is_some() {
-            id = self.streams[id.index()].switching.standby;
+        loop {
+            let of = &self.streams[id.index()].switching;
+            if !(of.moved || of.handed_over) || !of.standby.is_some() {
+                return id;
+            }
+            id = of.standby;
         }
-        id
     }
 
     /// The client's program goes on with the standby of its stream, at the byte up to which it has the answer.
@@ -84,8 +93,20 @@ impl World {
         next.ends[Place::Client as usize].inbuf += inbuf;
     }
 
+    /// The same where the exit is kept and has moved the server's end.
+    pub(super) fn move_client_end(&mut self, from: StreamId, to: StreamId) {
+        let stream = &mut self.streams[from.index()];
+        stream.switching.moved = true;
+        let inbuf = std::mem::take(&mut stream.end(Place::Client).inbuf);
+        self.streams[to.index()].end(Place::Client).inbuf += inbuf;
+    }
+
     /// SWITCH at the exit: everything that came before it goes to the servers, then the connections are closed.
     pub(super) fn switch_at_exit(&mut self, id: CircuitId) {
+        if self.keeps_exit() {
+            self.hand_over(id);
+            return;
+        }
         for stream in self.circuits[id.index()].streams.clone() {
             let of = &self.streams[stream.index()];
             if !of.switching.standby.is_some() || of.exit != ExitState::Connected {
@@ -117,6 +138,9 @@ impl World {
 
     /// The stream ends at its exit: if it was drained, its circuit may go; if something was lost, the client's program must start over.
     pub(crate) fn switched_stream_ends(&mut self, id: StreamId) {
+        if self.keeps_exit() {
+            return;
+        }
         let stream = &mut self.streams[id.index()];
         let (circuit, switching) = (stream.circuit, &mut stream.switching);
         let last = switching.last.take();
@@ -163,6 +187,9 @@ impl World {
         if !stream.switching.resumed && stream.switching.resumption_ends.is_some_and(|ends| stream.switching.read >= ends) {
             stream.switching.resumed = true;
             self.streams[session.index()].request_received -= RESUMPTION;
+        }
+        if self.probes.is_some() {
+            self.probes_at_server(id, self.streams[id.index()].switching.read);
         }
         self.end_if_drained(id);
         session

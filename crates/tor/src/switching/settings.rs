@@ -30,6 +30,15 @@ pub enum SwitchEntry {
     Other,
 }
 
+/// Which exit the streams of a circuit that moves at its entry go on over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwitchExit {
+    /// Another one, which connects to the servers anew (Kale et al. 2015, section 4.3.1).
+    New,
+    /// The same one over another middle: connections to servers stay (the note at the section's end). Only at the same entry.
+    Kept,
+}
+
 /// Active circuit switching at entry relays.
 ///
 /// Source: Kale, Ohzahata, Wu and Kato, "Reducing Congestion in the Tor Network with Circuit Switching" (JIP 23(5), 2015), and "Emulation Evaluations of Tor
@@ -50,6 +59,8 @@ pub struct SwitchingSettings {
     pub choice: SwitchChoice,
     /// Where to.
     pub entry: SwitchEntry,
+    /// And to which exit. With another entry always to another one.
+    pub exit: SwitchExit,
     /// Between two samples of an entry.
     pub interval: SimDuration,
     /// After a move a channel must have been underfull before the next one; not in the papers.
@@ -73,6 +84,7 @@ impl Default for SwitchingSettings {
             unwritable: true,
             choice: SwitchChoice::Bulkiest,
             entry: SwitchEntry::Same,
+            exit: SwitchExit::New,
             interval: SimDuration::from_secs(15),
             hysteresis: false,
             most_moves: None,
@@ -93,4 +105,6 @@ pub struct SpareRequest {
     pub instead_of: [HostId; 3],
     /// With the same entry or another.
     pub entry: SwitchEntry,
+    /// With the same exit or another.
+    pub exit: SwitchExit,
 }

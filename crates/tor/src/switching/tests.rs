@@ -1,6 +1,6 @@
 //! A switch, cell by cell, beside the steps of Kale et al. 2015.
 
-use super::{SpareRequest, SwitchEntry, SwitchingSettings};
+use super::{SpareRequest, SwitchEntry, SwitchExit, SwitchingSettings};
 use crate::cell::CellKind;
 use crate::{ClientConfig, ClientId, PathRequest, PathSource, Purpose, RelayClass, Role, Settings, World, WorldConfig};
 use onionlab_engine::HostId;
@@ -34,12 +34,13 @@ impl PathSource for Two {
     }
     fn spare(&self, request: &SpareRequest) -> Option<[HostId; 3]> {
         let entry = if request.entry == SwitchEntry::Same { FIRST[0] } else { SECOND[0] };
-        Some([entry, SECOND[1], SECOND[2]])
+        let exit = if request.exit == SwitchExit::New { SECOND[2] } else { FIRST[2] };
+        Some([entry, SECOND[1], exit])
     }
 }
 
 /// A client that sends 3 MB from ten seconds on, through an entry of 2 Mbit/s whose sockets hold 16 KiB. One move is allowed.
-fn world(entry: SwitchEntry) -> World {
+fn world(entry: SwitchEntry, exit: SwitchExit) -> World {
     let relay = |class| Role::Relay { class, limit: None };
     let classes = [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit];
     let roles = std::iter::once(Role::Client).chain((0..6).map(|index| relay(classes[index % 3]))).chain([Role::Server]);
@@ -50,8 +51,8 @@ fn world(entry: SwitchEntry) -> World {
         let uplink_queue = UplinkQueue::Sockets;
         (HostConfig { name: format!("host{index}"), up: rate, down, shaping: Shaping::Serialise, uplink_queue, queue }, role)
     });
-    let switching =
-        SwitchingSettings { entry, interval: SimDuration::from_secs(4), most_moves: Some(1), ..SwitchingSettings::default() };
+    let interval = SimDuration::from_secs(4);
+    let switching = SwitchingSettings { entry, exit, interval, most_moves: Some(1), ..SwitchingSettings::default() };
     let channel_scheduler = crate::ChannelScheduler::Refill;
     let scheduling = crate::Scheduling { channel_scheduler, ..crate::Scheduling::default() };
     World::new(WorldConfig {
@@ -75,27 +76,35 @@ fn world(entry: SwitchEntry) -> World {
             record: true,
             trace: false,
             latency: false,
+            probe: Some(SimDuration::from_millis(500)),
         }],
         paths: Box::new(Two),
     })
 }
 
 /// Kind, sender and receiver of each cell of the switch in the order of arrival, and the milliseconds since the first was sent. An `End` of the connection between exit and server is not a cell.
-fn trace(entry: SwitchEntry) -> Vec<(CellKind, u32, u32, f64)> {
-    let mut world = world(entry);
+fn trace(entry: SwitchEntry, exit: SwitchExit) -> Vec<(CellKind, u32, u32, f64)> {
+    let mut world = world(entry, exit);
     world.run_until(SimTime::ZERO + SimDuration::from_secs(100));
     let switches = &world.switching.as_ref().unwrap().trace;
     let records = world.records.switches.clone();
     assert_eq!(records.len(), 1, "one move is allowed");
     assert_eq!(records[0].cells_lost, 0);
+    // Every cell that was followed came to the server, over either circuit.
+    let probes = &world.records.probes;
+    assert!(
+        probes.len() > 10 && probes.iter().all(|probe| probe.sent < probe.at_exit.unwrap() && probe.at_exit < probe.at_server)
+    );
+    let by = |circuit| probes.iter().filter(|probe| probe.came_by == Some(circuit)).count();
+    assert!(by(records[0].circuit) > 0 && by(records[0].to) > 0, "{probes:?}");
     let began = records[0].time;
     let after = |time: SimTime| (time - began).as_secs_f64() * 1e3;
     switches.iter().filter(|cell| cell.0 >= began).map(|&(time, kind, from, to)| (kind, from.0, to.0, after(time))).collect()
 }
 
 /// The cells without their times.
-fn cells(entry: SwitchEntry) -> Vec<(CellKind, u32, u32)> {
-    let trace = trace(entry);
+fn cells(entry: SwitchEntry, exit: SwitchExit) -> Vec<(CellKind, u32, u32)> {
+    let trace = trace(entry, exit);
     for (kind, from, to, after) in &trace {
         println!("{after:8.1} ms  {from} -> {to}  {kind:?}");
     }
@@ -113,7 +122,7 @@ fn between(cells: &[(CellKind, u32, u32)], from: u32, to: u32) -> Vec<CellKind> 
 #[test]
 fn at_the_same_entry_the_cells_are_those_of_section_4_3_1() {
     use CellKind::{Data, Destroy, PathSwitch, SwitchAck, SwitchedConn};
-    let cells = cells(SwitchEntry::Same);
+    let cells = cells(SwitchEntry::Same, SwitchExit::New);
     assert_eq!(between(&cells, 1, 2), [PathSwitch, Destroy]);
     assert_eq!(between(&cells, 2, 3), [PathSwitch, Destroy]);
     assert_eq!(between(&cells, 1, 5), [SwitchedConn]);
@@ -132,7 +141,7 @@ fn at_the_same_entry_the_cells_are_those_of_section_4_3_1() {
 #[test]
 fn to_another_entry_the_cells_are_those_of_section_4_3_2() {
     use CellKind::{Destroy, PathSwitch, SwitchAck, SwitchedConn};
-    let cells = cells(SwitchEntry::Other);
+    let cells = cells(SwitchEntry::Other, SwitchExit::New);
     assert_eq!(between(&cells, 1, 5), [SwitchedConn]);
     assert_eq!(between(&cells, 5, 6), [SwitchedConn]);
     assert_eq!(between(&cells, 6, 5), [SwitchAck]);
@@ -142,4 +151,25 @@ fn to_another_entry_the_cells_are_those_of_section_4_3_2() {
         assert_eq!(between(&cells, from, to), [PathSwitch, Destroy], "from {from} to {to}");
     }
     assert_eq!(cells.len(), 12);
+}
+
+/// The note at the end of section 4.3.1, with the exit kept: SWITCH goes to the exit and comes back by the old path, behind it DESTROY; nothing of it on the way to a server.
+#[test]
+fn with_the_exit_kept_switch_comes_back_before_the_old_path_is_closed() {
+    use CellKind::{Data, Destroy, PathSwitch, SwitchAck, SwitchedConn};
+    let cells = cells(SwitchEntry::Same, SwitchExit::Kept);
+    assert_eq!(between(&cells, 1, 2), [PathSwitch, Destroy]);
+    assert_eq!(between(&cells, 2, 3), [PathSwitch, Destroy]);
+    assert_eq!(between(&cells, 3, 2), [PathSwitch], "back behind everything that the exit sent by the old path");
+    assert_eq!(between(&cells, 2, 1), [PathSwitch]);
+    assert_eq!(between(&cells, 1, 5), [SwitchedConn]);
+    assert_eq!(between(&cells, 5, 3), [SwitchedConn, Data], "the new middle leads to the same exit");
+    assert_eq!(between(&cells, 3, 5), [SwitchAck]);
+    assert_eq!(between(&cells, 5, 1), [SwitchAck, SwitchAck]);
+    assert_eq!(between(&cells, 1, 0), [PathSwitch]);
+    assert_eq!(between(&cells, 0, 1), [Destroy]);
+    let place = |cell| cells.iter().position(|other| *other == cell).unwrap();
+    assert!(place((PathSwitch, 2, 1)) < place((PathSwitch, 1, 0)), "the client hears of it when the old path is empty");
+    assert!(place((PathSwitch, 2, 1)) < place((Destroy, 1, 2)));
+    assert_eq!(cells.len(), 14);
 }

@@ -1,6 +1,6 @@
 //! What an entry sees of its outbufs, and which circuit it moves for it (Kale et al. 2015, Algorithm 1).
 
-use super::{Averages, CircuitId, ENTRY, SwitchChoice, SwitchOccupancy};
+use super::{AT_REST, Averages, CircuitId, ENTRY, SwitchChoice, SwitchOccupancy, SwitchSample, SwitchVerdict};
 use crate::cell::CellKind;
 use crate::channel::Attached;
 use crate::circuit::CircuitState;
@@ -20,7 +20,11 @@ impl Averages {
 /// A circuit of a channel at its entry.
 struct Sampled {
     circuit: CircuitId,
+    outward: bool,
+    cells: u32,
     average: f64,
+    /// What is done about it.
+    verdict: SwitchVerdict,
 }
 
 impl World {
@@ -88,88 +92,128 @@ impl World {
             let of = self.averages_of(circuit);
             let direction = usize::from(outward);
             before += of.average[direction];
-            let cells = f64::from(std::mem::take(&mut of.cells[direction]));
-            of.average[direction] = settings.gamma * of.average[direction] + (1.0 - settings.gamma) * cells;
-            sampled.push(Sampled { circuit, average: of.average[direction] });
+            let cells = std::mem::take(&mut of.cells[direction]);
+            let average = settings.gamma * of.average[direction] + (1.0 - settings.gamma) * f64::from(cells);
+            of.average[direction] = average;
+            sampled.push(Sampled { circuit, outward, cells, average, verdict: SwitchVerdict::Accepted });
         }
         let total: f64 = sampled.iter().map(|of| of.average).sum();
-        let held = f64::from(self.ends[end.index()].outbuf.len());
+        let (held, writable) = (self.ends[end.index()].outbuf.len(), self.net.is_writable(self.ends[end.index()].socket));
         let occupancy = match settings.occupancy {
-            SwitchOccupancy::Absolute => held / OUTBUF,
+            SwitchOccupancy::Absolute => f64::from(held) / OUTBUF,
             SwitchOccupancy::Relative if before > 0.0 => total / before,
             SwitchOccupancy::Relative => 0.0,
         };
-        let stuck = settings.unwritable && held > 0.0 && !self.net.is_writable(self.ends[end.index()].socket);
+        let stuck = settings.unwritable && held > 0 && !writable;
+        let mut rows = self.samples(end, &sampled);
         if occupancy > settings.beta || stuck {
-            self.relieve(end, &sampled, occupancy);
+            self.relieve(end, &mut sampled, occupancy);
         } else if occupancy < settings.alpha {
             if let Some(switching) = &mut self.switching {
                 switching.disarmed.remove(&end);
             }
-            self.drop_idle(&sampled);
+            self.drop_idle(&mut sampled);
         }
+        for (row, of) in rows.iter_mut().zip(&sampled) {
+            (row.outbuf_bytes, row.occupancy, row.writable, row.verdict) = (held, occupancy, writable, of.verdict);
+        }
+        let leaves_a_row = |row: &SwitchSample| row.average >= AT_REST && self.clients[row.client.index()].config.record;
+        self.records.switch_samples.extend(rows.into_iter().filter(leaves_a_row));
         true
     }
 
+    /// A row for each, without what is not known yet. What is done for a sample can close circuits.
+    fn samples(&self, end: EndId, sampled: &[Sampled]) -> Vec<SwitchSample> {
+        let row = |of: &Sampled| SwitchSample {
+            time: self.queue.now(),
+            entry: self.ends[end.index()].host,
+            channel: self.channel_logs[end.channel()].number,
+            outward: of.outward,
+            client: self.circuits[of.circuit.index()].client,
+            circuit: self.serials[of.circuit.index()],
+            cells: of.cells,
+            average: of.average,
+            outbuf_bytes: 0,
+            occupancy: 0.0,
+            writable: true,
+            verdict: of.verdict,
+        };
+        sampled.iter().map(row).collect()
+    }
+
     /// Moves what makes the outbuf full, if it may.
-    fn relieve(&mut self, end: EndId, sampled: &[Sampled], occupancy: f64) {
+    fn relieve(&mut self, end: EndId, sampled: &mut [Sampled], occupancy: f64) {
         let Some(switching) = &mut self.switching else { return };
         let settings = switching.settings;
         if settings.hysteresis && switching.disarmed.contains(&end) {
+            for of in sampled {
+                of.verdict = SwitchVerdict::Disarmed;
+            }
             return;
         }
+        for of in sampled.iter_mut() {
+            of.verdict = self.obstacle(of.circuit).unwrap_or(SwitchVerdict::Lighter);
+        }
         let mean = sampled.iter().map(|of| of.average).sum::<f64>() / sampled.len() as f64;
-        let mut bulky: Vec<&Sampled> = sampled.iter().filter(|of| of.average > 0.0 && self.may_switch(of.circuit)).collect();
+        let could = |of: &&mut Sampled| of.average > 0.0 && of.verdict == SwitchVerdict::Lighter;
+        let mut bulky: Vec<&mut Sampled> = sampled.iter_mut().filter(could).collect();
         // The greatest first; of equals the one with the lower number.
         bulky.sort_by(|a, b| b.average.total_cmp(&a.average).then(a.circuit.cmp(&b.circuit)));
         match settings.choice {
             SwitchChoice::Bulkiest => bulky.truncate(1),
             SwitchChoice::AboveMean => bulky.retain(|of| of.average > mean),
         }
-        let chosen: Vec<(CircuitId, f64)> = bulky.into_iter().map(|of| (of.circuit, of.average)).collect();
-        for &(circuit, average) in &chosen {
-            // One move may have closed what another needs.
-            if self.may_switch(circuit) {
-                self.begin_switch(circuit, average, occupancy);
-            }
-        }
-        if !chosen.is_empty()
+        if !bulky.is_empty()
             && let Some(switching) = &mut self.switching
         {
             switching.disarmed.insert(end);
         }
+        for of in bulky {
+            // One move may have closed what another needs.
+            of.verdict = self.obstacle(of.circuit).unwrap_or(SwitchVerdict::Moves);
+            if of.verdict == SwitchVerdict::Moves {
+                self.begin_switch(of.circuit, of.average, occupancy);
+            }
+        }
     }
 
-    /// Whether the circuit has a spare on which all its streams are ready.
-    fn may_switch(&self, id: CircuitId) -> bool {
-        let Some(switching) = &self.switching else { return false };
-        let Some(of) = switching.circuits.get(&id) else { return false };
-        let Some(spare) = of.spare else { return false };
-        let few = switching.settings.most_moves.is_none_or(|most| of.moves < most);
-        let (circuit, spare) = (&self.circuits[id.index()], &self.circuits[spare.index()]);
-        let whole = |circuit: &crate::circuit::Circuit| {
+    /// What keeps the circuit from moving; none if it has a spare on which all its streams are ready.
+    fn obstacle(&self, id: CircuitId) -> Option<SwitchVerdict> {
+        let switching = self.switching.as_ref()?;
+        let Some(of) = switching.circuits.get(&id) else { return Some(SwitchVerdict::NoSpare) };
+        if of.switch.is_some() {
+            return Some(SwitchVerdict::InSwitch);
+        }
+        if switching.settings.most_moves.is_some_and(|most| of.moves >= most) {
+            return Some(SwitchVerdict::Limit);
+        }
+        let whole = |id: CircuitId| {
+            let circuit = &self.circuits[id.index()];
             circuit.state == CircuitState::Open && !circuit.timed_out && circuit.hops.iter().all(|hop| !hop.closed)
         };
-        few && of.switch.is_none() && whole(circuit) && whole(spare) && self.streams_are_ready(id)
+        match of.spare {
+            Some(spare) if whole(id) && whole(spare) => (!self.streams_are_ready(id)).then_some(SwitchVerdict::NotReady),
+            _ => Some(SwitchVerdict::NoSpare),
+        }
     }
 
     /// Circuits without a cell for long are closed, but for spares.
-    fn drop_idle(&mut self, sampled: &[Sampled]) {
+    fn drop_idle(&mut self, sampled: &mut [Sampled]) {
         let now = self.queue.now();
-        let Some(switching) = &self.switching else { return };
-        let Some(after) = switching.settings.drop_idle else { return };
-        let is_spare = |id: &CircuitId| switching.circuits.get(id).is_some_and(|of| of.spare_of.is_some() || of.switch.is_some());
-        let idle: Vec<CircuitId> = sampled
-            .iter()
-            .map(|of| of.circuit)
-            .filter(|id| {
-                let circuit = &self.circuits[id.index()];
-                circuit.state == CircuitState::Open && !is_spare(id)
-            })
-            .collect();
-        for id in idle {
+        for of in sampled.iter_mut() {
+            of.verdict = SwitchVerdict::Underfull;
+        }
+        let Some(after) = self.switching.as_ref().and_then(|switching| switching.settings.drop_idle) else { return };
+        for of in sampled {
+            let id = of.circuit;
+            let kept = self.switching.as_ref().and_then(|switching| switching.circuits.get(&id));
+            let kept = kept.is_some_and(|of| of.spare_of.is_some() || of.switch.is_some());
+            if kept || self.circuits[id.index()].state != CircuitState::Open {
+                continue;
+            }
             let active = self.averages_of(id).active.max(self.circuits[id.index()].built_at.unwrap_or(now));
             if active + after <= now && !self.circuits[id.index()].hops[ENTRY as usize].closed {
+                of.verdict = SwitchVerdict::DroppedIdle;
                 self.closes_because(id, CloseReason::DroppedIdle);
                 self.close_at(id, ENTRY, None);
             }

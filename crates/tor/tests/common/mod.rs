@@ -8,7 +8,7 @@ use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topo
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{
     ClientConfig, ClientId, PathRequest, PathSource, Purpose, Records, RelayClass, Role, Settings, SpareRequest, SwitchEntry,
-    World, WorldConfig,
+    SwitchExit, World, WorldConfig,
 };
 use std::collections::BTreeMap;
 
@@ -37,6 +37,8 @@ pub struct Plan {
     pub stall: SimDuration,
     pub circuit_per_transfer: bool,
     pub trace: bool,
+    /// One of the client's cells is followed after each such time.
+    pub probe: Option<SimDuration>,
     /// How many users each client stands for.
     pub users: u32,
     /// A client's circuits take its own path and these in turn.
@@ -71,13 +73,13 @@ impl PathSource for Fixed {
     fn server(&self, client: ClientId, _: u64) -> HostId {
         self.0[client.index()].1
     }
-    /// The next of its paths with another middle and exit, and the same or another entry as is asked.
+    /// The next of its paths with another middle, and the same or another entry and exit as is asked.
     fn spare(&self, request: &SpareRequest) -> Option<[HostId; 3]> {
         let paths = &self.0[request.client.index()].0;
         let [entry, middle, exit] = request.instead_of;
-        let same = request.entry == SwitchEntry::Same;
+        let (same, kept) = (request.entry == SwitchEntry::Same, request.exit == SwitchExit::Kept);
         let fits = |path: &&[HostId; 3]| {
-            (path[0] == entry) == same && path[1] != middle && path[2] != exit && !path[1..].contains(&entry)
+            (path[0] == entry) == same && path[1] != middle && (path[2] == exit) == kept && !path[1..].contains(&entry)
         };
         let after = paths.iter().position(|&path| path == request.instead_of).map_or(0, |place| place + 1);
         paths.iter().cycle().skip(after).take(paths.len()).find(fits).copied()
@@ -102,6 +104,7 @@ impl Plan {
             stall: SimDuration::from_secs(600),
             circuit_per_transfer: false,
             trace: false,
+            probe: None,
             users: 1,
             other_paths: Vec::new(),
             boot_before: 10,
@@ -156,6 +159,7 @@ impl Plan {
             record: true,
             trace: self.trace,
             latency: false,
+            probe: self.probe,
         });
         let paths = self.clients.iter().map(|(_, path, server, _, _)| {
             let own = std::iter::once(*path).chain(self.other_paths.iter().copied());
