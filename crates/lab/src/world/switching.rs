@@ -166,7 +166,8 @@ mod tests {
     }
 
     fn spare(circuit: u64, instead_of: [u32; 3], entry: SwitchEntry) -> Option<[u32; 3]> {
-        let request = SpareRequest { client: ClientId(0), circuit, instead_of: instead_of.map(HostId), entry, exit: SwitchExit::New };
+        let request =
+            SpareRequest { client: ClientId(0), circuit, instead_of: instead_of.map(HostId), entry, exit: SwitchExit::New };
         spares().spare(&request).map(|path| path.map(|host| host.0))
     }
 
