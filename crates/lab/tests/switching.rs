@@ -56,11 +56,12 @@ fn records(settings: &str) -> [Vec<u8>; 2] {
 }
 
 /// Each key, beside what it needs.
-const KEYS: [(&str, &str); 14] = [
+const KEYS: [(&str, &str); 15] = [
     ("", "switching = \"active\""),
     ("switching = \"active\"", "switching-entry = \"other\""),
     ("switching = \"active\"", "switching-interval = \"3 s\""),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-exit = \"kept\""),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-ask = \"drained\""),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-gamma = 0.05"),
     ("switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-unwritable = false", "switching-beta = 9.0"),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-occupancy = \"relative\""),
@@ -82,6 +83,13 @@ fn every_key_of_switching_has_an_effect() {
 
 type Row = std::collections::BTreeMap<String, Field>;
 
+/// The rows of a table of a run, none where there is no such table.
+fn read(directory: &Path, table: &str) -> Option<Vec<Row>> {
+    let file = fs::File::open(directory.join(format!("{table}.parquet"))).ok()?;
+    let reader = SerializedFileReader::new(file).unwrap();
+    Some(reader.into_iter().map(|row| row.unwrap().into_columns().into_iter().collect()).collect())
+}
+
 /// The rows of tables of a run, none where there is no such table.
 fn rows<const N: usize>(settings: &str, tables: [&str; N]) -> [Option<Vec<Row>>; N] {
     rows_of(SMALL, settings, tables)
@@ -93,12 +101,7 @@ fn rows_of<const N: usize>(experiment: &str, settings: &str, tables: [&str; N]) 
     let scenario =
         Scenario::parse(Path::new("test.toml"), format!("{experiment}{settings}\n")).and_then(|scenario| scenario.resolve());
     let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
-    let read = |table: &str| {
-        let file = fs::File::open(directory.join(format!("{table}.parquet"))).ok()?;
-        let reader = SerializedFileReader::new(file).unwrap();
-        Some(reader.into_iter().map(|row| row.unwrap().into_columns().into_iter().collect()).collect())
-    };
-    let rows = tables.map(read);
+    let rows = tables.map(|table| read(&directory, table));
     fs::remove_dir_all(out).unwrap();
     rows
 }
@@ -206,9 +209,12 @@ fn probes_have_rows() {
 fn the_papers_experiments_run() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/switching");
     let out = std::env::temp_dir().join(format!("onionlab-switching-papers-{}", std::process::id()));
-    for (name, long, short) in
-        [("testbed", "15 min\"\nseeds", "60 s\"\nseeds"), ("network", "duration = \"100 min\"", "duration = \"61 s\"")]
-    {
+    for (name, long, short) in [
+        ("testbed", "15 min\"\nseeds", "60 s\"\nseeds"),
+        ("attack", "13 min\"\nseeds", "560 s\"\nseeds"),
+        ("live", "duration = \"10 min\"", "duration = \"100 s\""),
+        ("network", "duration = \"100 min\"", "duration = \"61 s\""),
+    ] {
         let path = folder.join(format!("{name}.toml"));
         let text = fs::read_to_string(&path).unwrap();
         assert!(text.contains(long), "{name}");
@@ -221,8 +227,47 @@ fn the_papers_experiments_run() {
             println!("{}: {rows:?} switches", scenario.treatments[treatment].name);
             // One of the testbed's is there to look at averages, and moves nothing.
             let watched = scenario.treatments[treatment].name == "watched";
-            assert!(name == "network" || (rows == Some(0)) == watched, "{}", scenario.treatments[treatment].name);
+            assert!(
+                ["network", "live"].contains(&name) || (rows == Some(0)) == watched,
+                "{}",
+                scenario.treatments[treatment].name
+            );
         }
     }
     fs::remove_dir_all(out).unwrap();
+}
+
+/// A client that sends without end through an entry that looks each second has its circuit moved again and again. No switch holds more than a stream's window, no upload of the others fails, and they
+/// are better off than under the same load without switching.
+#[test]
+fn a_guard_under_attack_keeps_its_limits() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../experiments/switching/attack.toml");
+    let text = fs::read_to_string(&path).unwrap();
+    let scenario = Scenario::parse(&path, text).and_then(|scenario| scenario.resolve()).unwrap();
+    let out = std::env::temp_dir().join(format!("onionlab-attack-{}", std::process::id()));
+    let long = |row: &Row, key: &str| if let Field::Long(value) = row[key] { value } else { panic!("{key}: {row:?}") };
+    let text = |text: &str| Field::Str(text.to_owned());
+    let mut uploads = ["no switching", "each second"].map(|name| {
+        let treatment = scenario.treatments.iter().position(|treatment| treatment.name == name).unwrap();
+        let (directory, _) = run(&scenario, treatment, 0, 1, &out, |_| Continue::Yes).unwrap();
+        let [transfers, switches] = ["transfers", "switches"].map(|table| read(&directory, table));
+        let others: Vec<Row> = transfers.unwrap().into_iter().filter(|row| row["group"] == text("others")).collect();
+        assert!(others.iter().all(|row| [text("ok"), text("unfinished")].contains(&row["outcome"])));
+        let switches = switches.unwrap_or_default();
+        let provoked = switches.iter().filter(|row| row["group"] == text("bulky")).count();
+        assert_eq!(provoked > 60, name == "each second", "{provoked}");
+        for switch in &switches {
+            let Field::ULong(held) = switch["most_cells_held"] else { panic!("{switch:?}") };
+            assert!(held <= 500, "{switch:?}");
+        }
+        // While the bulky one sends.
+        let attacked = others.iter().filter(|row| (300_000_000_000..500_000_000_000).contains(&long(row, "start_ns")));
+        attacked.map(|row| long(row, "end_ns") - long(row, "start_ns")).collect::<Vec<_>>()
+    });
+    fs::remove_dir_all(out).unwrap();
+    let [without, with] = uploads.each_mut().map(|times| {
+        times.sort_unstable();
+        times[times.len() / 2] as f64 / 1e9
+    });
+    assert!(with < 0.75 * without, "{with} s with switching, {without} s without");
 }

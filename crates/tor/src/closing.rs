@@ -104,6 +104,9 @@ impl World {
                 self.sent.push_cell(&mut end.sent, cell);
                 end.outbuf.append(CELL_BYTES);
                 end.cells_sent += 1;
+                if self.switching.is_some() {
+                    self.note_switch_in_outbuf(id, cell);
+                }
                 self.watch_channel_writing(id);
             }
         }

@@ -69,8 +69,8 @@ pub use settings::{
     ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings, SomeRelays,
 };
 pub use switching::{
-    AT_REST, SpareRequest, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchRecord, SwitchSample,
-    SwitchVerdict, SwitchingSettings,
+    AT_REST, SpareRequest, SwitchAsk, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchRecord,
+    SwitchSample, SwitchVerdict, SwitchingSettings,
 };
 pub use tls::Tls;
 pub use world::{Event, World, WorldConfig};

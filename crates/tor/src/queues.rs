@@ -118,6 +118,9 @@ impl World {
             self.sent.push_cell(&mut end.sent, cell);
             end.outbuf.append(crate::CELL_BYTES);
             end.cells_sent += 1;
+            if self.switching.is_some() {
+                self.note_switch_in_outbuf(end_id, cell);
+            }
             return true;
         }
         circuits.destroy_was_last = false;

@@ -38,6 +38,9 @@ impl World {
             left = left.saturating_sub(record);
         }
         self.nodes[host.index()].counters.channel_bytes_written += written;
+        if self.switching.is_some() {
+            self.note_drained(id);
+        }
         self.charge(host, Connection::Channel, Operation::Write, written);
         if self.latency.is_some() {
             self.note_written(id, before, self.ends[id.index()].outbuf.len());

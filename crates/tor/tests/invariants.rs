@@ -13,8 +13,8 @@ use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
     ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells, FlowControl,
-    Handshake, Handshakes, LightAndHeavy, Links, Outcome, ProbeOutcome, RateLimit, Records, RelayClass, Role, SwitchChoice,
-    SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
+    Handshake, Handshakes, LightAndHeavy, Links, Outcome, ProbeOutcome, RateLimit, Records, RelayClass, Role, SwitchAsk,
+    SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
 };
 use proptest::prelude::*;
 
@@ -67,7 +67,7 @@ fn links() -> impl Strategy<Value = Links> {
 /// Switches at random moments: samples from one in 300 ms to one in eight seconds, of outbufs that are full at anything from a cell on, with answers that may come too late.
 fn switching() -> impl Strategy<Value = SwitchingSettings> {
     let numbers = (0.01_f64..0.99, 0.0_f64..0.5, 0.0_f64..0.6, 300_u64..8000);
-    let kinds = (any::<[bool; 6]>(), prop::option::of(1_u32..4), prop::option::of(200_u64..400));
+    let kinds = (any::<[bool; 7]>(), prop::option::of(1_u32..4), prop::option::of(200_u64..400));
     let timeout = prop_oneof![3 => Just(120_000_u64), 1 => 50_u64..2000];
     (numbers, kinds, timeout).prop_map(|((gamma, alpha, above, interval), (kinds, most_moves, drop_idle), timeout)| {
         SwitchingSettings {
@@ -78,6 +78,7 @@ fn switching() -> impl Strategy<Value = SwitchingSettings> {
             unwritable: kinds[1],
             choice: if kinds[2] { SwitchChoice::Bulkiest } else { SwitchChoice::AboveMean },
             entry: if kinds[3] { SwitchEntry::Same } else { SwitchEntry::Other },
+            ask: if kinds[3] && kinds[6] { SwitchAsk::Drained } else { SwitchAsk::AtOnce },
             exit: if kinds[3] && kinds[5] { SwitchExit::Kept } else { SwitchExit::New },
             interval: SimDuration::from_millis(interval),
             hysteresis: kinds[4],
@@ -184,6 +185,10 @@ fn check_switches(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
         let times = [Some(switch.time), switch.middle_acknowledged, switch.acknowledged, switch.moved];
         let known: Vec<_> = times.into_iter().flatten().collect();
         prop_assert!(known.is_sorted(), "{:?}", switch);
+        if settings.ask == SwitchAsk::Drained {
+            prop_assert!(switch.drained.is_some() || switch.middle_acknowledged.is_none(), "{:?}", switch);
+            prop_assert!(switch.middle_acknowledged.is_none_or(|at| Some(at) >= switch.drained), "{:?}", switch);
+        }
         match switch.outcome {
             SwitchOutcome::Moved => prop_assert!(switch.acknowledged.is_some() && switch.moved.is_some(), "{:?}", switch),
             SwitchOutcome::TimedOut => prop_assert!(switch.acknowledged.is_none(), "{:?}", switch),

@@ -129,3 +129,20 @@ fn a_guard_that_is_provoked_keeps_to_its_limits() {
     assert!((any as f64) < slowest / 0.1, "{any} moves in {slowest} s");
     assert!(slowest_limited <= slowest * 1.05, "the limit costs the clients nothing");
 }
+
+/// An entry sees cells and no streams: with Algorithm 1's line 23 it closes a circuit whose stream is open and silent for longer than it keeps idle circuits, and the stream fails. Here a server
+/// writes each 30 s, and idle circuits go after 10 s; with 40 s the same stream ends well.
+#[test]
+fn an_idle_circuit_is_dropped_whatever_its_streams_wait_for() {
+    let silent = "kind = \"audio\"\nrate = \"8 kbit/s\"\ninterval = \"30 s\"\nahead = \"0 s\"\nlength = \"95 s\"";
+    let outcome = |idle| {
+        let mut plan = four(SwitchEntry::Same, SwitchExit::New, silent, Some(paper(SwitchEntry::Same, SwitchExit::New)));
+        plan.clients.truncate(1);
+        plan.settings.switching.as_mut().unwrap().drop_idle = Some(SimDuration::from_secs(idle));
+        let (_, records) = plan.run(200);
+        let reasons: Vec<_> = records.circuits.iter().filter_map(|circuit| circuit.reason).collect();
+        (records.transfers[0].outcome, reasons.contains(&CloseReason::DroppedIdle))
+    };
+    assert_eq!(outcome(10), (Outcome::CircuitClosed, true));
+    assert_eq!(outcome(40).0, Outcome::Ok);
+}

@@ -27,6 +27,13 @@ pub const SWITCHES: Table = Table {
             "1",
             "What was held against alpha and beta: a share of 32 KiB, or of the average before.",
         ),
+        Column::new(
+            "drained_ns",
+            Kind::I64,
+            "ns",
+            "SWITCH had left the entry's outbuf for the old path, behind the circuit's last cell; with another entry none.",
+        )
+        .nullable(),
         Column::new("middle_acknowledged_ns", Kind::I64, "ns", "SWITCH_ACK of the new middle arrived at the entry.").nullable(),
         Column::new("acknowledged_ns", Kind::I64, "ns", "SWITCH_ACK of the new exit did, and the first cell could follow.")
             .nullable(),

@@ -46,6 +46,7 @@ impl Tables {
                 .text(if switch.same_entry { "same" } else { "other" })
                 .fraction(switch.average)
                 .fraction(switch.occupancy)
+                .nanos_if(nanos(switch.drained))
                 .nanos_if(nanos(switch.middle_acknowledged))
                 .nanos_if(nanos(switch.acknowledged))
                 .nanos_if(nanos(switch.moved))

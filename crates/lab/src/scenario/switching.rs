@@ -58,6 +58,16 @@ pub enum SwitchingExit {
     Kept,
 }
 
+/// When the entry asks the new path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwitchingAsk {
+    /// At once, as it tells the old one.
+    AtOnce,
+    /// When everything of the circuit on the old path has left the outbuf; only at the same entry.
+    Drained,
+}
+
 /// Active circuit switching with every key filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -78,6 +88,8 @@ pub struct Switching {
     pub entry: SwitchingEntry,
     /// Which exit streams go on over.
     pub exit: SwitchingExit,
+    /// When the new path is asked.
+    pub ask: SwitchingAsk,
     /// Between two samples.
     pub interval: SimDuration,
     /// Whether an outbuf must have been underfull between two moves.
@@ -117,6 +129,11 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<
         let reason = "is \"kept\", but a circuit that moves to another entry leaves its exit: with switching-entry = \"other\" only \"new\" has a meaning";
         return Err(Fault::conflict(key("switching-exit"), reason));
     }
+    if all.switching_ask == Some(SwitchingAsk::Drained) && entry == SwitchingEntry::Other {
+        let reason =
+            "is \"drained\", but with switching-entry = \"other\" the old path is told only when the new one has answered";
+        return Err(Fault::conflict(key("switching-ask"), reason));
+    }
     let drop_idle = all.switching_drop_idle.map(|idle| within(key("switching-drop-idle"), idle, ms(1000), day)).transpose()?;
     Ok(Some(Switching {
         gamma: within(key("switching-gamma"), all.switching_gamma.unwrap_or(paper.gamma), 0.01, 0.99)?,
@@ -127,6 +144,7 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<
         choice: all.switching_choice.unwrap_or(SwitchingChoice::Bulkiest),
         entry,
         exit: all.switching_exit.unwrap_or(SwitchingExit::New),
+        ask: all.switching_ask.unwrap_or(SwitchingAsk::AtOnce),
         interval: within(key("switching-interval"), all.switching_interval.unwrap_or(paper.interval), ms(10), ms(600_000))?,
         hysteresis,
         moves: all.switching_moves.map(|moves| within(key("switching-moves"), moves, 1, 1000)).transpose()?,
@@ -136,7 +154,7 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<
 }
 
 /// The keys of switching that are given, whether each means something under this switching, and what it would need.
-pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'static str, bool, bool, &'static str); 13] {
+pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'static str, bool, bool, &'static str); 14] {
     let on = switching.is_some();
     let underfull = switching.is_some_and(|switching| switching.alpha.is_some());
     [
@@ -148,6 +166,7 @@ pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'st
         ("switching-choice", given.switching_choice.is_some(), on, ACTIVE),
         ("switching-entry", given.switching_entry.is_some(), on, ACTIVE),
         ("switching-exit", given.switching_exit.is_some(), on, ACTIVE),
+        ("switching-ask", given.switching_ask.is_some(), on, ACTIVE),
         ("switching-interval", given.switching_interval.is_some(), on, ACTIVE),
         ("switching-hysteresis", given.switching_hysteresis.is_some(), on, ACTIVE),
         ("switching-moves", given.switching_moves.is_some(), on, ACTIVE),

@@ -5,7 +5,7 @@
 
 use super::own_policy::CircuitmuxFile;
 use super::some_relays::SomeRelaysFile;
-use super::switching::{SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingKind, SwitchingOccupancy};
+use super::switching::{SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingKind, SwitchingOccupancy};
 use super::text::{BytesText, DurationText};
 use super::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
@@ -223,6 +223,8 @@ axes! {
     switching_entry: SwitchingEntry,
     /// With switching: whether their streams go on over another exit, which connects to the servers anew, or with switching-entry "same" over the one that they have. Default: "new".
     switching_exit: SwitchingExit,
+    /// With switching: whether the entry asks the new path at once or, with switching-entry "same", when SWITCH has left its outbuf for the old path. Default: "at-once".
+    switching_ask: SwitchingAsk,
     /// With switching: how often an entry looks at its outbufs, "10 ms" to "10 min". Default: "15 s".
     #[schemars(with = "Option<DurationText>")]
     switching_interval: SimDuration,

@@ -1,13 +1,13 @@
 //! Active circuit switching in a world: its settings, and the relays of spare circuits.
 
 use super::Host;
-use crate::scenario::switching::{Switching, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingOccupancy};
+use crate::scenario::switching::{Switching, SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingOccupancy};
 use onionlab_engine::HostId;
 use onionlab_load::DEFAULT_PORT;
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
 use onionlab_tor::{
-    ClientId, PathRequest, PathSource, RelayClass, Role, SpareRequest, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy,
-    SwitchingSettings,
+    ClientId, PathRequest, PathSource, RelayClass, Role, SpareRequest, SwitchAsk, SwitchChoice, SwitchEntry, SwitchExit,
+    SwitchOccupancy, SwitchingSettings,
 };
 
 pub(super) fn settings(of: &Switching) -> SwitchingSettings {
@@ -31,6 +31,10 @@ pub(super) fn settings(of: &Switching) -> SwitchingSettings {
         exit: match of.exit {
             SwitchingExit::New => SwitchExit::New,
             SwitchingExit::Kept => SwitchExit::Kept,
+        },
+        ask: match of.ask {
+            SwitchingAsk::AtOnce => SwitchAsk::AtOnce,
+            SwitchingAsk::Drained => SwitchAsk::Drained,
         },
         interval: of.interval,
         hysteresis: of.hysteresis,

@@ -1,6 +1,6 @@
 //! A switch at the entry: SWITCH, SWITCHED_CONN, SWITCH_ACK, and the cells in between (Kale et al. 2015, sections 4.3.1 and 4.3.2).
 
-use super::{CircuitId, ENTRY, Switch, SwitchEntry, SwitchOutcome, SwitchRecord};
+use super::{CircuitId, ENTRY, Switch, SwitchAsk, SwitchEntry, SwitchOutcome, SwitchRecord};
 use crate::cell::{Cell, CellKind, CellQueue};
 use crate::channel::Opening;
 use crate::circuit::{HOPS, Place};
@@ -17,7 +17,7 @@ impl World {
         let now = self.queue.now();
         let entry = self.host_of(id, ENTRY);
         let Some(switching) = &mut self.switching else { return };
-        let timeout = switching.settings.timeout;
+        let (timeout, ask) = (switching.settings.timeout, switching.settings.ask);
         let Some(of) = switching.circuits.get_mut(&id) else { return };
         let Some(to) = of.spare.take() else { return };
         let same = self.circuits[to.index()].hops[ENTRY as usize].host == entry;
@@ -30,6 +30,7 @@ impl World {
             average,
             occupancy,
             time: now,
+            drained: None,
             middle_acknowledged: None,
             acknowledged: None,
             moved: None,
@@ -64,7 +65,9 @@ impl World {
         self.queue.schedule(now + timeout, entry, Event::SwitchTimeout(id));
         if same {
             self.leave_path(id);
-            self.originate(ENTRY, Direction::ToExit, Cell::new(CellKind::SwitchedConn, to).for_hop(EXIT));
+            if ask == SwitchAsk::AtOnce {
+                self.ask_new_path(to);
+            }
         } else {
             self.ask_new_middle(id, to);
         }
@@ -72,6 +75,11 @@ impl World {
             self.circuits[circuit.index()].live_cells -= 1;
             self.recycle_circuit(circuit);
         }
+    }
+
+    /// SWITCHED_CONN on the new path, from the entry that it shares with the old one.
+    pub(super) fn ask_new_path(&mut self, to: CircuitId) {
+        self.originate(ENTRY, Direction::ToExit, Cell::new(CellKind::SwitchedConn, to).for_hop(EXIT));
     }
 
     /// SWITCH and DESTROY on the old path; the cells that have not left go elsewhere. Both go the way of DESTROY cells, behind what is in the outbuf: nothing of the circuit is left
@@ -158,6 +166,7 @@ impl World {
             }
         }
         self.fail_left_over(end);
+        self.drained_up_to(end, u64::MAX);
     }
 
     /// SWITCH_ACK at the entry that asked. With the exit's, the cells that were held follow, and the client is told.

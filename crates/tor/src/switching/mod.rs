@@ -7,6 +7,7 @@
 //! streams (`client`), whose server resumes the session (`session`), if not the exit is kept (`kept`). The steps, and what the papers leave open: `docs/models/switching.md`.
 
 mod client;
+mod draining;
 mod entry;
 mod forwarding;
 mod kept;
@@ -20,7 +21,7 @@ mod watch;
 
 pub use records::{AT_REST, SwitchOutcome, SwitchRecord, SwitchSample, SwitchVerdict};
 pub(crate) use session::StreamSwitching;
-pub use settings::{SpareRequest, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchingSettings};
+pub use settings::{SpareRequest, SwitchAsk, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchingSettings};
 
 use crate::cell::{Cell, CellKind, CellQueue};
 use crate::ids::{CircuitId, EndId, StreamId};
@@ -43,6 +44,8 @@ pub(crate) struct Switching {
     watching: Vec<bool>,
     /// SWITCHED_CONNs that wait until a channel is open, by the circuit that moves.
     waiting: HashMap<EndId, Vec<CircuitId>>,
+    /// SWITCHes in outbufs of entries: up to which byte of all that was ever put into the outbuf.
+    draining: Vec<(EndId, u64, CircuitId)>,
     /// Cells of switches as they arrive: when, what, from where, to where.
     #[cfg(test)]
     trace: Vec<(SimTime, CellKind, HostId, HostId)>,
@@ -111,6 +114,7 @@ impl Switching {
             disarmed: HashSet::new(),
             watching: vec![false; hosts],
             waiting: HashMap::new(),
+            draining: Vec::new(),
             #[cfg(test)]
             trace: Vec::new(),
         }

@@ -52,6 +52,8 @@ pub struct SwitchRecord {
     pub occupancy: f64,
     /// SWITCH, or with another entry SWITCHED_CONN, was sent.
     pub time: SimTime,
+    /// At the same entry: SWITCH had left the outbuf, behind the circuit's last cell on the old path.
+    pub drained: Option<SimTime>,
     /// SWITCH_ACK of the new middle arrived at the entry.
     pub middle_acknowledged: Option<SimTime>,
     /// SWITCH_ACK of the new exit did: the first cell may follow.

@@ -39,6 +39,15 @@ pub enum SwitchExit {
     Kept,
 }
 
+/// When an entry sends SWITCHED_CONN, where a circuit moves at the same entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SwitchAsk {
+    /// Together with SWITCH, each on its path.
+    AtOnce,
+    /// When SWITCH, and with it everything before it on the old path, has left the outbuf: step 4 of section 4.3.1 strictly after step 3.
+    Drained,
+}
+
 /// Active circuit switching at entry relays.
 ///
 /// Source: Kale, Ohzahata, Wu and Kato, "Reducing Congestion in the Tor Network with Circuit Switching" (JIP 23(5), 2015), and "Emulation Evaluations of Tor
@@ -61,6 +70,8 @@ pub struct SwitchingSettings {
     pub entry: SwitchEntry,
     /// And to which exit. With another entry always to another one.
     pub exit: SwitchExit,
+    /// When the new path is asked. With another entry always at once.
+    pub ask: SwitchAsk,
     /// Between two samples of an entry.
     pub interval: SimDuration,
     /// After a move a channel must have been underfull before the next one; not in the papers.
@@ -85,6 +96,7 @@ impl Default for SwitchingSettings {
             choice: SwitchChoice::Bulkiest,
             entry: SwitchEntry::Same,
             exit: SwitchExit::New,
+            ask: SwitchAsk::AtOnce,
             interval: SimDuration::from_secs(15),
             hysteresis: false,
             most_moves: None,
