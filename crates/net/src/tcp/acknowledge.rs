@@ -23,9 +23,7 @@ impl Tcb {
         }
         let advanced = ack > self.una;
         let same_window = segment.window == self.peer_window;
-        // Shadow believes a smaller window only together with something new (`isValidWindow`).
-        let keeps = cfg.acks == AckRule::Timed && !advanced;
-        self.peer_window = if keeps { segment.window.max(self.peer_window) } else { segment.window };
+        self.peer_window = segment.window;
         let duplicate = !advanced && segment.len == 0 && !segment.flags.has(Flags::FIN) && segment.sack_count == 0;
         self.una = ack;
         if let Some(mut flight) = self.flight.take() {

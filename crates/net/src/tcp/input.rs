@@ -1,6 +1,6 @@
 //! What a segment that arrives does, state by state (RFC 9293, section 3.10.7).
 
-use super::config::{AckRule, TcpConfig};
+use super::config::TcpConfig;
 use super::effects::{Effects, State};
 use super::segment::{Flags, Segment};
 use super::tcb::{Due, Tcb};
@@ -102,9 +102,6 @@ impl Tcb {
             return effects;
         }
         self.receive.note_timestamp(segment);
-        if cfg.acks == AckRule::Timed && segment.len == 0 {
-            self.receive.look(cfg);
-        }
         if segment.flags.has(Flags::ACK) {
             effects |= self.on_ack(cfg, now, segment);
             if self.fin_sent && self.una == self.next {

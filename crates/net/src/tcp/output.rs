@@ -143,13 +143,7 @@ impl Tcb {
         if waiting == 0 && !fin_waits {
             return None;
         }
-        let room = if cfg.acks == AckRule::Timed {
-            // Shadow's window counts segments, full or not.
-            let out = self.flight.as_deref().map_or(0, Flight::out);
-            if out < self.peer_window / cfg.mss { u64::from(cfg.mss) } else { 0 }
-        } else {
-            (self.una + u64::from(self.peer_window)).saturating_sub(self.next)
-        };
+        let room = (self.una + u64::from(self.peer_window)).saturating_sub(self.next);
         if room == 0 {
             return None;
         }

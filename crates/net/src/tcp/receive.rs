@@ -43,8 +43,7 @@ pub(super) struct Receive {
     /// Read since `space_since`, and in the round trip before. Under other rules than Linux's: ever read, and the window last offered.
     copied: u32,
     space: u32,
-    /// Round trip as the receiver sees it, in microseconds; 0 before any sample. Where the clock alone decides: the window in bytes when it was
-    /// last looked at.
+    /// Round trip as the receiver sees it, in microseconds; 0 before any sample.
     rtt: u32,
     /// Low bits of the last `ts_echo` sampled.
     sampled_echo: u32,
@@ -144,11 +143,7 @@ impl Receive {
             self.ack_now = true;
             return nothing;
         }
-        if cfg.acks == AckRule::Timed {
-            if !self.takes_timed(cfg, segment) {
-                return nothing;
-            }
-        } else if end - self.next > u64::from(self.open) + u64::from(fin) || self.fin {
+        if end - self.next > u64::from(self.open) + u64::from(fin) || self.fin {
             self.ack_now = true;
             return nothing;
         }
@@ -158,7 +153,11 @@ impl Receive {
         self.owed = true;
         if start > self.next {
             self.beyond.get_or_insert_default().insert(start, end, fin, now);
-            self.ack_now |= cfg.acks != AckRule::Timed;
+            if cfg.acks == AckRule::Timed {
+                self.duplicates = self.duplicates.saturating_add(1);
+            } else {
+                self.ack_now = true;
+            }
             return nothing;
         }
         let before = self.bytes_in_order();
@@ -268,7 +267,7 @@ impl Receive {
             self.ack_now = true;
             match cfg.acks {
                 AckRule::Adaptive => {}
-                AckRule::Timed => return self.make_one(cfg),
+                AckRule::Timed => return self.make_one(),
                 AckRule::Counted => return,
             }
             if self.pingpong {
@@ -291,14 +290,12 @@ impl Receive {
     pub(super) fn acknowledge(&mut self, cfg: &TcpConfig, segment: &mut Segment) {
         segment.ack = self.next;
         segment.flags = segment.flags.with(Flags::ACK);
-        if cfg.acks == AckRule::Timed {
-            self.offer_timed(cfg, segment.flags.has(Flags::SYN));
-        } else {
-            let free = self.free(cfg);
-            let window = if segment.flags.has(Flags::SYN) { free.min(MAX_UNSCALED) } else { free };
-            // The window's right edge never moves back.
-            self.open = self.open.max(window);
+        let mut window = self.free(cfg);
+        if segment.flags.has(Flags::SYN) && cfg.acks != AckRule::Timed {
+            window = window.min(MAX_UNSCALED);
         }
+        // The window's right edge never moves back.
+        self.open = self.open.max(window);
         segment.window = self.open;
         segment.ts_echo = self.echo;
         if let Some(beyond) = self.beyond.as_deref()
@@ -329,11 +326,8 @@ impl Receive {
 
     /// The window of a SYN, which acknowledges nothing yet.
     pub(super) fn syn_window(&mut self, cfg: &TcpConfig) -> u32 {
-        if cfg.acks == AckRule::Timed {
-            self.offer_timed(cfg, true);
-            return self.open;
-        }
-        let window = self.free(cfg).min(MAX_UNSCALED);
+        // Shadow's windows count packets: 16 bits are enough.
+        let window = if cfg.acks == AckRule::Timed { self.free(cfg) } else { self.free(cfg).min(MAX_UNSCALED) };
         self.open = self.open.max(window);
         window
     }
@@ -342,10 +336,7 @@ impl Receive {
     fn free(&self, cfg: &TcpConfig) -> u32 {
         let whole = offered(self.buffer, cfg);
         let free = whole.saturating_sub(self.readable);
-        if cfg.acks == AckRule::Timed {
-            // An empty buffer takes a segment, however small it is.
-            if self.readable == 0 { (free / cfg.mss * cfg.mss).max(cfg.mss) } else { free / cfg.mss * cfg.mss }
-        } else if cfg.acks != AckRule::Counted && free < whole / 2 && (free < whole / 16 || free < u32::from(self.full)) {
+        if cfg.acks != AckRule::Counted && free < whole / 2 && (free < whole / 16 || free < u32::from(self.full)) {
             0
         } else {
             free

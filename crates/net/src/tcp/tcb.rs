@@ -1,6 +1,6 @@
 //! One end of a connection: its state, and the calls that its owner makes.
 
-use super::config::{AckRule, TcpConfig};
+use super::config::TcpConfig;
 use super::congestion::Congestion;
 use super::effects::{State, TcpInfo};
 use super::flight::{Flight, HOT_BYTES, Sent};
@@ -153,9 +153,6 @@ impl Tcb {
             self.written += taken;
             if cfg.segment_per_write {
                 self.cuts.get_or_insert_default().push_back(Cut { end: self.written, order: 0 });
-            }
-            if cfg.acks == AckRule::Timed {
-                self.receive.look(cfg);
             }
             self.watch_window(cfg, now);
         }

@@ -2,18 +2,11 @@
 //!
 //! One timer runs from the first data that finds none running; what has come when it ends is acknowledged, unless something that was sent
 //! meanwhile did so. What has become an acknowledgement leaves as a packet of its own, also behind others that still wait for the uplink, which then all
-//! say the same. Data beyond a hole is acknowledged at once.
-//!
-//! **The window** counts whole segments and is looked at when something is written, read, made or has arrived, before that which arrived is counted, and not when an acknowledgement
-//! leaves. So one that waited for the uplink says what has come meanwhile, and offers a segment more than there is room for. What lies beyond a hole is not taken from
-//! the window either, but from the room. Data that the window allowed and that finds no room is dropped without a word: the sender believes it lost, and the second such loss of a window
-//! waits for the time-out of a second (`_tcp_updateReceiveWindow`, `_tcp_dataProcessing`, `_tcp_flush`).
-//!
-//! Of the other receiver's fields `delay` counts timers here, `copied` all bytes ever read, `space` is the window last offered, and `rtt` the window when it was last looked at.
+//! say the same. Data beyond a hole is acknowledged at once. Of the other receiver's fields `delay` counts timers here, `copied` all bytes
+//! ever read, and `space` is the window last offered.
 
-use super::{Receive, offered};
+use super::Receive;
 use crate::tcp::config::TcpConfig;
-use crate::tcp::segment::Segment;
 use onionlab_quantities::{SimDuration, SimTime};
 
 /// Timers of a connection that run the shorter while (Shadow: `numQuickACKsSent`).
@@ -31,35 +24,8 @@ impl Receive {
         }
     }
 
-    /// Looks at the window.
-    pub(in crate::tcp) fn look(&mut self, cfg: &TcpConfig) {
-        self.rtt = self.free(cfg);
-    }
-
-    /// What a segment that leaves offers; one that opens the connection is made and leaves at once.
-    pub(super) fn offer_timed(&mut self, cfg: &TcpConfig, opens: bool) {
-        if opens {
-            self.look(cfg);
-        }
-        self.open = self.rtt;
-    }
-
-    /// Whether data that arrives is kept; beyond a hole it is owed a duplicate either way.
-    pub(super) fn takes_timed(&mut self, cfg: &TcpConfig, segment: &Segment) -> bool {
-        let inside = segment.seq < self.next + u64::from(self.rtt) || segment.len == 0;
-        let beyond = segment.seq > self.next;
-        let room = u64::from(offered(self.buffer, cfg).saturating_sub(self.readable)).saturating_sub(self.bytes_beyond());
-        let fits = u64::from(segment.len) <= room || !beyond && self.readable == 0;
-        if inside && beyond {
-            self.duplicates = self.duplicates.saturating_add(1);
-        }
-        self.look(cfg);
-        inside && fits && !self.fin
-    }
-
     /// The timer is over: an acknowledgement is made (`_tcp_sendACKTaskCallback`).
-    pub(super) fn make_one(&mut self, cfg: &TcpConfig) {
-        self.look(cfg);
+    pub(super) fn make_one(&mut self) {
         self.waiting = self.waiting.saturating_add(1);
         self.owed = false;
     }
@@ -73,8 +39,7 @@ impl Receive {
     pub(super) fn read_timed(&mut self, cfg: &TcpConfig, now: SimTime) {
         let wanted = (2 * u64::from(self.copied)).min(cfg.receive_buffer.max.get()) as u32;
         self.buffer = self.buffer.max(wanted);
-        self.look(cfg);
-        if self.next > 0 && self.rtt > self.space {
+        if self.next > 0 && self.free(cfg) / cfg.mss > self.space / cfg.mss {
             self.owed = true;
             self.ack_at = self.ack_at.min(now + UPDATE_DELAY);
         }
