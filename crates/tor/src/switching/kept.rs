@@ -66,6 +66,8 @@ impl World {
         self.use_socket(socket, SocketUse::Exit(to));
         self.use_socket(socket.peer(), SocketUse::Server(to));
         self.watch_stream(to, Effects::READABLE | Effects::WRITABLE);
+        // Its client may have ended it already, and END goes to the standby.
+        self.recycle_stream(from);
     }
 
     /// SWITCH has come back to the entry: the old path is empty in both directions and closed, and the client goes on over the new one as soon as that has answered.
