@@ -181,6 +181,7 @@ def warnings(experiment: Experiment) -> list[str]:
     found += until_note(experiment.evaluation.until_ci, experiment.plan.networks)
     found += warm_up_warnings(experiment.settlings, experiment.measure_from, experiment.duration)
     found += _unfinished(experiment)
+    found += _unsolved(experiment)
     return found
 
 
@@ -199,3 +200,31 @@ def _unfinished(experiment: Experiment) -> list[str]:
         "last byte leave out the slow ones among them. A longer duration helps."
         for kind, share in shares.iter_rows()
     ]
+
+
+def _unsolved(experiment: Experiment) -> list[str]:
+    """Warnings about plans of relays (PredicTor) that are not the optimum, or not the fast solver's."""
+    treatments = experiment.plan.scenario.get("treatments", [])
+    planned = {treatment["name"] for treatment in treatments if treatment.get("predictor")}
+    if not any(run.treatment in planned for run in experiment.finished):
+        return []
+    counts = (
+        experiment.table("controllers")
+        .group_by("treatment")
+        .agg(pl.col("trusted", "old_plans").sum(), steps=pl.sum_horizontal(pl.col("solved", "trusted", "old_plans").sum()))
+        .sort("treatment")
+        .collect()
+    )
+    found = []
+    for treatment, trusted, old, steps in counts.iter_rows():
+        if trusted:
+            found.append(
+                f"{treatment}: in {trusted:,} of {steps:,} plans of relays the fast solver did not converge; "
+                "they are the trusted one's."
+            )
+        if old:
+            found.append(
+                f"{treatment}: in {old:,} of {steps:,} plans of relays no solver converged; "
+                "the relay went on with the plan before."
+            )
+    return found

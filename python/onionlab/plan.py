@@ -18,7 +18,7 @@ from onionlab.errors import ResultsError
 TABLES = ("transfers", "circuits", "channels", "relays", "network", "run")
 
 #: Tables that a run leaves only where its experiment asks for them.
-OPTIONAL_TABLES = ("vegas", "latency", "switches", "switching_samples", "probes")
+OPTIONAL_TABLES = ("vegas", "latency", "switches", "switching_samples", "probes", "controllers", "plans")
 
 #: Parts of a scenario that say how often it is run or how it is evaluated, but not what happens within one run.
 _NOT_OF_A_RUN = ("title", "networks", "seeds", "treatments", "measure-from")

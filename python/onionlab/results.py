@@ -173,7 +173,8 @@ class Experiment:
         name : {"transfers", "circuits", "channels", "relays", "network", "run", or one that not all runs have}
             Which table. ``vegas`` is there only for treatments with congestion control, where clients are traced;
             ``latency`` only with clients whose ``record-latency`` is true, ``probes`` only with clients that have ``probe``,
-            ``switches`` and ``switching_samples`` only for treatments with switching.
+            ``switches`` and ``switching_samples`` only for treatments with switching; ``controllers`` only for those with
+            PredicTor, ``plans`` where clients are traced besides.
         """
         known = (*TABLES, *OPTIONAL_TABLES)
         if name not in known:

@@ -54,6 +54,33 @@ pub trait CongestionAlgorithm {
     fn sendme_received(&mut self, now: SimTime, signals: Signals) -> Result<(), FlowError>;
 }
 
+/// No window at all: whatever is there may be sent. For circuits whose relays plan what passes (`PredicTor`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoWindow;
+
+impl CongestionAlgorithm for NoWindow {
+    fn available(&self) -> u32 {
+        u32::MAX
+    }
+    fn cwnd(&self) -> u32 {
+        u32::MAX
+    }
+    fn inflight(&self) -> u32 {
+        0
+    }
+    fn increment(&self) -> u32 {
+        0
+    }
+    fn uses_stream_sendme(&self) -> bool {
+        false
+    }
+    fn data_sent(&mut self, _now: SimTime) {}
+    fn data_forwarded(&mut self, _now: SimTime) {}
+    fn sendme_received(&mut self, _now: SimTime, _signals: Signals) -> Result<(), FlowError> {
+        Err(FlowError::UnexpectedSendme)
+    }
+}
+
 /// One of the algorithms, chosen when the circuit is built.
 #[derive(Debug, Clone)]
 pub enum CongestionControl {
@@ -61,6 +88,8 @@ pub enum CongestionControl {
     Fixed(PackageWindow),
     /// `TOR_VEGAS`, and XON/XOFF for streams.
     Vegas(Box<Vegas>),
+    /// Nothing limits what is sent.
+    Unlimited(NoWindow),
 }
 
 impl CongestionControl {
@@ -77,8 +106,8 @@ impl CongestionControl {
     /// The state of `TOR_VEGAS`, where that is the algorithm.
     pub fn as_vegas(&self) -> Option<&Vegas> {
         match self {
-            Self::Fixed(_) => None,
             Self::Vegas(vegas) => Some(vegas),
+            Self::Fixed(_) | Self::Unlimited(_) => None,
         }
     }
 }
@@ -88,6 +117,7 @@ macro_rules! each {
         match $control {
             CongestionControl::Fixed($bound) => $call,
             CongestionControl::Vegas($bound) => $call,
+            CongestionControl::Unlimited($bound) => $call,
         }
     };
 }
@@ -122,6 +152,15 @@ impl CongestionAlgorithm for CongestionControl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Ten million cells, and each SENDME is one too many.
+    #[test]
+    fn without_a_window_nothing_is_acknowledged() {
+        let mut control = CongestionControl::Unlimited(NoWindow);
+        (0..10_000_000).for_each(|_| control.data_sent(SimTime::ZERO));
+        assert!(control.can_send() && control.inflight() == 0);
+        assert_eq!(control.sendme_received(SimTime::ZERO, Signals::default()), Err(FlowError::UnexpectedSendme));
+    }
 
     #[test]
     fn an_end_of_a_circuit_is_small() {

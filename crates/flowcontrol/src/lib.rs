@@ -14,7 +14,7 @@ pub mod vegas;
 pub mod windows;
 pub mod xon_xoff;
 
-pub use control::{CongestionAlgorithm, CongestionControl, FlowError, Signals};
+pub use control::{CongestionAlgorithm, CongestionControl, FlowError, NoWindow, Signals};
 pub use vegas::{PathType, Vegas, VegasParameters};
 pub use windows::{DeliverWindow, PackageWindow};
 

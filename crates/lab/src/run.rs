@@ -3,6 +3,7 @@
 //! The simulation advances in steps of at most [`STEP`]; after each the caller hears how far it is and may end it. Rows go to the
 //! tables as they come, so that memory follows what is in flight. The run's directory appears when all is written.
 
+mod predictor;
 mod probes;
 mod switching;
 
@@ -177,12 +178,15 @@ pub fn run_with(
         .ok_or(RunError::NoSuchRun { treatment, network, seed })?;
     let Built { mut world, names, treatment, divergence } = world::build_with(scenario, treatment, network, seed, interpreter)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
-    let traced = treatment.flow_control == Some(FlowControl::Vegas) && scenario.clients.iter().any(|group| group.trace);
+    let traced = scenario.clients.iter().any(|group| group.trace);
+    let planned = treatment.predictor.is_some();
     let optional = Optional {
-        vegas: traced,
+        vegas: traced && treatment.flow_control == Some(FlowControl::Vegas),
         latency: scenario.clients.iter().any(|group| group.record_latency),
         probes: scenario.clients.iter().any(|group| group.probe.is_some()),
         switches: treatment.switching.is_some(),
+        controllers: planned,
+        plans: traced && planned,
     };
     let mut tables = Tables::create(directory.path(), &names, optional)?;
 
@@ -246,6 +250,8 @@ struct Optional {
     latency: bool,
     probes: bool,
     switches: bool,
+    controllers: bool,
+    plans: bool,
 }
 
 /// The tables that grow while the run goes on.
@@ -264,6 +270,8 @@ struct Tables<'a> {
     latency: Option<TableWriter>,
     /// Where circuits are switched.
     switching: Option<switching::Tables>,
+    /// Where relays plan.
+    planned: Option<predictor::Tables>,
     /// Where cells are followed.
     probes: Option<TableWriter>,
 }
@@ -284,6 +292,7 @@ impl<'a> Tables<'a> {
             latency: optional.latency.then(|| table(&LATENCY)).transpose()?,
             probes: optional.probes.then(|| table(&PROBES)).transpose()?,
             switching: optional.switches.then(|| switching::Tables::create(directory)).transpose()?,
+            planned: optional.controllers.then(|| predictor::Tables::create(directory, optional.plans)).transpose()?,
         })
     }
 
@@ -345,6 +354,9 @@ impl<'a> Tables<'a> {
         }
         if let Some(tables) = &mut self.switching {
             tables.take(names, records.switches, records.switch_samples)?;
+        }
+        if let Some(tables) = &mut self.planned {
+            tables.take(names, records.controllers, records.plans)?;
         }
         for channel in records.channels {
             self.channels.row(|row| {
@@ -468,7 +480,9 @@ impl<'a> Tables<'a> {
     fn finish(self) -> Result<(), RecordError> {
         let always = [self.transfers, self.circuits, self.channels, self.relays, self.network];
         let switching = self.switching.into_iter().flat_map(switching::Tables::into_writers);
-        for table in always.into_iter().chain(self.vegas).chain(self.latency).chain(self.probes).chain(switching) {
+        let planned = self.planned.into_iter().flat_map(predictor::Tables::into_writers);
+        let optional = self.vegas.into_iter().chain(self.latency).chain(self.probes);
+        for table in always.into_iter().chain(optional).chain(switching).chain(planned) {
             table.finish()?;
         }
         Ok(())

@@ -69,6 +69,8 @@ fn without_effect(base: &str, changes: &[(&str, &str)], insert: impl Fn(&str, &s
     idle
 }
 
+const PREDICTOR: &str = "flow-control = \"predictor\"";
+
 /// Each axis, with what it needs to have an effect.
 const AXES: &[(&str, &str)] = &[
     ("", "circuitmux = \"round-robin\""),
@@ -116,6 +118,7 @@ const AXES: &[(&str, &str)] = &[
     ("tor = \"0.3.5\"\ncpu = \"main-thread\"", "handshake = \"tap\""),
     ("tor = \"0.3.5\"\ncpu = \"main-thread\"\nhandshake = \"tap\"", "cpu-per-tap = \"200 ms\""),
     ("tor = \"0.3.5\"\ncpu = \"main-thread\"", "tap-clients = 1.0"),
+    ("", "predicted-circuits = false"),
     ("", "links = \"per-circuit\""),
     ("links = \"per-circuit\"", "per-circuit-clients = true"),
     ("links = \"per-circuit\"", "socket-limit = 5"),
@@ -125,6 +128,18 @@ const AXES: &[(&str, &str)] = &[
     ("links = \"light-and-heavy\"", "heavy-half-life = \"1 s\""),
     ("", "links = \"quic\""),
     ("links = \"quic\"", "tcp = \"reno\""),
+    ("", "flow-control = \"predictor\""),
+    (PREDICTOR, "predictor-form = \"conference\""),
+    (PREDICTOR, "predictor-step = \"50 ms\""),
+    (PREDICTOR, "predictor-horizon = 5"),
+    (PREDICTOR, "predictor-queue-limit = 20.0"),
+    (PREDICTOR, "predictor-capacity-share = 0.7"),
+    (PREDICTOR, "predictor-first-solve = \"110 ms\""),
+    (PREDICTOR, "predictor-feedback = \"in-band\""),
+    (PREDICTOR, "predictor-feedback-loss = 0.2"),
+    (PREDICTOR, "predictor-phase = \"random\""),
+    (PREDICTOR, "predictor-deviation-weight = 1.0"),
+    (PREDICTOR, "predictor-queue-weight = 1000.0"),
     ("", "circuit-lifetime = \"5 s\""),
     ("", "cell-queue-high = 50"),
     ("cell-queue-high = 50\nkist-socket-buffer-factor = 0.0", "cell-queue-low = 40"),
@@ -294,6 +309,7 @@ fn every_key_of_a_sampled_network_has_an_effect() {
         ("", "capacity = { exit = { factor = 0.01, exponent = 1.0 } }"),
         ("", "capacity = { guard-exit = { factor = 0.01, exponent = 1.0 } }"),
         ("", "latency-factor = 1.5"),
+        ("", "latency-error = 0.3"),
         ("", "jitter = false"),
         ("", "loss = 0.01"),
         ("", "servers = 3"),

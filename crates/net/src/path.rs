@@ -19,4 +19,9 @@ pub struct Path {
 pub trait Topology: Send {
     /// The path from `a` to `b`; the same as from `b` to `a`.
     fn path(&self, a: HostId, b: HostId) -> Path;
+
+    /// The one-way latency that the hosts take this path to have, where they plan with it: the true one, unless that deviates from what is known of it.
+    fn nominal_latency(&self, a: HostId, b: HostId) -> SimDuration {
+        self.path(a, b).latency
+    }
 }

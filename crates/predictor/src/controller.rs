@@ -274,12 +274,19 @@ impl Controller {
         let warm = !self.changed;
         self.changed = false;
         let goes = "the problem was made for these parameters";
-        let solved = if warm {
-            self.solver.solve_warm(&self.problem, &mut self.plan)
+        if self.problem.is_idle() {
+            // No need to ask a solver, which would begin the next problem from here.
+            self.plan.reset(self.problem.circuits(), &self.parameters);
+            self.plan.conclude(&self.parameters, &self.problem);
+            self.changed = true;
         } else {
-            self.solver.solve(&self.problem, &mut self.plan)
-        };
-        solved.expect(goes);
+            let solved = if warm {
+                self.solver.solve_warm(&self.problem, &mut self.plan)
+            } else {
+                self.solver.solve(&self.problem, &mut self.plan)
+            };
+            solved.expect(goes);
+        }
         self.counts.iterations += u64::from(self.plan.iterations);
         let mut outcome = Outcome::Solved;
         if self.plan.status != Status::Solved {

@@ -117,6 +117,11 @@ impl Problem {
         self.queue.len()
     }
 
+    /// Whether nothing waits, here or at a source, and nothing is announced: then the one plan that keeps the constraints is that nothing moves.
+    pub(crate) fn is_idle(&self) -> bool {
+        [&self.queue, &self.source_rate, &self.source_queue].into_iter().flatten().all(|value| *value == 0.0)
+    }
+
     /// Number of steps.
     pub fn horizon(&self) -> usize {
         self.horizon
@@ -278,5 +283,34 @@ mod tests {
         assert_eq!(problem.commitment_factors(&Parameters { committed: false, ..Parameters::CONFERENCE }), [1.0, 1.0]);
         assert_eq!(problem.announced(1, 0, [0.5, 1.0]), 40.0);
         assert_eq!(problem.announced(2, 0, [0.5, 1.0]), 100.0, "a server commits itself to nothing");
+    }
+
+    /// Where nothing waits and nothing is announced the solvers find what is not asked of them: no rate at all, in either form.
+    #[test]
+    fn an_idle_relay_plans_nothing() {
+        for parameters in [Parameters::CONFERENCE, Parameters::JOURNAL] {
+            let steps = parameters.horizon;
+            let mut problem = Problem::new(steps, 800.0, 800.0).unwrap();
+            let (zeros, unlimited) = (vec![0.0; steps], vec![f64::INFINITY; steps]);
+            let virtual_rates = if parameters.form == Form::Journal { vec![300.0; steps] } else { Vec::new() };
+            for from_relay in [true, false, true] {
+                let circuit = CircuitInput {
+                    queue: 0.0,
+                    from_relay,
+                    source_rate: &zeros,
+                    source_queue: &zeros,
+                    source_virtual_rate: &virtual_rates,
+                    limit: &unlimited,
+                };
+                problem.push(&circuit).unwrap();
+            }
+            assert!(problem.is_idle());
+            let solution = crate::solve_trusted(&parameters, &problem).unwrap();
+            for rates in [&solution.rate_in, &solution.rate_out, &solution.virtual_rate_out] {
+                assert!(rates.iter().all(|rate| rate.abs() < 1e-4), "{rates:?}");
+            }
+            problem.queue[2] = 1e-9;
+            assert!(!problem.is_idle());
+        }
     }
 }

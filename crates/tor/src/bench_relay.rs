@@ -93,7 +93,7 @@ impl Bench {
     fn circuit_from(&mut self, end: EndId) -> CircuitId {
         let now = self.world.now();
         let [here, next] = [end, end.peer()].map(|end| self.world.ends[end.index()].host);
-        let mut circuit = Circuit::new(ClientId::NONE, [next, here, next, next], &self.world.circuit_edge(), now);
+        let mut circuit = Circuit::new(ClientId::NONE, [next, here, next, next], self.world.circuit_edges(), now);
         for (place, hop) in circuit.hops.iter_mut().enumerate() {
             hop.closed = place != HERE as usize;
         }

@@ -132,7 +132,7 @@ impl World {
     pub(crate) fn new_circuit(&mut self, client: ClientId, [guard, middle, exit]: [HostId; 3]) -> CircuitId {
         let now = self.queue.now();
         let host = self.clients[client.index()].config.host;
-        let circuit = Circuit::new(client, [host, guard, middle, exit], &self.circuit_edge(), now);
+        let circuit = Circuit::new(client, [host, guard, middle, exit], self.circuit_edges(), now);
         let serial = CircuitSerial(self.next_serial);
         self.next_serial += 1;
         let id = if let Some(id) = self.free_circuits.pop() {
@@ -160,6 +160,9 @@ impl World {
             self.close_at(id, hop, None);
             return;
         };
+        if self.predictor.is_some() && hop > 0 {
+            self.open_control(end, from, to);
+        }
         if self.ends[end.index()].opening == Opening::Open {
             self.attach_and_create(id, end);
         } else {

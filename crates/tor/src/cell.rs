@@ -57,6 +57,9 @@ pub(crate) enum CellKind {
     SwitchAck,
     /// What a client's program writes first on a standby stream: the resumption of its session, and from which byte on.
     Resume,
+    /// A part of a trajectory of a relay that plans (module `predictor`), and the last part.
+    Feedback,
+    FeedbackEnd,
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -108,6 +108,8 @@ pub enum ChannelKind {
     Heavy,
     /// One circuit, as a stream of a QUIC connection, whose shared channel did the link handshake.
     Stream,
+    /// The trajectories of one circuit, where relays plan and tell each other in band.
+    Control,
 }
 
 impl ChannelKind {
@@ -119,6 +121,7 @@ impl ChannelKind {
             Self::Light => "light",
             Self::Heavy => "heavy",
             Self::Stream => "stream",
+            Self::Control => "control",
         }
     }
 

@@ -143,13 +143,13 @@ pub(crate) struct Circuit {
 }
 
 impl Circuit {
-    pub fn new(client: ClientId, path: [HostId; HOPS], edge: &Edge, now: SimTime) -> Self {
+    pub fn new(client: ClientId, path: [HostId; HOPS], edges: [Edge; 2], now: SimTime) -> Self {
         Self {
             client,
             hops: path.map(|host| Hop { host, sides: [Side::NONE; 2], closed: false }),
             built: 0,
             state: CircuitState::Building,
-            edges: [edge.clone(), edge.clone()],
+            edges,
             random_cells: [RandomCells::default(); 2],
             streams: Vec::new(),
             client_streams: Vec::new(),

@@ -29,6 +29,9 @@ impl World {
         // While this function runs the circuit must not be recycled under it.
         self.circuits[id.index()].live_cells += 1;
         self.end_classes(id, hop);
+        if self.predictor.is_some() {
+            self.leave_controller(id, hop);
+        }
         for direction in [Direction::ToClient, Direction::ToExit] {
             let side = self.circuits[id.index()].hops[hop as usize].sides[direction as usize];
             if !side.end.is_some() {
@@ -258,7 +261,8 @@ impl World {
             }
             ChannelKind::Heavy => self.forget_heavy(a, b),
             ChannelKind::Stream => self.stream_closed(a, b),
-            ChannelKind::Circuit => {}
+            ChannelKind::Circuit => self.close_control_of(id),
+            ChannelKind::Control => self.control_closed(id),
         }
         self.free_channel(id);
     }

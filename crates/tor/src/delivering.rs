@@ -46,7 +46,8 @@ impl World {
         let before = Bytes::new(end.outbuf);
         end.outbuf += u64::from(cell.length);
         let advice = match &mut end.control {
-            StreamControl::Windows { deliver, .. } => return deliver.count_received(),
+            StreamControl::Windows { deliver, .. } | StreamControl::Receives(deliver) => return deliver.count_received(),
+            StreamControl::Sends(_) => return Ok(()),
             StreamControl::XonXoff(edge) => edge.delivering.data_arrived(now, before, &parameters),
         };
         for advice in advice.into_iter().flatten() {
@@ -64,13 +65,14 @@ impl World {
         let end = stream.end(place);
         end.outbuf -= bytes;
         match &mut end.control {
-            StreamControl::Windows { deliver, .. } => {
+            StreamControl::Windows { deliver, .. } | StreamControl::Receives(deliver) => {
                 if end.outbuf <= u64::from(STREAM_SENDME_MAX_OUTBUF) {
                     for _ in 0..deliver.take_sendmes() {
                         self.send_from(place, Cell::new(CellKind::SendmeStream, circuit).on(id));
                     }
                 }
             }
+            StreamControl::Sends(_) => {}
             StreamControl::XonXoff(edge) => {
                 let advice = edge.delivering.drained(now, Bytes::new(bytes), Bytes::new(end.outbuf), &parameters);
                 if let Some(advice) = advice {
@@ -84,7 +86,7 @@ impl World {
         match (&self.settings.flow_control, place) {
             (FlowControl::Vegas(control), Place::Client) => control.client_streams,
             (FlowControl::Vegas(control), Place::Exit) => control.exit_streams,
-            (FlowControl::Windows, _) => XonXoffParameters::new(),
+            (FlowControl::Windows | FlowControl::Predictor(_), _) => XonXoffParameters::new(),
         }
     }
 
@@ -137,7 +139,7 @@ mod tests {
             let [client, exit] = &world.streams[0].ends;
             let rate = match &client.control {
                 StreamControl::XonXoff(edge) => edge.reading.rate().as_bytes_per_sec(),
-                StreamControl::Windows { .. } => 0,
+                _ => 0,
             };
             seen.push((exit.outbuf, client.may_read(), rate));
         }

@@ -30,6 +30,9 @@ impl World {
             return;
         }
         self.circuits[of.index()].streams.push(cell.stream);
+        if self.predictor.is_some() {
+            self.join_controllers(of);
+        }
         let socket = self.net.connect(&mut self.queue, exit, server);
         self.use_socket(socket, SocketUse::Exit(cell.stream));
         self.use_socket(socket.peer(), SocketUse::Server(cell.stream));
@@ -179,14 +182,28 @@ impl World {
                 self.wait_for_tokens(exit);
                 return;
             };
-            let taken = tokens.min(share);
+            let mut taken = tokens.min(share);
+            if let Some(planned) = self.planned_reading(circuit) {
+                // With nothing left it goes on after the exit's next plan.
+                taken = taken.min(planned);
+                if taken == 0 {
+                    return;
+                }
+                self.charge_reading(circuit, taken);
+            }
             self.charge(exit, Connection::Edge, Operation::Read, taken);
             self.net.read(&mut self.queue, socket, taken);
             let end = self.streams[id.index()].end(Place::Exit);
             end.charge(taken);
             end.inbuf += taken;
         }
-        self.package(id, Place::Exit, u32::MAX);
+        let mut cells = u32::MAX;
+        if self.net.readable(socket) > 0 && self.planned_reading(circuit).is_some() {
+            // A plan ends anywhere: what makes no whole cell waits for what is read next, as in the public simulator.
+            let whole = self.streams[id.index()].ends[Place::Exit as usize].inbuf / u64::from(self.settings.cell_payload);
+            cells = u32::try_from(whole).unwrap_or(u32::MAX);
+        }
+        self.package(id, Place::Exit, cells);
         if !self.may_read(id, Place::Exit) {
             return;
         }

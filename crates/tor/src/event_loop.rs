@@ -314,7 +314,7 @@ mod tests {
     /// A relay, and the other ends of its channels to two others; a circuit that is closed there: its cells are read and forgotten.
     fn relays() -> (World, [EndId; 2]) {
         let Bench { mut world, ends } = Bench::new(Settings::default(), 2);
-        let mut circuit = Circuit::new(ClientId::NONE, [Bench::RELAY; 4], &world.circuit_edge(), SimTime::ZERO);
+        let mut circuit = Circuit::new(ClientId::NONE, [Bench::RELAY; 4], world.circuit_edges(), SimTime::ZERO);
         circuit.hops.iter_mut().for_each(|hop| hop.closed = true);
         circuit.live_cells = 1000;
         world.circuits.push(circuit);

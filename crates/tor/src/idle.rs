@@ -7,7 +7,7 @@
 //! Deviations: both ends close in the same instant, where tor's peer learns it from TCP half a round trip later; 0.2.4 counts from the last cell that the end sent, which is
 //! here the end of its last circuit.
 
-use crate::channel::{self, Opening};
+use crate::channel::{self, ChannelKind, Opening};
 use crate::ids::EndId;
 use crate::node::Role;
 use crate::records::ChannelClose;
@@ -40,8 +40,13 @@ impl World {
         if self.ends[id.index()].opening != Opening::Open {
             return;
         }
-        if self.channel_logs[id.channel()].kind.is_of_one_circuit() {
+        let kind = self.channel_logs[id.channel()].kind;
+        if kind.is_of_one_circuit() {
             return self.may_part(id);
+        }
+        if kind == ChannelKind::Control {
+            // It goes with its circuit's.
+            return;
         }
         let Some(timeout) = self.idle_timeout(id) else { return };
         let second = self.queue.now().as_nanos() / SECOND;

@@ -56,6 +56,10 @@ id! {
 }
 
 id! {
+    /// A message of a relay that plans, beside the network.
+    LetterId
+}
+id! {
     /// A Conflux set: circuits of one client to one exit.
     SetId
 }

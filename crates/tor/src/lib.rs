@@ -27,6 +27,7 @@ mod node;
 mod outbuf;
 mod over_quic;
 mod packaging;
+mod predictor;
 mod probes;
 mod queues;
 mod random_cells;
@@ -60,6 +61,7 @@ pub use light_heavy::LightAndHeavy;
 pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
+pub use predictor::{ControllerSample, Feedback, Phase, PlanSample, PredictorSettings};
 pub use probes::{ProbeOutcome, ProbeRecord};
 pub use records::{
     ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, LatencySample,

@@ -200,7 +200,7 @@ impl World {
         let new = match self.channel_logs[old.channel()].kind {
             ChannelKind::Light => self.heavy_channel(from, to),
             ChannelKind::Heavy => self.channel_between(from, to),
-            ChannelKind::Shared | ChannelKind::Circuit | ChannelKind::Stream => None,
+            ChannelKind::Shared | ChannelKind::Circuit | ChannelKind::Stream | ChannelKind::Control => None,
         };
         if let Some(new) = new.filter(|new| self.ends[new.index()].opening == Opening::Open) {
             self.move_queue(of, old, new);

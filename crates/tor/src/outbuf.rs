@@ -22,6 +22,11 @@ impl Outbuf {
         self.len
     }
 
+    /// Bytes that the kernel has not taken, those of a record that it has taken in part counted as they are encrypted.
+    pub const fn untaken(self) -> u32 {
+        self.len.saturating_sub(self.taken)
+    }
+
     /// Plaintext bytes of the record that the kernel has taken in part; 0: of none.
     pub const fn begun(self) -> u32 {
         self.begun

@@ -6,6 +6,7 @@
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
 use crate::ids::{CircuitId, ProbeId, StreamId};
+use crate::stream::StreamControl;
 use crate::world::World;
 use onionlab_flowcontrol::CongestionAlgorithm;
 
@@ -98,6 +99,11 @@ impl World {
         let id = self.home(id);
         let streams = self.streams_at(id, place);
         self.package_in_shares(id, place, &streams);
+        self.resume_in_turn(id, place, streams);
+    }
+
+    /// These streams may read again, and a drawn one is the first to do so.
+    fn resume_in_turn(&mut self, id: CircuitId, place: Place, streams: Vec<StreamId>) {
         let first = self.first_stream(id, streams.len());
         for index in 0..streams.len() {
             self.resume_reading(streams[(first + index) % streams.len()], place);
@@ -105,12 +111,20 @@ impl World {
         self.resuming = streams;
     }
 
+    /// The exit's plan lets the circuit's streams read from their servers again.
+    pub(crate) fn resume_planned(&mut self, id: CircuitId) {
+        let streams = self.streams_at(id, Place::Exit);
+        self.resume_in_turn(id, Place::Exit, streams);
+    }
+
     /// A stream SENDME arrived: that stream goes on, unless the queue is still too long.
     pub(crate) fn stream_sendme(&mut self, cell: Cell, place: Place) {
         let now = self.queue.now();
         let stream = &mut self.streams[cell.stream.index()];
         let open = stream.is_open(place);
-        let crate::stream::StreamControl::Windows { package, .. } = &mut stream.end(place).control else { return };
+        let (StreamControl::Windows { package, .. } | StreamControl::Sends(package)) = &mut stream.end(place).control else {
+            return;
+        };
         // A SENDME that was not due can only belong to a stream that has ended: nothing to do.
         if !open || package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_err() {
             return;
@@ -200,7 +214,7 @@ mod tests {
         let circuit = CircuitId(0);
         let payload = u64::from(world.settings.cell_payload);
         let streams = payloads.iter().map(|count| {
-            let mut end = StreamEnd::new(world.stream_control());
+            let mut end = StreamEnd::new(world.stream_controls()[Place::Exit as usize].clone());
             end.inbuf = count * payload;
             let stream = world.new_stream(circuit, onionlab_engine::HostId(4), 1, 1, 0);
             world.streams[stream.index()].exit = ExitState::Connected;
@@ -251,7 +265,7 @@ mod tests {
         let settings = Settings { flow_control: FlowControl::Vegas(CongestionSettings::default()), ..Settings::default() };
         let (mut world, circuit, streams) = waiting(settings, &[10, 10]);
         let end = world.streams[streams[0].index()].end(Place::Exit);
-        let crate::stream::StreamControl::XonXoff(edge) = &mut end.control else { panic!() };
+        let StreamControl::XonXoff(edge) = &mut end.control else { panic!() };
         edge.advised(onionlab_flowcontrol::xon_xoff::Advice::Xoff);
         world.package_in_shares(circuit, Place::Exit, &streams);
         // The second round, for the stopped one alone, moves one more and then none that counts.

@@ -117,6 +117,7 @@ impl World {
             CellKind::Create => return self.process_create(from, cell),
             CellKind::Created => return self.process_created(cell),
             CellKind::Destroy => return self.process_destroy(from, cell),
+            CellKind::Feedback | CellKind::FeedbackEnd => return self.feedback_cell(from, cell),
             CellKind::PathSwitch | CellKind::SwitchedConn | CellKind::SwitchAck => return self.process_switching(from, cell),
             _ if here.closed => return self.lose(cell),
             _ if self.settings.links.move_circuits() => return self.in_order_of_moves(from, cell),

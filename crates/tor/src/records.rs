@@ -4,6 +4,7 @@ use crate::channel::ChannelKind;
 use crate::head_of_line::Held;
 use crate::ids::ClientId;
 use crate::links::LinkSample;
+use crate::predictor::{ControllerSample, PlanSample};
 use crate::probes::ProbeRecord;
 use crate::switching::{SwitchRecord, SwitchSample};
 use onionlab_engine::HostId;
@@ -404,4 +405,8 @@ pub struct Records {
     pub probes: Vec<ProbeRecord>,
     /// Congestion control at exits, of clients that are traced.
     pub vegas: Vec<VegasSample>,
+    /// Controllers of relays over time, with `PredicTor`.
+    pub controllers: Vec<ControllerSample>,
+    /// What they planned for circuits of clients that are traced.
+    pub plans: Vec<PlanSample>,
 }

@@ -129,6 +129,7 @@ impl World {
             });
         }
         self.sample_latency(time);
+        self.sample_controllers(time);
         let goodput_bytes = self.sampler.goodput_bytes - self.sampler.goodput_before;
         self.sampler.goodput_before = self.sampler.goodput_bytes;
         self.records.network.push(NetworkSample {

@@ -9,6 +9,7 @@ use crate::idle::{IdleChannels, IdleTimeout};
 use crate::light_heavy::LightAndHeavy;
 use crate::memory::MemoryLimit;
 use crate::node::Node;
+use crate::predictor::PredictorSettings;
 use crate::switching::SwitchingSettings;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
@@ -54,6 +55,8 @@ pub enum FlowControl {
     Windows,
     /// `TOR_VEGAS` for circuits, XON and XOFF for streams (proposal 324).
     Vegas(CongestionSettings),
+    /// PredicTor: controllers of relays plan what passes towards clients, and no window limits it; towards exits tor's windows of 1000 and 500 cells (module `predictor`).
+    Predictor(PredictorSettings),
 }
 
 /// Parameters of `TOR_VEGAS`, shared by all circuits, and of XON and XOFF.

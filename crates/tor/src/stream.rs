@@ -36,6 +36,10 @@ pub(crate) enum StreamControl {
     Windows { package: PackageWindow, deliver: DeliverWindow },
     /// With it.
     XonXoff(Box<XonXoff>),
+    /// Where no window limits downloads, the client's end: a window for what it sends, none for what it receives.
+    Sends(PackageWindow),
+    /// The exit's end.
+    Receives(DeliverWindow),
 }
 
 /// XON and XOFF at one end of a stream.
@@ -69,34 +73,36 @@ impl StreamEnd {
     /// Whether the window of the stream lets it package; XOFF is looked at after each cell only, as tor does.
     pub fn may_package(&self) -> bool {
         match &self.control {
-            StreamControl::Windows { package, .. } => package.can_send(),
-            StreamControl::XonXoff(_) => true,
+            StreamControl::Windows { package, .. } | StreamControl::Sends(package) => package.can_send(),
+            StreamControl::XonXoff(_) | StreamControl::Receives(_) => true,
         }
     }
 
     /// A cell was packaged; false if no more may follow it (`sendme_note_stream_data_packaged`).
     pub fn packaged(&mut self, now: SimTime) -> bool {
         match &mut self.control {
-            StreamControl::Windows { package, .. } => {
+            StreamControl::Windows { package, .. } | StreamControl::Sends(package) => {
                 package.data_sent(now);
                 true
             }
             StreamControl::XonXoff(edge) => edge.reading.may_read(),
+            StreamControl::Receives(_) => true,
         }
     }
 
     /// Whether it may read from its program or server.
     pub fn may_read(&self) -> bool {
         match &self.control {
-            StreamControl::Windows { package, .. } => package.can_send(),
+            StreamControl::Windows { package, .. } | StreamControl::Sends(package) => package.can_send(),
             StreamControl::XonXoff(edge) => edge.reading.may_read(),
+            StreamControl::Receives(_) => true,
         }
     }
 
     /// What its own bucket lets it read now; none if it has no limit.
     pub fn tokens(&mut self, now: SimTime) -> Option<i64> {
         match &mut self.control {
-            StreamControl::Windows { .. } => None,
+            StreamControl::Windows { .. } | StreamControl::Sends(_) | StreamControl::Receives(_) => None,
             StreamControl::XonXoff(edge) => edge.bucket.as_mut().map(|bucket| bucket.available(now)),
         }
     }

@@ -12,22 +12,23 @@ use crate::circuit::{Circuit, Edge, Place};
 use crate::client::{Client, ClientConfig, Flow, PathSource, Sequence, Transfer};
 use crate::conflux::Set;
 use crate::event_loop::EventLoop;
-use crate::ids::{CircuitId, ClientId, EndId, FlowId, SequenceId, StreamId, TransferId};
+use crate::ids::{CircuitId, ClientId, EndId, FlowId, LetterId, SequenceId, StreamId, TransferId};
 use crate::light_heavy::Classes;
 use crate::node::{Node, Role};
+use crate::predictor::Predictor;
 use crate::probes::Probes;
 use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
 use crate::sent::{SentId, SentPool};
-use crate::settings::{FlowControl, Settings};
+use crate::settings::{FlowControl, Links, Settings};
 use crate::sockets::Sockets;
 use crate::stream::{Stream, StreamControl, XonXoff};
 use crate::switching::Switching;
 use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::{EventQueue, prefetch};
-use onionlab_flowcontrol::CongestionControl;
-use onionlab_flowcontrol::windows::{DeliverWindow, PackageWindow};
+use onionlab_flowcontrol::windows::{CIRCUIT_INCREMENT, CIRCUIT_WINDOW, DeliverWindow, PackageWindow};
+use onionlab_flowcontrol::{CongestionControl, NoWindow};
 use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, tcp::Effects, tcp::TcpConfig};
 use onionlab_quantities::{RandomStream, Seed, SimDuration, SimTime};
 use slab::Slab;
@@ -72,6 +73,10 @@ pub enum Event {
     PathDrained(CircuitId),
     /// A switch may have waited too long for its answer.
     SwitchTimeout(CircuitId),
+    /// A relay's controller plans its next step.
+    Plan,
+    /// A trajectory that takes no bandwidth reaches a relay.
+    Feedback(LetterId),
 }
 
 impl From<NetEvent> for Event {
@@ -170,6 +175,8 @@ pub struct World {
     pub(crate) switching: Option<Box<Switching>>,
     /// Cells that are followed, if any client has some.
     pub(crate) probes: Option<Box<Probes>>,
+    /// PredicTor, where it is the flow control.
+    pub(crate) predictor: Option<Box<Predictor>>,
     /// Cells moved from a circuit queue to an outbuf, at all nodes.
     pub(crate) cell_hops: u64,
 }
@@ -178,7 +185,7 @@ impl World {
     /// Builds a world at time zero; every client's tor starts at its `boot`.
     ///
     /// # Panics
-    /// If a client's host does not have the role of a client, or one of [`Settings::some_relays`] that of a relay.
+    /// If a client's host does not have the role of a client, or one of [`Settings::some_relays`] that of a relay; if relays plan and circuits share connections.
     pub fn new(config: WorldConfig) -> Self {
         let (links, roles): (Vec<HostConfig>, Vec<Role>) = config.hosts.into_iter().unzip();
         let mut queue = EventQueue::new(links.len());
@@ -212,6 +219,14 @@ impl World {
         let switching = config.settings.switching.map(|settings| Box::new(Switching::new(settings, nodes.len())));
         let follows = config.clients.iter().any(|client| client.probe.is_some());
         let probes = follows.then(|| Box::new(Probes::new(config.clients.len())));
+        let predictor = match &config.settings.flow_control {
+            FlowControl::Predictor(settings) => {
+                let own = Links::PerCircuit { with_clients: true };
+                assert_eq!(config.settings.links, own, "a plan needs a connection for each circuit and hop");
+                Some(Box::new(Predictor::new(*settings, config.seed, &links, &nodes)))
+            }
+            _ => None,
+        };
         let clients = config.clients.into_iter().map(|client| {
             let random = RandomStream::new(config.seed, &links[client.host.index()].name, "predicted ports");
             Client::new(client, &config.settings.client, random)
@@ -265,6 +280,7 @@ impl World {
             latency: None,
             switching,
             probes,
+            predictor,
             cell_hops: 0,
         };
         world.equip_relays();
@@ -294,6 +310,8 @@ impl World {
                 Event::WatchOutbufs => self.watch_outbufs(popped.host),
                 Event::PathDrained(circuit) => self.path_drained(circuit, popped.host),
                 Event::SwitchTimeout(circuit) => self.switch_timeout(circuit),
+                Event::Plan => self.plan(popped.host),
+                Event::Feedback(letter) => self.feedback_due(letter),
             }
             // Programs run when the kernel is through with this instant.
             if !self.queue.more_now(popped.host) {
@@ -406,9 +424,9 @@ impl World {
         std::mem::take(&mut self.records)
     }
 
-    /// Flow control of a new circuit's end.
-    pub(crate) fn circuit_edge(&self) -> Edge {
-        match &self.settings.flow_control {
+    /// Flow control of a new circuit's ends: the client's and the exit's.
+    pub(crate) fn circuit_edges(&self) -> [Edge; 2] {
+        let edge = match &self.settings.flow_control {
             FlowControl::Windows => {
                 let (window, increment) =
                     (self.settings.circuit_window.get() as u16, self.settings.circuit_window_increment.get() as u16);
@@ -418,12 +436,20 @@ impl World {
                 package: CongestionControl::vegas(&control.exit_circuits),
                 deliver: DeliverWindow::circuit(control.exit_circuits.sendme_inc as u16),
             },
-        }
+            FlowControl::Predictor(_) => {
+                let package = CongestionControl::fixed(CIRCUIT_WINDOW, CIRCUIT_INCREMENT);
+                return [
+                    Edge { package, deliver: DeliverWindow::endless() },
+                    Edge { package: CongestionControl::Unlimited(NoWindow), deliver: DeliverWindow::circuit(CIRCUIT_INCREMENT) },
+                ];
+            }
+        };
+        [edge.clone(), edge]
     }
 
-    /// Flow control of a new stream's end.
-    pub(crate) fn stream_control(&self) -> StreamControl {
-        match &self.settings.flow_control {
+    /// Flow control of a new stream's ends: the client's and the exit's.
+    pub(crate) fn stream_controls(&self) -> [StreamControl; 2] {
+        let control = match &self.settings.flow_control {
             FlowControl::Windows => {
                 let (window, increment) =
                     (self.settings.stream_window.get() as u16, self.settings.stream_window_increment.get() as u16);
@@ -433,7 +459,11 @@ impl World {
                 }
             }
             FlowControl::Vegas(_) => StreamControl::XonXoff(Box::<XonXoff>::default()),
-        }
+            FlowControl::Predictor(_) => {
+                return [StreamControl::Sends(PackageWindow::stream()), StreamControl::Receives(DeliverWindow::stream())];
+            }
+        };
+        [control.clone(), control]
     }
 }
 

@@ -1,9 +1,11 @@
 //! From the outbuf to the kernel, as TLS records.
 
+use crate::cell::CELL_BYTES;
 use crate::channel::Opening;
 use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
+use crate::tls::Tls;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
 
@@ -11,9 +13,8 @@ impl World {
     /// One write callback of a channel, or a write that KIST asks for (`connection_handle_write`): its share of bytes as records, as far as the
     /// kernel takes them. If some are left and the kernel takes more, the socket is ready again.
     pub(crate) fn write_channel(&mut self, id: EndId) {
-        let (chunk, tls) = (self.settings.piece(), self.settings.tls);
         let end = &self.ends[id.index()];
-        let (host, socket) = (end.host, end.socket);
+        let host = end.host;
         if end.opening != Opening::Open || end.write_blocked || end.outbuf.len() == 0 {
             return;
         }
@@ -22,28 +23,28 @@ impl World {
             self.wait_for_tokens(host);
             return;
         };
-        let before = self.ends[id.index()].outbuf.len();
-        let mut left = share.min(u64::from(before)) as u32;
-        let mut written = 0;
-        while left > 0 {
-            let end = &mut self.ends[id.index()];
-            let record = end.outbuf.next_record(left, chunk);
-            let wire = tls.record(record);
-            let taken = self.net.write(&mut self.queue, socket, u64::from(end.outbuf.wire_bytes_left(wire)));
-            written += taken;
-            if !end.outbuf.written(taken as u32, record, wire, chunk) {
-                break;
+        let outbuf = self.ends[id.index()].outbuf;
+        let mut bytes = share.min(u64::from(outbuf.len())) as u32;
+        if let Some(planned) = self.planned_writing(id, outbuf.begun()) {
+            bytes = u64::from(bytes).min(planned) as u32;
+            if bytes == 0 {
+                // It goes on after the relay's next plan.
+                self.ends[id.index()].write_blocked = true;
+                return;
             }
-            self.sent.push_record(&mut end.sent, record as u16);
-            left = left.saturating_sub(record);
         }
+        let plain = self.settings.tls == Tls::Absent && !self.settings.links.are_quic();
+        let [written, sealed] = if plain { self.write_plain(id, bytes) } else { self.write_records(id, bytes) };
         self.nodes[host.index()].counters.channel_bytes_written += written;
         if self.switching.is_some() {
             self.note_drained(id);
         }
         self.charge(host, Connection::Channel, Operation::Write, written);
+        if self.predictor.is_some() {
+            self.charge_writing(id, sealed);
+        }
         if self.latency.is_some() {
-            self.note_written(id, before, self.ends[id.index()].outbuf.len());
+            self.note_written(id, outbuf.len(), self.ends[id.index()].outbuf.len());
         }
         // `connection_or_flushed_some`; without a scheduler it fills the outbuf here and now.
         let low = self.settings.scheduling_at(&self.nodes[host.index()]).outbuf_low;
@@ -51,6 +52,40 @@ impl World {
             self.wants_writes(id);
         }
         self.watch_channel_writing(id);
+    }
+
+    /// Writes records until they hold `left` bytes of plaintext or the kernel takes no more: what it took, and the plaintext that was sealed for it.
+    fn write_records(&mut self, id: EndId, mut left: u32) -> [u64; 2] {
+        let (chunk, tls) = (self.settings.piece(), self.settings.tls);
+        let end = &mut self.ends[id.index()];
+        let (mut written, mut sealed) = (0, 0);
+        while left > 0 {
+            let record = end.outbuf.next_record(left, chunk);
+            sealed += if end.outbuf.begun() == 0 { u64::from(record) } else { 0 };
+            let wire = tls.record(record);
+            let taken = self.net.write(&mut self.queue, end.socket, u64::from(end.outbuf.wire_bytes_left(wire)));
+            written += taken;
+            if !end.outbuf.written(taken as u32, record, wire, chunk) {
+                break;
+            }
+            self.sent.push_record(&mut end.sent, record as u16);
+            left = left.saturating_sub(record);
+        }
+        [written, sealed]
+    }
+
+    /// Without TLS, as a simulator has it that knows only cells: one write of these bytes, of which the kernel takes what it can, and each cell can be read when its last byte is there.
+    fn write_plain(&mut self, id: EndId, bytes: u32) -> [u64; 2] {
+        let end = &mut self.ends[id.index()];
+        let taken = self.net.write(&mut self.queue, end.socket, u64::from(bytes));
+        let mut left = taken as u32;
+        while left > 0 {
+            let part = end.outbuf.next_record(left, CELL_BYTES);
+            end.outbuf.written(part, part, part, CELL_BYTES);
+            self.sent.push_record(&mut end.sent, part as u16);
+            left -= part;
+        }
+        [taken, taken]
     }
 
     /// All of this node's connections that ran out of tokens try again when the wake-up comes.

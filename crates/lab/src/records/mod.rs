@@ -4,12 +4,14 @@
 //! removed where there is no end ([`RunDirectory`]).
 
 mod directory;
+mod predictor;
 mod probes;
 mod switching;
 mod table;
 mod tables;
 
 pub use directory::RunDirectory;
+pub use predictor::{CONTROLLERS, PLANS};
 pub use probes::PROBES;
 pub use switching::{SWITCHES, SWITCHING_SAMPLES};
 pub use table::{Column, Kind, ROW_GROUP, Row, Table, TableWriter};

@@ -4,7 +4,8 @@ use super::table::{Column, Kind, Table};
 
 pub(super) const CLIENT: Column = Column::new("client", Kind::Text, "", "Name of the client's host.");
 pub(super) const GROUP: Column = Column::new("group", Kind::Text, "", "The client's group in the experiment file.");
-const TIME: Column = Column::new("time_ns", Kind::I64, "ns", "End of the sample interval, since the start of the simulation.");
+pub(super) const TIME: Column =
+    Column::new("time_ns", Kind::I64, "ns", "End of the sample interval, since the start of the simulation.");
 
 /// One row per transfer, in the order in which they ended.
 pub const TRANSFERS: Table = Table {
@@ -94,7 +95,7 @@ pub const CHANNELS: Table = Table {
             "kind",
             Kind::Text,
             "",
-            "What it was for: \"shared\" (all circuits of its two hosts), \"circuit\" (one), \"stream\" (one, as a stream of a QUIC connection, whose first stream is \"shared\" and carries no circuits), \"light\" or \"heavy\" (circuits of that class).",
+            "What it was for: \"shared\" (all circuits of its two hosts), \"circuit\" (one), \"stream\" (one, as a stream of a QUIC connection, whose first stream is \"shared\" and carries no circuits), \"light\" or \"heavy\" (circuits of that class), \"control\" (the trajectories of one circuit, where relays plan).",
         ),
         Column::new("opener", Kind::Text, "", "Name of the host that connected."),
         Column::new("peer", Kind::Text, "", "Name of the host that accepted."),
@@ -334,5 +335,5 @@ pub const LATENCY: Table = Table {
 };
 
 /// The tables that every run leaves. [`VEGAS`] is there only where clients are traced, [`LATENCY`] where that is recorded, those of module `probes` where cells are followed, those
-/// of module `switching` only with switching.
+/// of module `switching` only with switching, those of module `predictor` only where relays plan.
 pub const TABLES: [&Table; 6] = [&TRANSFERS, &CIRCUITS, &CHANNELS, &RELAYS, &NETWORK, &RUN];

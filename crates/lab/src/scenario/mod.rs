@@ -12,6 +12,7 @@ mod error;
 mod file;
 pub mod network;
 pub mod own_policy;
+pub mod predictor;
 mod resolve;
 mod resolve_clients;
 mod resolve_network;

@@ -55,6 +55,9 @@ pub struct NetworkFile {
     pub geoip: Option<String>,
     /// All kinds but "explicit": whether the latency of paths varies as the table says. Default: true.
     pub jitter: Option<bool>,
+    /// How far true latencies deviate from what the network says, 0 to 10: the latency of each host's access link, half of each path's, is that times a factor drawn by the host's name from 1 less this (at least 0.01) to 1 more than this. What plans with latencies (flow-control "predictor") goes on with what the network says. Default: 0.
+    #[schemars(range(min = 0.0, max = 10.0))]
+    pub latency_error: Option<f64>,
     /// All kinds but "explicit": chance that a packet is lost on any path, 0 to 0.5. Default: 0.
     #[schemars(range(min = 0.0, max = 0.5))]
     pub loss: Option<f64>,

@@ -121,9 +121,9 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     let treatments = resolve_treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     some_relays::names_exist(&treatments, &network)?;
     if let Some(index) = clients.iter().position(|group| group.trace)
-        && treatments.iter().all(|treatment| treatment.flow_control_by_file() != FlowControl::Vegas)
+        && treatments.iter().all(|treatment| treatment.flow_control_by_file() == FlowControl::Windows)
     {
-        let reason = "has no effect in any treatment: it needs flow-control = \"vegas\"";
+        let reason = "has no effect in any treatment: it needs flow-control = \"vegas\" or \"predictor\"";
         return Err(Fault::conflict(format!("clients[{index}].trace"), reason));
     }
     if let Some(index) = clients.iter().position(|group| group.record_latency)
@@ -149,6 +149,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         seeds,
         sample_interval,
         network,
+        latency_error: within("network.latency-error", file.network.latency_error.unwrap_or(0.0), 0.0, 10.0)?,
         clients,
         load_target,
         treatments,

@@ -4,6 +4,7 @@ use super::Scenario;
 use super::consensus_params;
 use super::error::{Fault, clipped};
 use super::own_policy::{self, Policy};
+use super::predictor;
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::some_relays;
@@ -179,6 +180,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     ]
     .into_iter()
     .chain(switching::effects(given, treatment.switching.as_ref()))
+    .chain(predictor::effects(given, treatment.predictor.as_ref()))
     .filter(|(_, given, effective, _)| *given && !effective)
     .map(|(key, _, _, needs)| (key, needs))
     .collect()
@@ -264,7 +266,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             return Err(Fault::conflict(key(name), "asks for TAP, which tor 0.4.9 does not answer; older ones do"));
         }
     }
-    let links = all.links.unwrap_or(Links::Shared);
+    let planned = predictor::checked(&key, &all)?;
+    let links = all.links.unwrap_or(if planned.is_some() { Links::PerCircuit } else { Links::Shared });
     let two_classes = links == Links::LightAndHeavy;
     let heavy_above = within(key("heavy-above"), all.heavy_above.unwrap_or(1.25), 1.0, 1000.0)?;
     if links == Links::Quic && tcp == Tcp::Unlimited {
@@ -331,8 +334,9 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             .then(|| within(key("cpu-cores"), all.cpu_cores.unwrap_or(2), 1, 128))
             .transpose()?,
         cell_payload: all.cell_payload.map(|bytes| within(key("cell-payload"), bytes, 1, 498)).transpose()?,
+        predicted_circuits: all.predicted_circuits,
         links,
-        per_circuit_clients: (links == Links::PerCircuit).then_some(all.per_circuit_clients.unwrap_or(false)),
+        per_circuit_clients: (links == Links::PerCircuit).then_some(all.per_circuit_clients.unwrap_or(planned.is_some())),
         heavy_above: two_classes.then_some(heavy_above),
         light_below: two_classes
             .then(|| within(key("light-below"), all.light_below.unwrap_or(0.75), 0.0, heavy_above))
@@ -379,7 +383,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         conflux: all.conflux,
         conflux_sets: all.conflux_sets.map(|sets| within(key("conflux-sets"), sets, 1, 100)).transpose()?,
         conflux_legs: all.conflux_legs.map(|legs| within(key("conflux-legs"), legs, 2, 8)).transpose()?,
-        switching: switching::checked(&key, &all)?,
+        switching: switching::checked(&key, &all, links)?,
+        predictor: planned,
         guards: all.guards.map(|guards| within(key("guards"), guards, 0, 20)).transpose()?,
         circuit_window: circuit_window.filter(|_| windows),
         circuit_window_increment: windows

@@ -4,6 +4,7 @@ use super::clients::{Position, StartRange};
 use super::document::NetworkDocument;
 use super::network::{ExitPolicies, PowerFile, Role};
 use super::own_policy::Policy;
+use super::predictor::Predictor;
 use super::some_relays::SomeRelays;
 use super::sweep::Point;
 use super::switching::Switching;
@@ -39,6 +40,9 @@ pub struct ResolvedScenario {
     pub sample_interval: SimDuration,
     /// The network.
     pub network: Network,
+    /// How far the latencies of access links deviate from what the network says.
+    #[serde(skip_serializing_if = "is_none")]
+    pub latency_error: f64,
     /// The groups of clients.
     pub clients: Vec<ClientGroup>,
     /// The utilisation wanted, where the number of clients follows from it.
@@ -198,6 +202,12 @@ pub struct FileNetwork {
     /// What the document says.
     #[serde(skip)]
     pub network: Arc<NetworkDocument>,
+}
+
+/// Zero.
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_none(number: &f64) -> bool {
+    *number == 0.0
 }
 
 /// 2024 and not 2024.0, but 2024.5.
@@ -472,6 +482,9 @@ pub struct Treatment {
     pub cpu_cores: Option<u32>,
     /// Bytes of data in a DATA cell; `None`: as the flow control has it.
     pub cell_payload: Option<u32>,
+    /// Whether clients build circuits ahead; `None`: they do.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predicted_circuits: Option<bool>,
     /// How circuits share the connections between relays.
     pub links: Links,
     /// Whether each circuit has a connection of its own between client and guard too, with a connection per circuit.
@@ -520,6 +533,9 @@ pub struct Treatment {
     pub conflux_sets: Option<u32>,
     /// Circuits of a set, with Conflux; `None`: as the consensus says.
     pub conflux_legs: Option<u32>,
+    /// What shapes `PredicTor`, where that is the flow control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub predictor: Option<Predictor>,
     /// Active circuit switching; `None`: no circuit is switched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switching: Option<Switching>,

@@ -106,11 +106,11 @@ const ACTIVE: &str = "switching = \"active\"";
 const WITH_ALPHA: &str = "switching = \"active\" and switching-hysteresis = true or `switching-drop-idle`";
 
 /// Checks the keys of switching, where it is on.
-pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<Option<Switching>> {
+pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile, links: Links) -> Checked<Option<Switching>> {
     if all.switching.unwrap_or(SwitchingKind::None) == SwitchingKind::None {
         return Ok(None);
     }
-    if all.links.is_some_and(|links| links != Links::Shared) {
+    if links != Links::Shared {
         let reason = "is \"active\", but only with links = \"shared\" do all circuits between two relays share an outbuf that one of them could leave";
         return Err(Fault::conflict(key("switching"), reason));
     }

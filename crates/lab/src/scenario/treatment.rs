@@ -4,6 +4,7 @@
 //! (a version's code) and `net` (what links and TCP are like).
 
 use super::own_policy::CircuitmuxFile;
+use super::predictor::{PredictorFeedback, PredictorForm, PredictorPhase};
 use super::some_relays::SomeRelaysFile;
 use super::switching::{SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingKind, SwitchingOccupancy};
 use super::text::{BytesText, DurationText};
@@ -96,7 +97,7 @@ axes! {
     kist_socket_buffer_factor: f64,
     /// With channel-scheduler "kist": whether the kernel tells how much of a socket's data is not sent (Linux's `SIOCOUTQNSD`). Default: true. False is what tor finds in Shadow 1, where that counts as nothing.
     kist_knows_unsent: bool,
-    /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, or congestion control with XON/XOFF. Default: as the consensus says (0.4.9: `cc_alg`), else "vegas"; with an older tor than "0.4.9" "windows".
+    /// What limits the DATA cells of circuits and streams: fixed windows with SENDMEs, congestion control with XON/XOFF, or what relays plan (PredicTor, docs/models/predictor.md), which gives each circuit connections of its own. Default: as the consensus says (0.4.9: `cc_alg`), else "vegas"; with an older tor than "0.4.9" "windows".
     flow_control: FlowControl,
     /// Whether a relay's computing takes time: "none", or on one main thread with worker threads for onion handshakes. Default: "none", since a relay's
     /// capacity, as the consensus and measurements know it, has its computing in it.
@@ -138,12 +139,44 @@ axes! {
     /// With flow-control "windows": DATA cells that one stream SENDME acknowledges. Default: 50.
     #[schemars(range(min = 1, max = 65_535))]
     stream_window_increment: u32,
+    /// With flow-control "predictor": which problem a relay solves. Default: "journal".
+    predictor_form: PredictorForm,
+    /// With flow-control "predictor": time from one plan to the next, "1 ms" to "500 ms". Default: "40 ms".
+    #[schemars(with = "Option<DurationText>")]
+    predictor_step: SimDuration,
+    /// With flow-control "predictor": steps that are planned ahead, 2 to 100. Default: 10.
+    #[schemars(range(min = 2, max = 100))]
+    predictor_horizon: u32,
+    /// With flow-control "predictor": cells that each circuit's queue at a relay is to hold at most, a soft limit, 0 to 1000000. Default: 100.
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    predictor_queue_limit: f64,
+    /// With flow-control "predictor": share of its link, or of its own rate limit, that a relay plans with, above 0 and at most 1; the rest is for headers. Default: 0.85.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    predictor_capacity_share: f64,
+    /// With flow-control "predictor": when relays plan first, "0 s" to "1 d". Default: "100 ms".
+    #[schemars(with = "Option<DurationText>")]
+    predictor_first_solve: SimDuration,
+    /// With flow-control "predictor": how relays tell their neighbours on a circuit what they plan. Default: "out-of-band".
+    predictor_feedback: PredictorFeedback,
+    /// With flow-control "predictor" and predictor-feedback "out-of-band": chance that a message is lost, 0 to 1. Default: 0.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    predictor_feedback_loss: f64,
+    /// With flow-control "predictor": whether all relays plan at the same instants. Default: "together".
+    predictor_phase: PredictorPhase,
+    /// With flow-control "predictor" and predictor-form "journal": weight of the virtual rate's deviation from the outgoing rate, 0 to 1000000 (gamma). Default: 10.
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    predictor_deviation_weight: f64,
+    /// With flow-control "predictor": weight of the queue, 0 to 1000000 (w_q). Default: 0.
+    #[schemars(range(min = 0.0, max = 1_000_000.0))]
+    predictor_queue_weight: f64,
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
     #[schemars(with = "Option<DurationText>")]
     circuit_lifetime: SimDuration,
-    /// How circuits share the connections between relays: see docs/models/links.md. Default: "shared".
+    /// Whether clients build circuits before any stream needs them, and to learn how long that takes; otherwise only when a stream waits for one (tor's `DisablePredictedCircuits` and `LearnCircuitBuildTimeout`). Default: true.
+    predicted_circuits: bool,
+    /// How circuits share the connections between relays: see docs/models/links.md. Default: "shared"; with flow-control "predictor" "per-circuit".
     links: Links,
-    /// With links "per-circuit": whether each circuit has a connection of its own between client and guard too, where PCTCP and PCTLS leave tor as it is. Default: false.
+    /// With links "per-circuit": whether each circuit has a connection of its own between client and guard too, where PCTCP and PCTLS leave tor as it is. Default: false; with flow-control "predictor" true.
     per_circuit_clients: bool,
     /// With links "light-and-heavy": a circuit is moved to the heavy connection when its count of sent cells exceeds so many times the average of all circuits to that relay, 1 to 1000. Default: 1.25.
     #[schemars(range(min = 1.0, max = 1000.0))]
@@ -422,6 +455,8 @@ pub enum FlowControl {
     Windows,
     /// tor's congestion control `TOR_VEGAS` for circuits, XON and XOFF for streams.
     Vegas,
+    /// `PredicTor`: each relay plans what its circuits send towards clients; nothing else limits that, and links are "per-circuit".
+    Predictor,
 }
 
 /// A kind of onion handshake.

@@ -1,12 +1,23 @@
 //! What clients do about circuits: what a version of tor has in its code, and what the consensus says about the time to build them.
 
+use crate::scenario::resolved::Treatment;
 use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
 use onionlab_quantities::SimDuration;
 use onionlab_tor::{BuildTimeModel, BuildTimeoutParameters, ClientSettings};
 
+/// What clients do under this treatment and a consensus with `params`.
+pub(super) fn settings(treatment: &Treatment, params: &Params) -> ClientSettings {
+    let of_version = of_version(treatment.tor, params);
+    if treatment.predicted_circuits == Some(false) {
+        let build_timeout = BuildTimeoutParameters { learn: false, ..of_version.build_timeout };
+        return ClientSettings { predict: false, build_timeout, ..of_version };
+    }
+    of_version
+}
+
 /// What clients of `version` do under a consensus with `params`.
-pub(super) fn settings(version: TorVersion, params: &Params) -> ClientSettings {
+fn of_version(version: TorVersion, params: &Params) -> ClientSettings {
     let code = of_code(version);
     ClientSettings { build_timeout: build_timeout(version, params, code.build_timeout), ..code }
 }
@@ -74,7 +85,7 @@ mod tests {
     use super::*;
 
     fn of(version: TorVersion, pairs: &[(&str, i32)]) -> BuildTimeoutParameters {
-        settings(version, &pairs.iter().copied().collect()).build_timeout
+        of_version(version, &pairs.iter().copied().collect()).build_timeout
     }
 
     #[test]

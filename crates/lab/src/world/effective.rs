@@ -72,6 +72,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let by_version = if windows_by_consensus { FlowControl::Windows } else { code.flow_control };
     let flow_control = treatment.flow_control.unwrap_or(by_version);
     let windows = flow_control == FlowControl::Windows;
+    let vegas = flow_control == FlowControl::Vegas;
     let circuit_window = treatment.circuit_window.or(read(first, &params::CIRCUIT_WINDOW)).unwrap_or(1000);
 
     let (fast, kind) = version.handshakes();
@@ -84,7 +85,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let idle = read(middle, &params::RELAY_CHANNEL_IDLE).map(|seconds| SimDuration::from_secs(u64::from(seconds)));
     let idle = idle.or_else(|| (version >= middle).then(|| SimDuration::from_secs(3600)));
 
-    let conflux = version >= latest && !windows && treatment.switching.is_none();
+    let conflux = version >= latest && vegas && treatment.switching.is_none();
     let conflux = conflux && treatment.conflux.unwrap_or_else(|| read(latest, &params::CONFLUX_ENABLED) != Some(0));
     let sets = treatment.conflux_sets.or(read(latest, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
     let legs = treatment.conflux_legs.or(read(latest, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);
@@ -137,7 +138,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         }),
         consensus_params: consensus_params::known()
             .into_iter()
-            .filter(|_| !windows)
+            .filter(|_| vegas)
             .map(|known| {
                 let value = treatment.consensus_params.get(&known.name).copied().or_else(|| params.get(&known.name));
                 let value = known.clamp(value.unwrap_or(known.default));

@@ -33,6 +33,7 @@ pub use own_policy::Interpreter;
 use routes::{Circuits, Routes};
 use std::cell::RefCell;
 use switching::WithSpares;
+use topology::Uncertain;
 
 /// A world that cannot be built.
 #[derive(Debug, thiserror::Error)]
@@ -171,7 +172,7 @@ pub fn build_with(
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let uplink_queue = tuning::uplink_queue(&treatment);
     let settings = some_relays::settings(&treatment, &layout.hosts, run_seed, interpreter)?;
-    let settings = Settings { client: clients::settings(treatment.tor, &layout.params), ..settings };
+    let settings = Settings { client: clients::settings(&treatment, &layout.params), ..settings };
     let treated: Option<&[HostId]> = settings.some_relays.as_ref().map(|some| &*some.relays);
     let names = Names {
         treated: (0..layout.hosts.len() as u32)
@@ -188,6 +189,14 @@ pub fn build_with(
     } else {
         Box::new(layout.routes)
     };
+    let topology: Box<dyn Topology> = if scenario.latency_error > 0.0 {
+        // Like all that is drawn of a network by hand, of the run's seed.
+        let seed = if matches!(scenario.network, Network::Explicit(_)) { run_seed } else { network_seed };
+        let names = names.hosts.iter().map(String::as_str);
+        Box::new(Uncertain::new(layout.topology, scenario.latency_error, seed, names))
+    } else {
+        layout.topology
+    };
     let hosts = layout.hosts.into_iter().map(|host| {
         let link = HostConfig { name: host.name, up: host.up, down: host.down, shaping, uplink_queue, queue };
         (link, host.role)
@@ -195,7 +204,7 @@ pub fn build_with(
     let world = World::new(WorldConfig {
         seed: run_seed,
         hosts: hosts.collect(),
-        topology: layout.topology,
+        topology,
         tcp: tuning::tcp(&treatment),
         settings,
         clients,

@@ -4,6 +4,7 @@ use super::WorldError;
 use super::own_policy::{self, Interpreter};
 use super::switching;
 use crate::scenario::own_policy::Policy;
+use crate::scenario::predictor::Predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
     ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
@@ -34,6 +35,10 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
     let param = |name: &str| treatment.consensus_params.get(name).copied();
     let flow_control = match treatment.flow_control_by_file() {
         FlowControl::Windows => onionlab_tor::FlowControl::Windows,
+        FlowControl::Predictor => {
+            let planned = treatment.predictor.as_ref().map(Predictor::settings);
+            onionlab_tor::FlowControl::Predictor(planned.unwrap_or_default())
+        }
         FlowControl::Vegas => onionlab_tor::FlowControl::Vegas(CongestionSettings {
             exit_circuits: Arc::new(VegasParameters::from_consensus(PathType::Exit, param)),
             exit_streams: XonXoffParameters::from_consensus(false, param),

@@ -114,6 +114,11 @@ impl Network {
         self.topology.path(a, b)
     }
 
+    /// The one-way latency that two hosts take the path between them to have ([`Topology::nominal_latency`]).
+    pub fn nominal_latency(&self, a: HostId, b: HostId) -> SimDuration {
+        self.topology.nominal_latency(a, b)
+    }
+
     /// Bytes that the uplink of `host` carries in `interval`.
     pub fn uplink_capacity(&self, host: HostId, interval: SimDuration) -> Bytes {
         self.hosts[host.index()].up.bytes_in(interval)

@@ -214,7 +214,6 @@ impl World {
     }
 
     pub(crate) fn new_stream(&mut self, circuit: CircuitId, server: HostId, awaited: u64, size: u64, header: u64) -> StreamId {
-        let end = StreamEnd::new(self.stream_control());
         let stream = Stream {
             circuit,
             transfer: TransferId::NONE,
@@ -223,7 +222,7 @@ impl World {
             size,
             header,
             writer: None,
-            ends: [end.clone(), end],
+            ends: self.stream_controls().map(StreamEnd::new),
             request_received: 0,
             answer_written: 0,
             exit: ExitState::None,
