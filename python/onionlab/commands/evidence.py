@@ -48,7 +48,10 @@ def calibrate(
 
 def reproduce(
     paper: Annotated[
-        str, typer.Argument(metavar="PAPER", help="What to make again: swrr, cci, salsa, shadow-tor, shadow-networks or live.")
+        str,
+        typer.Argument(
+            metavar="PAPER", help="What to make again: swrr, cci, predictor, salsa, shadow-tor, shadow-networks or live."
+        ),
     ],
     experiments: Annotated[
         Path | None, typer.Option(help="Folder of its experiment files.", show_default="experiments/PAPER")
@@ -87,7 +90,9 @@ def reproduce(
         float | None,
         typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
     ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="swrr, cci: a small one; its results are kept apart.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="swrr, cci, predictor: a small one; its results are kept apart.")
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
     ] = None,

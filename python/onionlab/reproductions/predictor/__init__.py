@@ -1,0 +1,96 @@
+"""PredicTor's evaluation made again, and what it leaves open.
+
+"Optimization-Based Predictive Congestion Control for the Tor Network: Opportunities and Challenges" (ACM TOIT 2022), section 5:
+one controller alone, the toy network, random networks, throttled relays, uncertain latencies, a mix of web and bulk, against tor
+with one connection for each pair of relays and with one for each circuit. What the paper leaves open is in ``assumptions.toml``,
+its claims as comparisons are in ``claims.toml``.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+
+import polars as pl
+
+from onionlab import runner
+from onionlab.charts.export import to_png, to_svg
+from onionlab.files import write_bytes, write_text
+from onionlab.reproductions import runs
+from onionlab.reproductions.claims import judge
+from onionlab.reproductions.figures import Figure, frame
+from onionlab.reproductions.predictor import cells, measure
+from onionlab.reproductions.predictor import charts as predictor_charts
+from onionlab.reproductions.predictor import page as predictor_page
+from onionlab.reproductions.predictor.asked import TOYS, Asked, read
+from onionlab.reproductions.predictor.measured import Measured
+from onionlab.reproductions.runs import Changes, Observe
+
+#: What the quick run of the toy network has instead.
+QUICK_TOY: Changes = {r"(?m)^seeds = .*$": "seeds = [1, 2, 3]"}
+
+
+def reproduce(
+    experiments: Path,
+    out: Path,
+    docs: Path,
+    observe: Observe | None = None,
+    *,
+    quick: bool = False,
+) -> tuple[Path, list[str]]:
+    """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
+
+    Parameters
+    ----------
+    experiments : path
+        The folder with ``assumptions.toml`` and the toy network's experiment files.
+    out, docs : path
+        Runs go below ``out``, the page and its charts into ``docs``. Finished runs are kept.
+    observe : callable, optional
+        Gives a context with an observer of all runs of one part.
+    quick : bool
+        Fewer and smaller networks, fewer seeds; its runs are kept apart.
+    """
+    asked = read(experiments, quick=quick)
+    measured = run(asked, experiments, out / ("quick" if quick else "full"), observe, quick=quick)
+    whole = read(experiments, quick=False) if quick else asked
+    return write(asked, whole, measured, docs, quick=quick), []
+
+
+def run(asked: Asked, experiments: Path, out: Path, observe: Observe | None, *, quick: bool) -> Measured:
+    """Run what is missing, study by study, and reduce it."""
+    watch: Observe = observe if observe is not None else lambda: nullcontext(runner.Silent())
+    figures: list[Figure] = []
+    rates: list[pl.DataFrame] = []
+    costs: list[cells.Cost] = []
+    toys = {}
+    ahead = [runs.prepare(experiments / f"{stem}.toml", out, QUICK_TOY if quick else None) for stem in TOYS.values()]
+    with watch() as observer:
+        for place, results in zip(TOYS, runner.run_all(ahead, observer=observer), strict=True):
+            toys[place] = measure.toy(asked, place, runs.whole(results))
+            figures += toys[place].figures
+    seconds = {"toy": sum(toy.seconds for toy in toys.values())}
+    for study, planned in zip(asked.studies, cells.plan(asked), strict=True):
+        if not planned:
+            continue
+        seconds[study.name] = 0.0
+        with watch() as observer:
+            for one, results in cells.work_off(asked, planned, out, observer):
+                reduced = measure.cell(asked, one, results)
+                figures += reduced.figures
+                rates.append(reduced.rates)
+                seconds[study.name] += reduced.seconds
+                costs += reduced.costs
+    return Measured(toys, frame(figures), pl.concat(rates), seconds, costs)
+
+
+def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool) -> Path:
+    """Write ``predictor.md`` and its charts as SVG and PNG into ``docs``; ``whole`` is what is asked without ``quick``."""
+    for name, specification in predictor_charts.drawings(asked, measured):
+        svg = to_svg(specification)
+        write_text(docs / f"{name}.svg", svg)
+        write_bytes(docs / f"{name}.png", to_png(svg))
+    judged = judge(measured.figures, asked.claims, asked.rule)
+    path = docs / "predictor.md"
+    write_text(path, predictor_page.page(asked, whole, measured, judged, quick=quick))
+    return path

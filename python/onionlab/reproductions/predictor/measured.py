@@ -1,0 +1,36 @@
+"""All that `onionlab.reproductions.predictor` has measured."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from onionlab.reproductions.predictor.cells import Cost
+from onionlab.reproductions.predictor.measure import Toy
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything, reduced.
+
+    Attributes
+    ----------
+    toys
+        The scenarios of the toy network.
+    figures
+        ``place, treatment, replicate, metric, value``: of the toy network over seeds, of random networks over networks.
+    rates
+        Of random networks: `onionlab.reproductions.predictor.measure.Random`.
+    seconds
+        That the runs took, study by study; the toy network is called ``toy``.
+    costs
+        Of random networks: `onionlab.reproductions.predictor.cells.Cost`.
+    """
+
+    toys: Mapping[str, Toy]
+    figures: pl.DataFrame
+    rates: pl.DataFrame
+    seconds: Mapping[str, float]
+    costs: Sequence[Cost]
