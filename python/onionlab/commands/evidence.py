@@ -50,7 +50,8 @@ def reproduce(
     paper: Annotated[
         str,
         typer.Argument(
-            metavar="PAPER", help="What to make again: swrr, cci, predictor, salsa, shadow-tor, shadow-networks or live."
+            metavar="PAPER",
+            help="What to make again: swrr, cci, predictor, switching, salsa, shadow-tor, shadow-networks or live.",
         ),
     ],
     experiments: Annotated[
@@ -91,7 +92,7 @@ def reproduce(
         typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="swrr, cci, predictor: a small one; its results are kept apart.")
+        bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
     ] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")

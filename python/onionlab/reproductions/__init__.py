@@ -8,7 +8,7 @@ the page.
 from collections.abc import Callable
 from pathlib import Path
 
-from onionlab.reproductions import cci, live, predictor, salsa, shadow_networks, shadow_tor, swrr
+from onionlab.reproductions import cci, live, predictor, salsa, shadow_networks, shadow_tor, switching, swrr
 
 #: Names on the command line. Each has a function `reproduce` that takes the folder of ``published.json``, what it needs of the
 #: world outside, the folder for results and that for the page; it returns the page's path and a sentence for each figure that
@@ -21,6 +21,23 @@ PAPERS: dict[str, Callable[..., tuple[Path, list[str]]]] = {
 COMPUTED = {"salsa": salsa.reproduce}
 
 #: Those that have no measurements of others beside them, and a quick form.
-SELF_CONTAINED = {"swrr": swrr.reproduce, "cci": cci.reproduce, "predictor": predictor.reproduce}
+SELF_CONTAINED = {
+    "swrr": swrr.reproduce,
+    "cci": cci.reproduce,
+    "predictor": predictor.reproduce,
+    "switching": switching.reproduce,
+}
 
-__all__ = ["COMPUTED", "PAPERS", "SELF_CONTAINED", "cci", "live", "predictor", "salsa", "shadow_networks", "shadow_tor", "swrr"]
+__all__ = [
+    "COMPUTED",
+    "PAPERS",
+    "SELF_CONTAINED",
+    "cci",
+    "live",
+    "predictor",
+    "salsa",
+    "shadow_networks",
+    "shadow_tor",
+    "switching",
+    "swrr",
+]

@@ -1,0 +1,146 @@
+"""Active circuit switching: the experiments of both papers, with an answer to each of their claims.
+
+Kale, Ohzahata, Wu and Kato, "Reducing Congestion in the Tor Network with Circuit Switching" (JIP 23(5), 2015) on a testbed and
+partly on the live network, and "Emulation Evaluations of Tor Schedulers with Active Circuit Switching" (2017) on a simulated
+network: an entry moves bulky circuits away from a congested outbuf. What the papers leave open is in ``assumptions.toml``, their
+claims as comparisons are in ``claims.toml``.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from onionlab import runner
+from onionlab.charts.export import to_png, to_svg
+from onionlab.errors import ResultsError
+from onionlab.files import write_bytes, write_text
+from onionlab.reproductions import runs
+from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
+from onionlab.reproductions.figures import SCHEMA
+from onionlab.reproductions.shadow_networks import load_differences
+from onionlab.reproductions.switching import charts as switching_charts
+from onionlab.reproductions.switching import further, live, network, testbeds
+from onionlab.reproductions.switching import page as switching_page
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The files beside the experiments, read and checked.
+
+    Attributes
+    ----------
+    assumptions
+        What the papers leave open: ``what``, ``chosen``, ``why``.
+    published
+        Their numbers.
+    claims, rule
+        What they claim, and when that holds.
+    differences
+        Mechanisms behind what comes out otherwise here: ``what``, ``mechanism``, ``evidence``.
+    """
+
+    assumptions: list[dict[str, str]]
+    published: Mapping[str, Any]
+    claims: tuple[Claim, ...]
+    rule: Rule
+    differences: list[dict[str, str]]
+
+
+def read(experiments: Path) -> Asked:
+    """Read the files of ``experiments/switching``; one that is not as it must be is refused."""
+    try:
+        assumptions = tomllib.loads((experiments / "assumptions.toml").read_text(encoding="utf-8"))
+        claims = tomllib.loads((experiments / "claims.toml").read_text(encoding="utf-8"))
+        published = json.loads((experiments / "published.json").read_text(encoding="utf-8"))
+        verdict = claims["verdict"]
+        return Asked(
+            assumptions=[{key: str(row[key]) for key in ("what", "chosen", "why")} for row in assumptions["assumption"]],
+            published={paper: published[paper] for paper in ("testbed", "live", "network")},
+            claims=read_claims(
+                claims["claim"],
+                {*testbeds.METRICS, *network.METRICS},
+                {*testbeds.TREATMENTS, *network.TREATMENTS},
+                {*testbeds.PLACES, live.PLACE, *network.PLACES},
+            ),
+            rule=Rule(
+                float(verdict["confidence"]),
+                float(verdict["margin"]),
+                {"queued": float(verdict["least-queued"]), "drop-rate": float(verdict["least-drop-rate"])},
+                place="place",
+                replicate="replicate",
+            ),
+            differences=load_differences(experiments / "differences.toml"),
+        )
+    except OSError as error:
+        raise ResultsError(
+            f"cannot read {error.filename}: {error.strerror}; --experiments names the folder that holds it"
+        ) from error
+    except (tomllib.TOMLDecodeError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
+        raise ResultsError(f"{experiments} has not the files of this reproduction: {error!r}") from error
+
+
+def reproduce(
+    experiments: Path,
+    out: Path,
+    docs: Path,
+    observe: runs.Observe | None = None,
+    *,
+    quick: bool = False,
+) -> tuple[Path, list[str]]:
+    """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
+
+    Parameters
+    ----------
+    experiments : path
+        The folder with the experiment files.
+    out, docs : path
+        Runs go below ``out``, the page and its charts into ``docs``. Finished runs are kept.
+    observe : callable, optional
+        Gives a context with an observer of all runs.
+    quick : bool
+        Fewer and shorter runs of all but the testbed of the claims; they are kept apart.
+    """
+    asked = read(experiments)
+    folder = out / ("quick" if quick else "full")
+    ahead = [
+        runs.prepare(experiments / "testbed.toml", out / "full"),
+        runs.prepare(experiments / "live.toml", folder, testbeds.QUICK if quick else None),
+        runs.prepare(experiments / "network.toml", folder, network.QUICK if quick else None),
+        *further.prepare(experiments, folder, quick=quick),
+    ]
+    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+        everything = runner.run_all(ahead, observer=observer)
+        bed = testbeds.measure(runs.whole(next(everything)))
+        on_live = live.measure(runs.whole(next(everything)))
+        sampled = network.measure(runs.whole(next(everything)))
+        others = further.measure(everything)
+    judged = judge_all(asked, bed, on_live, sampled)
+    for name, specification in switching_charts.drawings(bed, on_live, sampled):
+        svg = to_svg(specification)
+        write_text(docs / f"{name}.svg", svg)
+        write_bytes(docs / f"{name}.png", to_png(svg))
+    path = docs / "switching.md"
+    write_text(path, switching_page.page(asked, bed, on_live, sampled, others, judged, quick=quick))
+    return path, []
+
+
+def judge_all(asked: Asked, bed: testbeds.Measured, on_live: testbeds.Measured, sampled: network.Measured) -> list[Judged]:
+    """Every claim, with one correction for all of them together."""
+    figures = pl.concat([bed.figures, seconds(bed.figures), on_live.figures, sampled.figures])
+    return judge(figures, asked.claims, asked.rule)
+
+
+def seconds(figures: pl.DataFrame) -> pl.DataFrame:
+    """Beside each time to switch the second that the papers hold against it."""
+    times = figures.filter(metric="switch-time").select(
+        pl.lit(testbeds.SECOND).alias("place"), "treatment", "replicate", "metric", pl.lit(1.0).alias("value")
+    )
+    return times.unique(maintain_order=True).select(list(SCHEMA))

@@ -1,0 +1,95 @@
+"""Charts of `onionlab.reproductions.switching` in the forms of the papers' figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from onionlab.reproductions.panels import Panel, grid
+from onionlab.reproductions.switching import live, network, testbeds
+
+#: What is said of throughputs.
+POOLED = "throughput: each upload of all seeds"
+
+#: Size of a panel, in pixels.
+SIZE = (300, 190)
+
+
+def drawings(
+    bed: testbeds.Measured, on_live: testbeds.Measured, sampled: network.Measured
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Names and specifications of all charts."""
+    seeds = f"mean quantile function over {bed.seeds} seeds; band: 95 % t interval"
+    yield "switching-switch-time", _switch_times(bed, seeds)
+    yield "switching-entries", _entries(bed, seeds)
+    yield "switching-capacity", _capacities(bed)
+    shown = (testbeds.MULTIPLEXED, testbeds.CHOSEN, testbeds.OTHER)
+    panels = [
+        Panel(testbeds.WHOLE, "throughput", "Throughput (figure 7)", "12.3 MB over the time of an upload (KB/s)"),
+        Panel(testbeds.WHOLE, "latency", "Latency (figure 8)", "a cell from client to server (s)"),
+    ]
+    title = "Four clients that send, without and with switching"
+    yield "switching-throughput", grid(bed.times, shown, [panels], title, [POOLED, seeds.replace("mean", "latency: mean")], SIZE)
+    yield "switching-live", _live(on_live)
+    yield "switching-network", _network(sampled)
+
+
+def _switch_times(bed: testbeds.Measured, about: str) -> dict[str, Any]:
+    panel = Panel(
+        testbeds.WHOLE, "switch-time", "By alpha and beta (figure 4)", "last cell on the old path to first on the new (s)"
+    )
+    return grid(bed.times, testbeds.PAIRS, [[panel]], "Time to switch", [about], SIZE)
+
+
+def _entries(bed: testbeds.Measured, about: str) -> dict[str, Any]:
+    """Figure 5: the curves are entries."""
+    entries = testbeds.RELAYS[0], testbeds.RELAYS[3]
+    own = bed.times.filter(pl.col("treatment") == testbeds.OTHER, pl.col("what") == "switch-time", pl.col("place").is_in(entries))
+    times = own.with_columns(treatment="place", place=pl.lit(testbeds.WHOLE))
+    panel = Panel(testbeds.WHOLE, "switch-time", "By entry (figure 5)", "last cell on the old path to first on the new (s)")
+    return grid(times, entries, [[panel]], f"Time to switch, {testbeds.OTHER}", [about], SIZE)
+
+
+def _capacities(bed: testbeds.Measured) -> dict[str, Any]:
+    """Figure 6: the curves are relays, the sample is of all seeds."""
+    gains = bed.times.filter(pl.col("what") == "capacity-gain")
+    times = gains.with_columns(treatment="place", place="treatment")
+    panels = [
+        Panel(name, "capacity-gain", name, "more than without switching (Mbit/s)") for name in (testbeds.CHOSEN, testbeds.OTHER)
+    ]
+    about = f"what a relay sends while all four upload, less the same without switching; a run a value, {bed.seeds} seeds"
+    return grid(times, testbeds.RELAYS, [panels], "Capacities after and before (the paper's figure 6)", [about], SIZE)
+
+
+def _live(on_live: testbeds.Measured) -> dict[str, Any]:
+    about = f"latency: mean quantile function over {on_live.seeds} seeds; band: 95 % t interval"
+    panels = [
+        Panel(live.PLACE, "throughput", "Throughput (figure 11)", "12.3 MB over the time of an upload (KB/s)"),
+        Panel(live.PLACE, "latency", "Latency (figure 12)", "a cell from client to server (s)"),
+    ]
+    return grid(on_live.times, live.SHOWN, [panels], "Middles and exits of a real consensus", [POOLED, about], SIZE)
+
+
+def _network(sampled: network.Measured) -> dict[str, Any]:
+    about = f"mean quantile function over {sampled.replicates} sampled networks; band: 95 % t interval"
+    sizes = {"web": "320 KiB", "bulk": "5 MiB"}
+    longest = sampled.times.filter(what="queued")["value"].max()
+    queues = {"domain": [0, max(1.0, float(longest) if isinstance(longest, int | float) else 0.0)], "nice": False}
+    rows = [
+        [
+            Panel(group, "first-byte", f"First byte, {group} (figure 4 {mark})", "time to first byte (s)")
+            for group, mark in (("web", "a"), ("bulk", "b"))
+        ],
+        [
+            Panel(group, "last-byte", f"{sizes[group]} (figure 4 {mark})", "time to last byte (s)")
+            for group, mark in (("web", "c"), ("bulk", "d"))
+        ],
+        [Panel(group, "cells", f"Cells, {group} (figure 4 e)", "DATA cells that reached a client") for group in network.GROUPS],
+        [
+            Panel(place, "queued", f"In queues, {place} (figure 4 f)", "cells in circuit queues of a relay, mean", queues)
+            for place in dict.fromkeys(network.POSITIONS.values())
+        ],
+    ]
+    return grid(sampled.times, sampled.treatments, rows, "150 relays, ten web and ten bulk clients", [about], SIZE)

@@ -1,0 +1,313 @@
+"""Circuit switching: the files of the reproduction, its figures by hand, its page, and a small one from end to end."""
+
+from __future__ import annotations
+
+import re
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from onionlab import _core
+from onionlab.charts.export import to_svg
+from onionlab.errors import ResultsError
+from onionlab.plan import PlannedRun
+from onionlab.reproductions import runs, switching
+from onionlab.reproductions.figures import Figure, frame
+from onionlab.reproductions.switching import attack, charts, further, live, network, page, testbeds
+from onionlab.runner import Silent
+from onionlab.stats.metrics import measured
+
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "experiments" / "switching"
+NETWORKS = ("network", *(question.stem for question in further.ON_NETWORKS))
+SECOND = 10**9
+
+
+def test_the_files_are_there_and_every_experiment_can_be_run() -> None:
+    asked = switching.read(FOLDER)
+    assert len(asked.claims) == 22
+    assert len(asked.assumptions) > 10
+    for name in ("testbed", "live", "attack", *(question.stem for question in further.ON_TESTBEDS), *NETWORKS):
+        assert _core.resolve(str(FOLDER / f"{name}.toml"))
+
+
+def test_claims_compare_what_the_experiments_have() -> None:
+    """Treatments of a claim are those of the file that its places belong to."""
+    asked = switching.read(FOLDER)
+    assert {part.metric for claim in asked.claims for part in claim.parts} == set(page.WORDS)
+    for claim in asked.claims:
+        for part in claim.parts:
+            own = {"testbed": testbeds.TREATMENTS, "network": network.TREATMENTS}.get(claim.section.split(",")[0])
+            if own is not None:
+                assert {part.of, part.to or part.of} <= set(own), claim.says
+
+
+def test_a_folder_without_them_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match=r"assumptions\.toml.*--experiments"):
+        switching.read(tmp_path)
+    for name in ("assumptions.toml", "published.json"):
+        (tmp_path / name).write_bytes((FOLDER / name).read_bytes())
+    claims = (FOLDER / "claims.toml").read_text(encoding="utf-8")
+    (tmp_path / "claims.toml").write_text(claims.replace('to = "EWMA 66"', 'to = "EWMA"', 1), encoding="utf-8")
+    with pytest.raises(ResultsError, match="compares what is not there"):
+        switching.read(tmp_path)
+
+
+def test_the_quick_patterns_change_the_files() -> None:
+    found: set[str] = set()
+    for name in NETWORKS:
+        text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+        for pattern, instead in network.QUICK.items():
+            lines = re.findall(pattern, text)
+            assert len(lines) <= 1, (name, pattern)
+            found |= {pattern} if lines and lines != [instead] else set()
+    assert found == set(network.QUICK)
+    for name in ("live", *(question.stem for question in further.ON_TESTBEDS)):
+        text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
+        for pattern, instead in testbeds.QUICK.items():
+            assert [line != instead for line in re.findall(pattern, text)] == [True], name
+
+
+def transfers(*rows: tuple[str, str, float, float]) -> pl.DataFrame:
+    """Group, client, start and end in seconds; all ended well."""
+    return measured(
+        pl.DataFrame(
+            [
+                (group, client, *(round(time * SECOND) for time in (start, end, end, end)), "ok", testbeds.BYTES, 1000)
+                for group, client, start, end in rows
+            ],
+            schema=[
+                "group",
+                "client",
+                "start_ns",
+                "end_ns",
+                "first_byte_ns",
+                "last_byte_ns",
+                "outcome",
+                "sent_bytes",
+                "received_bytes",
+            ],
+            orient="row",
+        ),
+        0.0,
+    )
+
+
+def test_a_testbed_s_figures_by_hand() -> None:
+    """Two clients send 12.3 MB in 100 and 200 s: 123 and 61.5 KB/s; all that is between 20 and 110 s counts for relays."""
+    switches = pl.DataFrame(
+        {
+            "time_ns": [30 * SECOND, 40 * SECOND, 50 * SECOND],
+            "acknowledged_ns": [30 * SECOND + 200_000_000, None, 50 * SECOND + 400_000_000],
+            "entry": ["entry1", "entry1", "entry2"],
+            "outcome": ["moved", "timed-out", "moved"],
+            "cells_lost": [1, 0, 0],
+            "bytes_started_over": [0, 498 * 10, 0],
+        }
+    )
+    samples = pl.DataFrame(
+        {
+            "time_ns": [15 * SECOND, 30 * SECOND, 30 * SECOND, 45 * SECOND],
+            "direction": ["out", "out", "out", "in"],
+            "group": ["clients"] * 4,
+            "client": ["client1", "client1", "client2", "client2"],
+            "average_cells": [1000.0, 30.0, 10.0, 1000.0],
+        }
+    )
+    relays = pl.DataFrame(
+        {
+            "time_ns": [second * SECOND for second in range(1, 201)],
+            "relay": ["entry1"] * 200,
+            "bytes_sent": [125_000 if 20 < second <= 110 else 0 for second in range(1, 201)],
+            "uplink_drops": [0] * 200,
+            "downlink_drops": [1] + [0] * 199,
+        }
+    )
+    probes = pl.DataFrame(
+        {
+            "time_ns": [15 * SECOND, 50 * SECOND, 60 * SECOND, 70 * SECOND],
+            "server_ns": [16 * SECOND, 52 * SECOND, None, 75 * SECOND],
+        }
+    )
+    both = transfers(("clients", "client1", 10.0, 110.0), ("clients", "client2", 20.0, 220.0))
+    run = testbeds.Run(both, switches, samples, probes, relays)
+    found = {(place, metric): value for place, metric, value in run.figures("testbed")}
+    cells = -(-testbeds.BYTES // testbeds.PAYLOAD)
+    assert cells == 24_699
+    assert found == pytest.approx(
+        {
+            ("testbed", "throughput"): (123 + 61.5) / 2,
+            ("client1", "throughput"): 123.0,
+            ("client2", "throughput"): 61.5,
+            ("testbed", "together"): 2 * 12_300 / 210,
+            ("testbed", "failed"): 0.0,
+            ("testbed", "drop-rate"): 100 * (1 + 10 + 1) / (2 * cells),
+            ("testbed", "latency"): 2.0,
+            ("testbed", "switch-time"): 0.2,
+            ("entry1", "switch-time"): 0.2,
+            ("entry2", "switch-time"): 0.4,
+            ("testbed", "switches"): 3.0,
+            ("testbed", "undone"): 1.0,
+            ("entry1", "capacity"): 1.0,
+            ("client1", "share"): 75.0,
+            ("client2", "share"): 25.0,
+        }
+    )
+
+
+def test_groups_are_places_where_there_are_several() -> None:
+    both = transfers(("uploads", "client1", 0.0, 100.0), ("downloads", "client2", 0.0, 200.0))
+    run = testbeds.Run(both, None, None, None, EMPTY)
+    found = {(place, metric): value for place, metric, value in run.figures("testbed")}
+    assert found["uploads", "throughput"] == pytest.approx(123.0)
+    assert found["downloads", "throughput"] == pytest.approx(61.5)
+    assert ("testbed", "switches") not in found
+
+
+EMPTY = pl.DataFrame(
+    schema={
+        "time_ns": pl.Int64,
+        "relay": pl.String,
+        "bytes_sent": pl.UInt64,
+        "uplink_drops": pl.UInt32,
+        "downlink_drops": pl.UInt32,
+    }
+)
+
+
+def test_capacity_gains_are_paired_by_seed() -> None:
+    rows: list[Figure] = [
+        ("entry1", "multiplexed", 1, "capacity", 1.0),
+        ("entry1", "multiplexed", 2, "capacity", 2.0),
+        ("entry1", "0.1 and 0.5", 1, "capacity", 1.5),
+        ("entry1", "0.1 and 0.5", 2, "capacity", 1.75),
+    ]
+    assert testbeds.gains(frame(rows))["value"].to_list() == [0.5, -0.25]
+
+
+def test_a_network_s_figures_by_hand() -> None:
+    """Ten web downloads of 1 to 10 s: median the fifth, spread the ninth less the first; queues by position."""
+    rows = [("web", f"client{index}", 0.0, float(index)) for index in range(1, 11)]
+    run = network.Run(
+        "switching",
+        0,
+        transfers(*rows),
+        pl.DataFrame({"client": ["a", "b", "c"], "group": ["web", "web", "web"], "cells": [10, 30, 20]}),
+        pl.DataFrame(
+            {
+                "relay": ["one", "two", "three", "four"],
+                "class": ["guard", "exit", "guard-exit", "middle"],
+                "queued": [4.0, 1.0, 3.0, 9.0],
+            }
+        ),
+        pl.DataFrame({"outcome": ["moved", "timed-out", "unfinished", "moved"]}),
+        2.0,
+    )
+    found = {(place, metric): value for place, metric, value in run.figures() if value is not None}
+    assert found == pytest.approx(
+        {
+            ("web", "first-byte"): 5.0,
+            ("web", "last-byte"): 5.0,
+            ("web", "spread"): 8.0,
+            ("web", "cells"): 20.0,
+            ("entries", "queued"): 4.0,
+            ("exits", "queued"): 2.0,
+            ("middles", "queued"): 9.0,
+            ("network", "failed"): 0.0,
+            ("network", "switches"): 2.0,
+            ("network", "undone"): 25.0,
+        }
+    )
+
+
+def test_what_an_attack_costs_by_hand() -> None:
+    """Two files in 2 and 4 s; of three switches in two minutes one is the attacker's."""
+    rows = transfers((attack.OTHERS, "client1", 60.0, 62.0), (attack.OTHERS, "client2", 60.0, 64.0))
+    probes = pl.DataFrame({"group": [attack.OTHERS, "bulky"], "time_ns": [SECOND, SECOND], "server_ns": [3 * SECOND, 9 * SECOND]})
+    switches = pl.DataFrame(
+        {"group": [attack.OTHERS, attack.OTHERS, "bulky"], "cells_lost": [4, 0, 100], "most_cells_held": [7, 9, 50]}
+    )
+    found = attack.figures_of(rows, probes, switches, 2.0)
+    assert found == {"time": 3.0, "latency": 2.0, "switched": 1.0, "provoked": 0.5, "lost": 2.0, "held": 9.0}
+
+
+def test_a_second_stands_beside_each_time_to_switch() -> None:
+    rows: list[Figure] = [("testbed", "0.1 and 0.5", 1, "switch-time", 0.3), ("entry1", "0.1 and 0.5", 1, "switch-time", 0.2)]
+    assert switching.seconds(frame(rows)).rows() == [(testbeds.SECOND, "0.1 and 0.5", 1, "switch-time", 1.0)]
+
+
+def test_a_testbed_runs_and_has_all_figures(tmp_path: Path) -> None:
+    """Two seeds of the testbed itself: every metric at its places, and no value that is not finite."""
+    changes = {r"(?s)\nseeds = \[.*?\]\n": "\nseeds = [1, 2]\n"}
+    results = runs.run(FOLDER / "testbed.toml", tmp_path, lambda: nullcontext(Silent()), changes)
+    bed = testbeds.measure(results)
+    assert (bed.seeds, bed.treatments) == (2, testbeds.TREATMENTS)
+    there = bed.figures.drop_nulls("value")
+    assert there["value"].is_finite().all()
+    wanted = {part.metric for claim in switching.read(FOLDER).claims if "testbed" in claim.section for part in claim.parts}
+    assert wanted <= set(there["metric"])
+    assert set(there.filter(metric="share")["place"]) == set(testbeds.CLIENTS)
+    assert set(there.filter(metric="capacity")["place"]) == set(testbeds.RELAYS)
+    shares = there.filter(metric="share", treatment=testbeds.WATCHED, replicate=1)["value"]
+    assert shares.sum() == pytest.approx(100)
+    assert there.filter(metric="switches", treatment=testbeds.WATCHED)["value"].to_list() == [0.0, 0.0]
+    assert (there.filter(metric="switches", treatment=testbeds.CHOSEN)["value"] > 0).all()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every experiment, small: the page has every claim and chart, and a second call runs nothing and changes nothing."""
+    seeds = {r"(?s)\nseeds = \[.*?\]\n": "\nseeds = [1, 2]\n"}
+    shorter = {**network.QUICK, r"(?m)^networks = .*$": "networks = 2", r"(?m)^relays = .*$": "relays = 12"}
+    given = runs.prepare
+
+    def prepare(file: Path, out: Path, _: runs.Changes | None = None) -> runs.Ahead:
+        return given(file, out, shorter | seeds if file.stem in ("one-path",) else shorter if file.stem in NETWORKS else seeds)
+
+    monkeypatch.setattr(runs, "prepare", prepare)
+    monkeypatch.setattr(switching, "to_png", lambda _: b"\x89PNG left out")
+    made: list[str] = []
+
+    class Counting(Silent):
+        def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:  # noqa: ARG002
+            made.append(run.label)
+
+    pages, runs_made = [], []
+    for _ in range(2):
+        written, broken = switching.reproduce(
+            FOLDER, tmp_path / "out", tmp_path / "docs", lambda: nullcontext(Counting()), quick=True
+        )
+        assert broken == []
+        pages.append(written.read_text(encoding="utf-8"))
+        runs_made.append(len(made))
+    assert runs_made[0] == runs_made[1] > 50
+    assert pages[0] == pages[1]
+    for claim in switching.read(FOLDER).claims:
+        assert claim.says in pages[0]
+    names = re.findall(r"\]\((switching-[\w-]+\.svg)\)", pages[0])
+    assert len(names) >= 5
+    for name in names:
+        assert "NaN" not in (tmp_path / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_charts_can_be_drawn_of_a_few_values() -> None:
+    """One value each for every panel."""
+    places = (*testbeds.PLACES, live.PLACE, *network.PLACES)
+    rows = [
+        (place, treatment, seed, seed, what, 0.5 + seed)
+        for place in places
+        for treatment in (*testbeds.TREATMENTS, *network.TREATMENTS)
+        for seed in (1, 2)
+        for what in ("switch-time", "throughput", "latency", "capacity-gain", "first-byte", "last-byte", "cells", "queued")
+    ]
+    times = pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
+    bed = testbeds.Measured(frame([]), times, testbeds.TREATMENTS, 2, 0.0)
+    sampled = network.Measured(frame([]), times, ("",), network.TREATMENTS, 2, 1.0, 0.0)
+    drawn = dict(charts.drawings(bed, bed, sampled))
+    assert len(drawn) == 6
+    for name, specification in drawn.items():
+        assert "NaN" not in to_svg(specification), name
