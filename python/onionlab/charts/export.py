@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import vl_convert
 
 from onionlab.charts.theme import FAINT, INK
+from onionlab.files import write_bytes, write_text
 
 #: Pixels per unit of the chart: sharp on a dense screen and in print.
 SCALE = 2.0
@@ -24,6 +26,13 @@ def to_svg(specification: dict[str, Any]) -> str:
 def to_png(svg: str) -> bytes:
     """A drawing of `to_svg` as PNG."""
     return bytes(vl_convert.svg_to_png(svg, scale=SCALE))
+
+
+def write(directory: Path, name: str, specification: dict[str, Any]) -> None:
+    """Draw a chart into ``directory`` as SVG and PNG of this name."""
+    svg = to_svg(specification)
+    write_text(directory / f"{name}.svg", svg)
+    write_bytes(directory / f"{name}.png", to_png(svg))
 
 
 def inline(svg: str, name: str, title: str) -> str:

@@ -12,11 +12,9 @@ from typing import Any
 import altair as alt
 import polars as pl
 
-from onionlab.charts import theme
+from onionlab.charts import export, theme
 from onionlab.charts.build import Chart
-from onionlab.charts.export import to_png, to_svg
 from onionlab.errors import QuestionError
-from onionlab.files import write_bytes, write_text
 from onionlab.shared_links import (
     DEFAULT,
     PAPER_TIME,
@@ -368,8 +366,6 @@ def write(charts: Sequence[Chart], directory: Path) -> list[Path]:
     written = []
     for chart in charts:
         if chart.specification is not None:
-            svg = to_svg(chart.specification)
-            write_text(directory / f"{chart.name}.svg", svg)
-            write_bytes(directory / f"{chart.name}.png", to_png(svg))
+            export.write(directory, chart.name, chart.specification)
             written += [directory / f"{chart.name}.png", directory / f"{chart.name}.svg"]
     return written

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from onionlab import runner
-from onionlab.charts.export import to_png, to_svg
+from onionlab.charts import export
 from onionlab.errors import ResultsError
-from onionlab.files import write_bytes, write_text
+from onionlab.files import write_text
 from onionlab.reproductions.cci import charts as cci_charts
 from onionlab.reproductions.cci import further, network, testbeds
 from onionlab.reproductions.cci import page as cci_page
@@ -108,9 +108,7 @@ def reproduce(
         others = further.measure(everything)
     judged = judge_all(asked, beds, sampled)
     for name, specification in cci_charts.drawings(beds, sampled):
-        svg = to_svg(specification)
-        write_text(docs / f"{name}.svg", svg)
-        write_bytes(docs / f"{name}.png", to_png(svg))
+        export.write(docs, name, specification)
     path = docs / "cci.md"
     text = cci_page.page(
         asked.assumptions, asked.published, asked.rule, beds, sampled, judged, list(further.page(others, asked.rule)), quick=quick

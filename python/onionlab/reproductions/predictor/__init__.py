@@ -14,8 +14,8 @@ from pathlib import Path
 import polars as pl
 
 from onionlab import runner
-from onionlab.charts.export import to_png, to_svg
-from onionlab.files import write_bytes, write_text
+from onionlab.charts import export
+from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.figures import Figure, frame
@@ -87,9 +87,7 @@ def run(asked: Asked, experiments: Path, out: Path, observe: Observe | None, *, 
 def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool) -> Path:
     """Write ``predictor.md`` and its charts as SVG and PNG into ``docs``; ``whole`` is what is asked without ``quick``."""
     for name, specification in predictor_charts.drawings(asked, measured):
-        svg = to_svg(specification)
-        write_text(docs / f"{name}.svg", svg)
-        write_bytes(docs / f"{name}.png", to_png(svg))
+        export.write(docs, name, specification)
     judged = judge(measured.figures, asked.claims, asked.rule)
     path = docs / "predictor.md"
     write_text(path, predictor_page.page(asked, whole, measured, judged, quick=quick))

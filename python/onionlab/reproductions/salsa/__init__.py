@@ -16,9 +16,9 @@ from typing import Any
 import polars as pl
 
 from onionlab import _core
-from onionlab.charts.export import to_png, to_svg
+from onionlab.charts import export
 from onionlab.errors import ResultsError
-from onionlab.files import write_bytes, write_text
+from onionlab.files import write_text
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.salsa import charts as salsa_charts
 from onionlab.reproductions.salsa import documents as salsa_documents
@@ -165,9 +165,7 @@ def violations(findings: Sequence[Finding]) -> list[str]:
 def write(published: Published, documents: Documents, measured: Measured, findings: Sequence[Finding], docs: Path) -> Path:
     """Write ``salsa.md`` and its charts as SVG and PNG into ``docs``; return the page."""
     for name, specification in salsa_charts.charts(measured, published.values, _about(documents)).items():
-        svg = to_svg(specification)
-        write_text(docs / f"salsa-{name}.svg", svg)
-        write_bytes(docs / f"salsa-{name}.png", to_png(svg))
+        export.write(docs, f"salsa-{name}", specification)
     path = docs / "salsa.md"
     write_text(path, page(published, documents, measured, findings))
     return path

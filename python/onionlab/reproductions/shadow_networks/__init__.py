@@ -21,9 +21,9 @@ import numpy as np
 import polars as pl
 
 from onionlab import importing, runner
-from onionlab.charts.export import to_png, to_svg
+from onionlab.charts import export
 from onionlab.errors import ResultsError, RunError
-from onionlab.files import write_bytes, write_text
+from onionlab.files import write_text
 from onionlab.importing.sources import ImportedError, read_json
 from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
@@ -280,10 +280,7 @@ def compare(name: str, reference: Path, experiment: Experiment) -> Comparison:
 def write(comparisons: list[Comparison], effects: list[Effect], differences: list[dict[str, str]], docs: Path) -> Path:
     """Write ``shadow-networks.md`` and the charts of each network as SVG and PNG into ``docs``; return the page."""
     for comparison in comparisons:
-        svg = to_svg(shadow_networks_charts.chart(comparison))
-        stem = shadow_networks_charts.stem(comparison)
-        write_text(docs / f"{stem}.svg", svg)
-        write_bytes(docs / f"{stem}.png", to_png(svg))
+        export.write(docs, shadow_networks_charts.stem(comparison), shadow_networks_charts.chart(comparison))
     path = docs / "shadow-networks.md"
     write_text(path, shadow_networks_page.page(comparisons, effects, differences))
     return path

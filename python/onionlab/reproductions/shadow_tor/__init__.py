@@ -16,9 +16,9 @@ from pathlib import Path
 import polars as pl
 
 from onionlab import runner
-from onionlab.charts.export import to_png, to_svg
+from onionlab.charts import export
 from onionlab.errors import ResultsError
-from onionlab.files import write_bytes, write_text
+from onionlab.files import write_text
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.agreement import Verdict, judge
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
@@ -196,9 +196,7 @@ def write(comparisons: list[Comparison], source: str, reasons: shadow_tor_page.R
     """Write ``shadow-tor.md`` and the charts of each experiment as SVG and PNG into ``docs``; return the page."""
     for comparison in comparisons:
         for stem, chart in shadow_tor_charts.charts(comparison).items():
-            svg = to_svg(chart)
-            write_text(docs / f"{stem}.svg", svg)
-            write_bytes(docs / f"{stem}.png", to_png(svg))
+            export.write(docs, stem, chart)
     path = docs / "shadow-tor.md"
     write_text(path, shadow_tor_page.page(comparisons, source, reasons))
     return path

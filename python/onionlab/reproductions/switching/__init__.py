@@ -19,9 +19,9 @@ from typing import Any
 import polars as pl
 
 from onionlab import runner
-from onionlab.charts.export import to_png, to_svg
+from onionlab.charts import export
 from onionlab.errors import ResultsError
-from onionlab.files import write_bytes, write_text
+from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 from onionlab.reproductions.figures import SCHEMA
@@ -124,9 +124,7 @@ def reproduce(
         others = further.measure(everything)
     judged = judge_all(asked, bed, on_live, sampled)
     for name, specification in switching_charts.drawings(bed, on_live, sampled):
-        svg = to_svg(specification)
-        write_text(docs / f"{name}.svg", svg)
-        write_bytes(docs / f"{name}.png", to_png(svg))
+        export.write(docs, name, specification)
     path = docs / "switching.md"
     write_text(path, switching_page.page(asked, bed, on_live, sampled, others, judged, quick=quick))
     return path, []

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from onionlab import runner
-from onionlab.charts.export import to_png, to_svg
-from onionlab.files import write_bytes, write_text
+from onionlab.charts import export
+from onionlab.files import write_text
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.swrr import charts as swrr_charts
@@ -56,9 +56,7 @@ def reproduce(
 def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bool) -> Path:
     """Write ``swrr.md`` and its charts as SVG and PNG into ``docs``; return the page."""
     for name, specification in drawings(assumptions, measured):
-        svg = to_svg(specification)
-        write_text(docs / f"{name}.svg", svg)
-        write_bytes(docs / f"{name}.png", to_png(svg))
+        export.write(docs, name, specification)
     judged = judge(measured.of(assumptions.main.name), assumptions.claims, assumptions.rule)
     path = docs / "swrr.md"
     write_text(path, swrr_page.page(assumptions, measured, judged, quick=quick))
