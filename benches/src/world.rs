@@ -84,6 +84,7 @@ pub fn build(relays: u32, clients: u32) -> World {
             record: true,
             trace: false,
             latency: false,
+            probe: None,
         });
     }
     World::new(WorldConfig {
