@@ -61,7 +61,7 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(testbeds, "TESTBEDS", ("no-dropping", "shared-dropping", "dropping-remaining", "one-audio"))
     small = {r"(?m)^relays = .*$": "relays = 12", r"(?m)^networks = .*$": "networks = 2", r"(?m)^count = 64$": "count = 8"}
     monkeypatch.setattr(network, "QUICK", network.QUICK | small)
-    monkeypatch.setattr(cci, "to_png", lambda _: b"\x89PNG left out")
+    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     asked = cci.read(FOLDER)
     kept = tuple(claim for claim in asked.testbed_claims if {part.at for part in claim.parts} <= set(testbeds.TESTBEDS))
     monkeypatch.setattr(cci, "read", lambda _: asked)

@@ -269,7 +269,7 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
         return given(file, out, shorter | seeds if file.stem in ("one-path",) else shorter if file.stem in NETWORKS else seeds)
 
     monkeypatch.setattr(runs, "prepare", prepare)
-    monkeypatch.setattr(switching, "to_png", lambda _: b"\x89PNG left out")
+    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     made: list[str] = []
 
     class Counting(Silent):
