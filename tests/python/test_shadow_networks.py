@@ -16,6 +16,7 @@ from fake_core import FakeCore
 from onionlab import cli
 from onionlab.errors import ResultsError
 from onionlab.reproductions import shadow_networks
+from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.shadow_networks import Figure, Target, compare
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
@@ -194,5 +195,5 @@ def test_options_of_other_reproductions_are_refused(
 
 
 def test_the_differences_that_are_named_can_be_read() -> None:
-    rows = shadow_networks.load_differences(ROOT / "experiments/shadow-networks/differences.toml")
+    rows = load_differences(ROOT / "experiments/shadow-networks/differences.toml")
     assert all(row["what"] and row["mechanism"] and row["evidence"] for row in rows)

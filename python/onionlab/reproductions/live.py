@@ -21,8 +21,8 @@ from onionlab.describe import plural
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_text
 from onionlab.quantity import format_bytes, format_fixed
+from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.runs import Observe
-from onionlab.reproductions.shadow_networks import load_differences
 from onionlab.results import Experiment
 from onionlab.stats.intervals import Interval, t_interval
 from onionlab.tor_metrics import Metrics

@@ -1,8 +1,9 @@
-"""Numbers of somebody else's measurement: as a list of single transfers where it is at hand, else as published quantiles."""
+"""Numbers of somebody else's measurement, as single transfers or published quantiles; and the mechanisms by which ours differ."""
 
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,3 +117,14 @@ def load_samples(folder: Path) -> pl.DataFrame | None:
 def label(size: int, metric: str) -> str:
     """``last byte of 50 kB``."""
     return f"{METRICS[metric]} of {format_size(size)}"
+
+
+def load_differences(path: Path) -> list[dict[str, str]]:
+    """Read ``differences.toml``: mechanisms by which ours differ, each with ``what``, ``mechanism`` and ``evidence``."""
+    try:
+        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("difference", [])
+        return [{key: str(row[key]) for key in ("what", "mechanism", "evidence")} for row in rows]
+    except OSError as error:
+        raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
+    except (tomllib.TOMLDecodeError, KeyError) as error:
+        raise ResultsError(f"{path} is not a list of differences: {error!r}") from error

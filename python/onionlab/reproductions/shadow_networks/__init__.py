@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -25,6 +24,7 @@ from onionlab.charts import export
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_text
 from onionlab.importing.sources import ImportedError, read_json
+from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
@@ -223,17 +223,6 @@ def _run(name: str, reference: Path, folder: Path, observe: Observe | None, dura
         results = runner.run(file, folder / name / "results", report=False, observer=observer)
     if results.missing:
         raise RunError(f"{name}: {results.missing[0].label} did not finish")
-
-
-def load_differences(path: Path) -> list[dict[str, str]]:
-    """Read ``differences.toml``: mechanisms by which ours differ, each with ``what``, ``mechanism`` and ``evidence``."""
-    try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("difference", [])
-        return [{key: str(row[key]) for key in ("what", "mechanism", "evidence")} for row in rows]
-    except OSError as error:
-        raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise ResultsError(f"{path} is not a list of differences: {error!r}") from error
 
 
 def compare(name: str, reference: Path, experiment: Experiment) -> Comparison:

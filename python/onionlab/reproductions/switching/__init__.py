@@ -25,7 +25,7 @@ from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 from onionlab.reproductions.figures import SCHEMA
-from onionlab.reproductions.shadow_networks import load_differences
+from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.switching import charts as switching_charts
 from onionlab.reproductions.switching import further, live, network, testbeds
 from onionlab.reproductions.switching import page as switching_page
