@@ -402,6 +402,9 @@ impl World {
         (transfer.received, transfer.progress, transfer.began) = (0, now, now);
         if self.settings.optimistic_data {
             self.begin_program(id);
+        } else {
+            // It begins when the new stream is connected; until then there is nothing to read from it.
+            (transfer.written, transfer.unread, transfer.writer) = (0, 0, None);
         }
         self.arm_check(id);
         self.attach_or_wait(id);

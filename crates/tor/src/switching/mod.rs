@@ -74,6 +74,8 @@ struct Switchable {
     launches: u8,
     /// How often its streams have moved.
     moves: u32,
+    /// The switch to it, once the circuit that its streams left is forgotten: what starts over counts for it.
+    came_by: Option<Box<SwitchRecord>>,
     switch: Option<Switch>,
     /// By hop: SWITCH waits in its queue; DESTROY has come meanwhile.
     switch_queued: [bool; 4],
@@ -103,6 +105,15 @@ struct Switch {
     #[cfg(debug_assertions)]
     forwarded: [u32; 2],
     record: SwitchRecord,
+}
+
+impl Switch {
+    /// Its record, with how it ended.
+    fn ended(self) -> Box<SwitchRecord> {
+        let outcome = self.failed.unwrap_or(if self.moved.is_some() { SwitchOutcome::Moved } else { SwitchOutcome::Unfinished });
+        let [middle, exit] = self.acknowledged;
+        Box::new(SwitchRecord { middle_acknowledged: middle, acknowledged: exit, moved: self.moved, outcome, ..self.record })
+    }
 }
 
 impl Switching {
@@ -152,17 +163,15 @@ impl World {
         }
     }
 
-    /// The circuit's slot is free: its switch, if there was one, is recorded.
+    /// The circuit's slot is free: the switch to it, if there was one, is recorded; a switch from it when the circuit to which it went is forgotten too.
     pub(crate) fn forget_switching(&mut self, id: CircuitId) {
         let Some(switching) = &mut self.switching else { return };
-        let Some(of) = switching.circuits.remove(&id) else { return };
+        let Some(mut of) = switching.circuits.remove(&id) else { return };
         // Nothing is to take the slot's next circuit for this one.
-        for other in [of.spare, of.switch.as_ref().map(|switch| switch.to)].into_iter().flatten() {
-            if let Some(other) = switching.circuits.get_mut(&other)
-                && other.spare_of == Some(id)
-            {
-                other.spare_of = None;
-            }
+        if let Some(spare) = of.spare.and_then(|spare| switching.circuits.get_mut(&spare))
+            && spare.spare_of == Some(id)
+        {
+            spare.spare_of = None;
         }
         if let Some(first) = of.spare_of
             && let Some(first) = switching.circuits.get_mut(&first)
@@ -170,29 +179,32 @@ impl World {
         {
             first.spare = None;
         }
-        if let Some(switch) = of.switch {
-            self.record_switch(&switch);
+        let mut left = of.switch.take();
+        if let Some(switch) = &left
+            && let Some(to) = switching.circuits.get_mut(&switch.to)
+            && to.spare_of == Some(id)
+        {
+            to.spare_of = None;
+            to.came_by = left.take().map(Switch::ended);
+        }
+        for record in [of.came_by, left.map(Switch::ended)].into_iter().flatten() {
+            self.record_switch(*record);
         }
     }
 
     /// What is still going on when the run ends.
     pub(crate) fn finish_switches(&mut self) {
         let Some(switching) = &mut self.switching else { return };
-        let mut ids: Vec<CircuitId> = switching.circuits.keys().copied().collect();
-        ids.sort_unstable();
-        let switches: Vec<Switch> =
-            ids.into_iter().filter_map(|id| switching.circuits.get_mut(&id).and_then(|of| of.switch.take())).collect();
-        for switch in switches {
-            self.record_switch(&switch);
+        let mut circuits: Vec<(CircuitId, &mut Switchable)> = switching.circuits.iter_mut().map(|(&id, of)| (id, of)).collect();
+        circuits.sort_unstable_by_key(|&(id, _)| id);
+        let records: Vec<_> =
+            circuits.into_iter().flat_map(|(_, of)| [of.came_by.take(), of.switch.take().map(Switch::ended)]).flatten().collect();
+        for record in records {
+            self.record_switch(*record);
         }
     }
 
-    fn record_switch(&mut self, switch: &Switch) {
-        let outcome =
-            switch.failed.unwrap_or(if switch.moved.is_some() { SwitchOutcome::Moved } else { SwitchOutcome::Unfinished });
-        let [middle, exit] = switch.acknowledged;
-        let record =
-            SwitchRecord { middle_acknowledged: middle, acknowledged: exit, moved: switch.moved, outcome, ..switch.record };
+    fn record_switch(&mut self, record: SwitchRecord) {
         if self.clients[record.client.index()].config.record {
             self.records.switches.push(record);
         }
@@ -202,10 +214,16 @@ impl World {
     pub(crate) fn count_start_over(&mut self, stream: StreamId, bytes: u64) {
         let Some(switching) = &mut self.switching else { return };
         let id = self.streams[stream.index()].circuit;
-        let from = switching.circuits.get(&id).and_then(|of| of.spare_of).filter(|_| switching.switch(id).is_none());
-        if let Some(switch) = switching.switch_mut(from.unwrap_or(id)) {
-            switch.record.started_over += 1;
-            switch.record.bytes_started_over += bytes;
+        let Some(of) = switching.circuits.get_mut(&id) else { return };
+        let from = of.spare_of;
+        let record = match (&mut of.switch, &mut of.came_by, from) {
+            (Some(switch), ..) => Some(&mut switch.record),
+            (None, Some(record), _) => Some(&mut **record),
+            (None, None, from) => from.and_then(|from| switching.switch_mut(from)).map(|switch| &mut switch.record),
+        };
+        if let Some(record) = record {
+            record.started_over += 1;
+            record.bytes_started_over += bytes;
         }
     }
 

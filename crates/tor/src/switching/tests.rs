@@ -2,6 +2,8 @@
 
 use super::{SpareRequest, SwitchAsk, SwitchEntry, SwitchExit, SwitchingSettings};
 use crate::cell::CellKind;
+use crate::ids::{StreamId, TransferId};
+use crate::records::Outcome;
 use crate::{ClientConfig, ClientId, PathRequest, PathSource, Purpose, RelayClass, Role, Settings, World, WorldConfig};
 use onionlab_engine::HostId;
 use onionlab_net::tcp::{BufferLimits, TcpConfig};
@@ -90,6 +92,7 @@ fn the_new_path_can_be_asked_when_the_old_one_is_drained() {
         let mut world = world(SwitchEntry::Same, SwitchExit::New);
         world.switching.as_mut().unwrap().settings.ask = ask;
         world.run_until(SimTime::ZERO + SimDuration::from_secs(100));
+        world.finish();
         let record = world.records.switches[0];
         assert_eq!((world.records.switches.len(), record.cells_lost), (1, 0));
         let after = |time: Option<SimTime>| (time.unwrap() - record.time).as_secs_f64() * 1e3;
@@ -101,10 +104,33 @@ fn the_new_path_can_be_asked_when_the_old_one_is_drained() {
     assert!((50.0..=drained).contains(&late), "nothing of the new path competes with it: {late} {drained}");
 }
 
+/// A program that writes when its stream is connected does so again when it starts over: before that tor finds nothing to read from it.
+#[test]
+fn a_program_that_starts_over_waits_for_its_connection() {
+    let mut world = world(SwitchEntry::Same, SwitchExit::New);
+    world.settings.optimistic_data = false;
+    let at = |millis| SimTime::ZERO + SimDuration::from_millis(millis);
+    let stream = |world: &World| {
+        let of_transfer = |stream: &crate::stream::Stream| stream.transfer == TransferId(0) && !stream.client_ended;
+        StreamId(world.streams.iter().position(of_transfer).unwrap() as u32)
+    };
+    world.run_until(at(11_000));
+    let first = stream(&world);
+    assert!(world.streams[first.index()].switching.sent > 0, "it is sending");
+    world.start_over(TransferId(0));
+    let second = stream(&world);
+    world.read_program(second);
+    assert_eq!(world.streams[second.index()].switching.sent, 0, "nothing goes ahead of CONNECTED");
+    world.run_until(at(100_000));
+    let transfer = &world.records.transfers[0];
+    assert_eq!((transfer.outcome, transfer.sent, transfer.retries), (Outcome::Ok, 3_000_000, 1));
+}
+
 /// Kind, sender and receiver of each cell of the switch in the order of arrival, and the milliseconds since the first was sent. An `End` of the connection between exit and server is not a cell.
 fn trace(entry: SwitchEntry, exit: SwitchExit) -> Vec<(CellKind, u32, u32, f64)> {
     let mut world = world(entry, exit);
     world.run_until(SimTime::ZERO + SimDuration::from_secs(100));
+    world.finish();
     let switches = &world.switching.as_ref().unwrap().trace;
     let records = world.records.switches.clone();
     assert_eq!(records.len(), 1, "one move is allowed");
