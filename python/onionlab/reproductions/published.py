@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from onionlab.errors import ResultsError
 from onionlab.quantity import format_size
+from onionlab.reproductions import beside
 
 #: Times of a transfer, and how a table calls them.
 METRICS = {"ttfb": "first byte", "ttlb": "last byte"}
@@ -78,8 +75,8 @@ def load_published(path: Path) -> Published:
     ResultsError
         If the file is missing or is not what it should be.
     """
-    try:
-        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    with beside.checked(f"{path} is not a list of published figures"):
+        content = beside.published(path)
         cases = tuple(
             Case(
                 name=case["experiment"],
@@ -90,10 +87,6 @@ def load_published(path: Path) -> Published:
             for case in content["cases"]
         )
         return Published(content["source"], cases)
-    except OSError as error:
-        raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
-    except (ValueError, TypeError, KeyError) as error:
-        raise ResultsError(f"{path} is not a list of published figures: {error!r}") from error
 
 
 def quantiles(samples: pl.DataFrame) -> dict[tuple[int, str], Quantiles]:
@@ -121,10 +114,5 @@ def label(size: int, metric: str) -> str:
 
 def load_differences(path: Path) -> list[dict[str, str]]:
     """Read ``differences.toml``: mechanisms by which ours differ, each with ``what``, ``mechanism`` and ``evidence``."""
-    try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8")).get("difference", [])
-        return [{key: str(row[key]) for key in ("what", "mechanism", "evidence")} for row in rows]
-    except OSError as error:
-        raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise ResultsError(f"{path} is not a list of differences: {error!r}") from error
+    with beside.checked(f"{path} is not a list of differences"):
+        return beside.rows({"difference": [], **beside.toml(path)}, "difference", ("what", "mechanism", "evidence"))

@@ -7,8 +7,6 @@ paper leaves open is in ``assumptions.toml``, its claims as comparisons are in `
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -17,8 +15,8 @@ from typing import Any
 
 from onionlab import runner
 from onionlab.charts import export
-from onionlab.errors import ResultsError
 from onionlab.files import write_text
+from onionlab.reproductions import beside
 from onionlab.reproductions.cci import charts as cci_charts
 from onionlab.reproductions.cci import further, network, testbeds
 from onionlab.reproductions.cci import page as cci_page
@@ -51,26 +49,20 @@ class Asked:
 
 def read(experiments: Path) -> Asked:
     """Read the files of ``experiments/cci``; one that is not as it must be is refused."""
-    try:
-        assumptions = tomllib.loads((experiments / "assumptions.toml").read_text(encoding="utf-8"))
-        claims = tomllib.loads((experiments / "claims.toml").read_text(encoding="utf-8"))
-        published = json.loads((experiments / "published.json").read_text(encoding="utf-8"))
+    with beside.checked(f"{experiments} has not the files of this reproduction"):
+        claims = beside.toml(experiments / "claims.toml")
         rows = claims["claim"]
         verdict = claims["verdict"]
         of_testbeds = [row for row in rows if not row.get("network", False)]
         of_network = [row for row in rows if row.get("network", False)]
         treatments = (testbeds.PCTLS, testbeds.VANILLA)
         return Asked(
-            assumptions=[{key: str(row[key]) for key in ("what", "chosen", "why")} for row in assumptions["assumption"]],
-            published=published,
+            assumptions=beside.assumptions(beside.toml(experiments / "assumptions.toml")),
+            published=beside.published(experiments / "published.json"),
             testbed_claims=read_claims(of_testbeds, testbeds.METRICS, treatments, testbeds.TESTBEDS),
             network_claims=read_claims(of_network, network.METRICS, treatments, network.LOSSES),
             rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), place="place", replicate="replicate"),
         )
-    except OSError as error:
-        raise ResultsError(f"cannot read {error.filename}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{experiments} has not the files of this reproduction: {error!r}") from error
 
 
 def reproduce(

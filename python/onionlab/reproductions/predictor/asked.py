@@ -6,14 +6,12 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onionlab.errors import ResultsError
+from onionlab.reproductions import beside
 from onionlab.reproductions.claims import Claim, Rule, read_claims
 
 #: Figures of a run; what they are stands in ``claims.toml``.
@@ -208,19 +206,17 @@ def read(experiments: Path, *, quick: bool) -> Asked:
     ResultsError
         A file cannot be read or lacks something.
     """
-    try:
-        told = tomllib.loads((experiments / "assumptions.toml").read_text(encoding="utf-8"))
-        claims = tomllib.loads((experiments / "claims.toml").read_text(encoding="utf-8"))
-        published = json.loads((experiments / "published.json").read_text(encoding="utf-8"))
+    with beside.checked(f"{experiments} has not the files of this reproduction"):
+        told = beside.toml(experiments / "assumptions.toml")
+        claims = beside.toml(experiments / "claims.toml")
         studies = tuple(_study(row, "full", told) for row in told["study"])
         places = {*TOYS, *(place for study in studies for _, _, place in study.places())}
+        verdict = told["verdict"]
         return Asked(
-            assumptions=[{key: str(row[key]) for key in ("what", "chosen", "why")} for row in told["assumption"]],
-            published=published,
+            assumptions=beside.assumptions(told),
+            published=beside.published(experiments / "published.json"),
             claims=read_claims(claims["claim"], METRICS, told["treatments"], places),
-            rule=Rule(
-                float(told["verdict"]["confidence"]), float(told["verdict"]["margin"]), place="place", replicate="replicate"
-            ),
+            rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), place="place", replicate="replicate"),
             single=_fields(Single, told["single"]),
             network=_fields(NetworkRules, told["network"]),
             fair=_fields(Fair, told["fair"]),
@@ -228,10 +224,6 @@ def read(experiments: Path, *, quick: bool) -> Asked:
             treatments=told["treatments"],
             studies=tuple(_study(row, "quick", told) for row in told["study"]) if quick else studies,
         )
-    except OSError as error:
-        raise ResultsError(f"cannot read {error.filename}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{experiments} has not the files of this reproduction: {error!r}") from error
 
 
 def _study(row: Mapping[str, Any], size: str, told: Mapping[str, Any]) -> Study:

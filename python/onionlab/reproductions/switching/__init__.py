@@ -8,8 +8,6 @@ claims as comparisons are in ``claims.toml``.
 
 from __future__ import annotations
 
-import json
-import tomllib
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,9 +18,8 @@ import polars as pl
 
 from onionlab import runner
 from onionlab.charts import export
-from onionlab.errors import ResultsError
 from onionlab.files import write_text
-from onionlab.reproductions import runs
+from onionlab.reproductions import beside, runs
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 from onionlab.reproductions.figures import SCHEMA
 from onionlab.reproductions.published import load_differences
@@ -56,13 +53,13 @@ class Asked:
 
 def read(experiments: Path) -> Asked:
     """Read the files of ``experiments/switching``; one that is not as it must be is refused."""
-    try:
-        assumptions = tomllib.loads((experiments / "assumptions.toml").read_text(encoding="utf-8"))
-        claims = tomllib.loads((experiments / "claims.toml").read_text(encoding="utf-8"))
-        published = json.loads((experiments / "published.json").read_text(encoding="utf-8"))
+    with beside.checked(f"{experiments} has not the files of this reproduction"):
+        assumptions = beside.assumptions(beside.toml(experiments / "assumptions.toml"))
+        claims = beside.toml(experiments / "claims.toml")
+        published = beside.published(experiments / "published.json")
         verdict = claims["verdict"]
         return Asked(
-            assumptions=[{key: str(row[key]) for key in ("what", "chosen", "why")} for row in assumptions["assumption"]],
+            assumptions=assumptions,
             published={paper: published[paper] for paper in ("testbed", "live", "network")},
             claims=read_claims(
                 claims["claim"],
@@ -79,12 +76,6 @@ def read(experiments: Path) -> Asked:
             ),
             differences=load_differences(experiments / "differences.toml"),
         )
-    except OSError as error:
-        raise ResultsError(
-            f"cannot read {error.filename}: {error.strerror}; --experiments names the folder that holds it"
-        ) from error
-    except (tomllib.TOMLDecodeError, json.JSONDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{experiments} has not the files of this reproduction: {error!r}") from error
 
 
 def reproduce(

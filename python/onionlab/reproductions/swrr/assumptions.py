@@ -6,13 +6,12 @@ program has no number of its own.
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from onionlab.errors import ResultsError
+from onionlab.reproductions import beside
 from onionlab.reproductions.claims import Claim, Rule, read_claims
 
 #: What a comparison may be about.
@@ -142,13 +141,8 @@ def read(path: Path, *, quick: bool) -> Assumptions:
     ResultsError
         If the file cannot be read or lacks something.
     """
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-        return _assumptions(content, "quick" if quick else "full")
-    except OSError as error:
-        raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, ValueError) as error:
-        raise ResultsError(f"{path} is not a list of this experiment's assumptions: {error!r}") from error
+    with beside.checked(f"{path} is not a list of this experiment's assumptions"):
+        return _assumptions(beside.toml(path), "quick" if quick else "full")
 
 
 def _assumptions(content: Mapping[str, Any], size: str) -> Assumptions:
@@ -167,7 +161,7 @@ def _assumptions(content: Mapping[str, Any], size: str) -> Assumptions:
     today = _variant(content["today"], main, runs["today"])
     verdict = content["verdict"]
     return Assumptions(
-        rows=[{key: str(row[key]) for key in ("what", "chosen", "why")} for row in content["assumption"]],
+        rows=beside.assumptions(content),
         variants=(main, *turns, today),
         claims=read_claims(content["claim"], METRICS, main.treatments, main.middles),
         rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), {"timeouts": float(verdict["least-timeouts"])}),
