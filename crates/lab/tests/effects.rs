@@ -88,6 +88,8 @@ const AXES: &[(&str, &str)] = &[
     ("channel-scheduler = \"refill\"", "outbuf-low = \"4 KiB\""),
     ("max-cell-queue-in = 50", "destroy-cells = \"overtake\""),
     ("", "optimistic-data = false"),
+    ("", "random-cells = false"),
+    ("tor = \"0.3.5\"", "random-cells = true"),
     ("flow-control = \"windows\"", "memory-limit = \"100 KiB\""),
     ("flow-control = \"windows\"\nmemory-limit = \"100 KiB\"", "memory-counts = \"cells\""),
     ("", "circuitmux = \"round-robin-head\""),

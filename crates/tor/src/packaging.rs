@@ -46,14 +46,15 @@ impl World {
             }
             let Some(circuit_id) = self.sending_circuit(stream.circuit, place) else { break };
             let stream = &mut self.streams[id.index()];
-            let circuit = &mut self.circuits[circuit_id.index()];
-            let random = self.random_cells.member(u64::from(self.serials[circuit_id.index()].0)).member(place as u64);
+            // Of a set, it is the circuit of the stream that counts, whichever leg carries the cell.
+            let own = stream.circuit;
+            let random = self.random_cells.member(u64::from(self.serials[own.index()].0)).member(place as u64);
             let end = stream.end(place);
             if !end.may_package() || end.inbuf == 0 {
                 break;
             }
             let length = if self.settings.random_cells {
-                circuit.random_cells[place as usize].next_length(random, payload, end.inbuf)
+                self.circuits[own.index()].random_cells[place as usize].next_length(random, payload, end.inbuf)
             } else {
                 end.inbuf.min(payload)
             };

@@ -380,6 +380,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         tls: all.tls.unwrap_or(code.tls),
         token_refill: all.token_refill.unwrap_or(code.token_refill),
         optimistic_data: all.optimistic_data,
+        random_cells: all.random_cells.unwrap_or(code.random_cells),
         conflux: all.conflux,
         conflux_sets: all.conflux_sets.map(|sets| within(key("conflux-sets"), sets, 1, 100)).transpose()?,
         conflux_legs: all.conflux_legs.map(|legs| within(key("conflux-legs"), legs, 2, 8)).transpose()?,

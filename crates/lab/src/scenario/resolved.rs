@@ -527,6 +527,8 @@ pub struct Treatment {
     pub token_refill: TokenRefill,
     /// Whether requests leave with BEGIN; `None`: as the consensus says.
     pub optimistic_data: Option<bool>,
+    /// Whether DATA cells are left short for random bytes.
+    pub random_cells: bool,
     /// Whether streams go over sets of circuits; `None`: as the consensus says.
     pub conflux: Option<bool>,
     /// Sets that a client has or builds, with Conflux; `None`: as the consensus says.

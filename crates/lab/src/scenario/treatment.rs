@@ -227,6 +227,8 @@ axes! {
     token_refill: TokenRefill,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,
+    /// Whether tor leaves a DATA cell 20 bytes short now and then, for random bytes by which its SENDME cannot be forged (since 0.4.1). Default: true; with an older tor than "0.4.9" false.
+    random_cells: bool,
     /// With tor "0.4.9", flow-control "vegas", paths that are drawn and no switching: whether streams go over sets of circuits to one exit (Conflux). A client whose path is given has no second way and uses plain circuits. Default: as the consensus says (`cfx_enabled`), else true; false with switching.
     conflux: bool,
     /// With conflux: how many sets a client has or builds ahead, 1 to 100. Default: as the consensus says (`cfx_max_prebuilt_set`), else 3.

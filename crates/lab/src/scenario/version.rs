@@ -43,6 +43,7 @@ pub(crate) struct CodeDefaults {
     pub token_refill: TokenRefill,
     pub flow_control: FlowControl,
     pub optimistic_data: bool,
+    pub random_cells: bool,
 }
 
 impl TorVersion {
@@ -86,6 +87,7 @@ impl TorVersion {
                 token_refill: TokenRefill::Timer,
                 flow_control: FlowControl::Windows,
                 optimistic_data: false,
+                random_cells: false,
             },
             Self::V0_3_5 => CodeDefaults {
                 circuitmux: Some(Circuitmux::Ewma),
@@ -102,6 +104,7 @@ impl TorVersion {
                 token_refill: TokenRefill::Lazy,
                 flow_control: FlowControl::Windows,
                 optimistic_data: true,
+                random_cells: false,
             },
             Self::V0_4_9 => CodeDefaults {
                 circuitmux: Some(Circuitmux::Ewma),
@@ -118,6 +121,7 @@ impl TorVersion {
                 token_refill: TokenRefill::Lazy,
                 flow_control: FlowControl::Vegas,
                 optimistic_data: true,
+                random_cells: true,
             },
         }
     }

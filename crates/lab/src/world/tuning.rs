@@ -80,7 +80,7 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
             TokenRefill::Lazy => onionlab_tor::TokenRefill::Lazy,
             TokenRefill::Timer => onionlab_tor::TokenRefill::Timer,
         },
-        random_cells: treatment.tor >= TorVersion::V0_4_9,
+        random_cells: treatment.random_cells,
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
         conflux: conflux(treatment),
         switching: treatment.switching.as_ref().map(switching::settings),
