@@ -67,6 +67,7 @@ def band_chart(
     *,
     spread: Literal["x", "y"],
     banded: bool,
+    dashed: bool | None = None,
     cut_before: float | None = None,
     size: tuple[int, int] = (theme.WIDTH, theme.HEIGHT),
 ) -> alt.LayerChart:
@@ -84,14 +85,16 @@ def band_chart(
         Along which axis the band extends.
     banded : bool
         Whether there is a band.
+    dashed : bool, optional
+        Whether lines differ by their dashes too. Dashes tell smooth lines apart in print; of a jagged line they leave only
+        crumbs. Where nothing is said, distributions have them (``spread="x"``).
     cut_before : float, optional
         Shade what lies before, which is not measured, and draw a vertical rule here.
     size : tuple of int
         Width and height of the plot, in pixels.
     """
     base = alt.Chart(alt.NamedData(data), width=size[0], height=size[1])
-    # Dashes tell smooth lines apart in print; of a jagged line they leave only crumbs.
-    looks = style(treatments, dashed=spread == "x")
+    looks = style(treatments, dashed=spread == "x" if dashed is None else dashed)
     along: Axis = y if spread == "x" else x
     other: Literal["x", "y"] = "y" if spread == "x" else "x"
     across: Axis = x if spread == "x" else y

@@ -100,7 +100,7 @@ def _toy_latency(measured: Measured) -> dict[str, Any]:
     data = {"backlog": toy.series.group_by("treatment", "time").agg(mean=pl.col("backlog").sum()).sort("treatment", "time")}
     data["latency"] = pl.concat(_weighted(toy.latencies.filter(treatment=treatment), treatment) for treatment in toy.treatments)
     x, y = Axis("time", "simulated time (s)", look={"tickCount": 6}), Axis("mean", "KiB", _from_zero(data["backlog"]["mean"]))
-    backlog = band_chart("backlog", toy.treatments, x, y, spread="y", banded=False, size=(340, 210))
+    backlog = band_chart("backlog", toy.treatments, x, y, spread="y", banded=False, dashed=True, size=(340, 210))
     x = Axis("mean", "latency (ms)", _from_zero(data["latency"]["mean"]))
     y = Axis("quantile", "share of the payload", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
     latency = band_chart("latency", toy.treatments, x, y, spread="x", banded=False, size=(340, 210))
