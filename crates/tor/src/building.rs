@@ -1,4 +1,4 @@
-//! Opening channels and building circuits, hop by hop, with the cells that tor sends.
+//! Channels between hosts, and building circuits over them, hop by hop, with the cells that tor sends.
 
 use crate::cell::{Cell, CellKind};
 use crate::channel::{self, Attached, ChannelEnd, ChannelKind, ChannelLog, Opening, SchedulerState};
@@ -69,65 +69,6 @@ impl World {
         Some(id)
     }
 
-    /// TCP or QUIC is up: the initiator starts TLS, or the link handshake; the other side accepts.
-    pub(crate) fn channel_connected(&mut self, id: EndId) {
-        match self.ends[id.index()].opening {
-            Opening::Connecting => {
-                let flights = self.flights(id);
-                self.send_flight(id, flights[0]);
-                self.ends[id.index()].opening = Opening::Awaiting { flight: 1, bytes: flights[1] };
-            }
-            Opening::Arriving if self.channel_logs[id.channel()].kind == ChannelKind::Stream => self.stream_arrived(id),
-            Opening::Arriving => self.accept_channel(id),
-            Opening::Awaiting { .. } | Opening::Open | Opening::Closed => {}
-        }
-    }
-
-    /// The flights that open this channel.
-    pub(crate) fn flights(&self, id: EndId) -> &'static [u32] {
-        let initiator = self.ends[(id.0 & !1) as usize].host;
-        channel::flights(self.settings.tls, self.settings.links.are_quic(), self.nodes[initiator.index()].role)
-    }
-
-    fn send_flight(&mut self, id: EndId, bytes: u32) {
-        let sent = self.net.write(&mut self.queue, self.ends[id.index()].socket, u64::from(bytes));
-        assert_eq!(sent, u64::from(bytes), "a send buffer holds a handshake's flight");
-    }
-
-    /// Reads bytes of the opening; the last of a flight calls for the next.
-    pub(crate) fn read_flight(&mut self, id: EndId, readable: u64) {
-        let Opening::Awaiting { flight, bytes } = self.ends[id.index()].opening else { return };
-        let take = u64::from(bytes).min(readable);
-        self.net.read(&mut self.queue, self.ends[id.index()].socket, take);
-        let left = bytes - take as u32;
-        if left > 0 {
-            self.ends[id.index()].opening = Opening::Awaiting { flight, bytes: left };
-            return;
-        }
-        // Even flights come from the initiator, odd ones from the responder. An end is open when it has received or sent the last.
-        let flights = self.flights(id);
-        let flight = flight as usize;
-        if let Some(&answer) = flights.get(flight + 1) {
-            self.send_flight(id, answer);
-        }
-        let next = match flights.get(flight + 2) {
-            Some(&bytes) => Opening::Awaiting { flight: flight as u8 + 2, bytes },
-            None => Opening::Open,
-        };
-        self.ends[id.index()].opening = next;
-        if next == Opening::Open {
-            if id.0.is_multiple_of(2) {
-                self.channel_logs[id.channel()].open = Some(self.queue.now());
-            }
-            self.wants_writes(id);
-            self.has_no_circuits(id);
-            for circuit in self.waiting.remove(&id).unwrap_or_default() {
-                self.attach_and_create(circuit, id);
-            }
-            self.channel_open_for_switches(id);
-        }
-    }
-
     /// A circuit of the client over these relays, of which nothing is built yet.
     pub(crate) fn new_circuit(&mut self, client: ClientId, [guard, middle, exit]: [HostId; 3]) -> CircuitId {
         let now = self.queue.now();
@@ -171,7 +112,7 @@ impl World {
         }
     }
 
-    fn attach_and_create(&mut self, id: CircuitId, end: EndId) {
+    pub(crate) fn attach_and_create(&mut self, id: CircuitId, end: EndId) {
         let end = if self.settings.links.are_quic() { self.open_stream(end) } else { end };
         let host = self.ends[end.index()].host;
         self.waits_at.remove(&id);

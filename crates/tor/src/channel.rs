@@ -33,6 +33,15 @@ pub(crate) fn flights(tls: Tls, quic: bool, initiator: Role) -> &'static [u32] {
     }
 }
 
+/// How many of them are the handshake of TLS, which asks no token bucket: those before the one that has VERSIONS.
+pub(crate) const fn tls_flights(tls: Tls, quic: bool) -> u8 {
+    match tls {
+        _ if quic => 0,
+        Tls::V1_3 | Tls::Absent => 2,
+        Tls::V1_2 | Tls::Cbc => 4,
+    }
+}
+
 /// How far the opening of a channel is, at one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Opening {
@@ -40,6 +49,11 @@ pub(crate) enum Opening {
     Connecting,
     /// The other side has not accepted it yet.
     Arriving,
+    /// So many bytes of the flight with this index are still to be written.
+    Sending {
+        flight: u8,
+        bytes: u32,
+    },
     /// So many bytes of the flight with this index are still to come from the peer.
     Awaiting {
         flight: u8,

@@ -13,6 +13,7 @@
 
 use crate::CELL_BYTES;
 use crate::bucket;
+use crate::channel::Opening;
 use crate::ids::{EndId, StreamId};
 use crate::light_heavy::QueueId;
 use crate::records::ChannelClose;
@@ -273,7 +274,8 @@ impl World {
     /// If this channel has something to write and its socket takes it, it is written in the next pass. Otherwise the network says when there is room.
     pub(crate) fn watch_channel_writing(&mut self, id: EndId) {
         let end = &self.ends[id.index()];
-        if end.outbuf.len() > 0 && !end.write_blocked && self.net.is_writable(end.socket) {
+        let any = end.outbuf.len() > 0 || matches!(end.opening, Opening::Sending { .. });
+        if any && !end.write_blocked && self.net.is_writable(end.socket) {
             self.watch(end.socket, Effects::WRITABLE);
         }
     }

@@ -24,6 +24,7 @@ mod light_heavy;
 mod links;
 mod memory;
 mod node;
+mod opening;
 mod outbuf;
 mod over_quic;
 mod packaging;

@@ -37,7 +37,7 @@ impl World {
                 };
                 self.read_cells(id, readable, share);
             }
-            Opening::Connecting | Opening::Arriving | Opening::Closed => return,
+            Opening::Connecting | Opening::Arriving | Opening::Sending { .. } | Opening::Closed => return,
         }
         if self.ends[id.index()].opening != Opening::Closed && self.net.readable(socket) > 0 {
             self.watch_channel_reading(id);

@@ -15,7 +15,13 @@ impl World {
     pub(crate) fn write_channel(&mut self, id: EndId) {
         let end = &self.ends[id.index()];
         let host = end.host;
-        if end.opening != Opening::Open || end.write_blocked || end.outbuf.len() == 0 {
+        if end.write_blocked {
+            return;
+        }
+        if matches!(end.opening, Opening::Sending { .. }) {
+            return self.write_flight(id);
+        }
+        if end.opening != Opening::Open || end.outbuf.len() == 0 {
             return;
         }
         let Some(share) = self.share(host, Connection::Channel, Operation::Write) else {
