@@ -98,6 +98,25 @@ def test_a_margin_of_its_own() -> None:
     assert claims.verdict(Comparison("throughput", "a", "b", "x", None, "equal", margin=0.15), found, RULE) == HOLDS
 
 
+def test_of_nothing_nothing_follows() -> None:
+    """Queues of 0.01 and 0.02 cells differ by next to nothing, and say nothing; of 0.01 and 50 they do, and of 40 and 41."""
+    part = Comparison("queued", "a", "b", "x", None, "equal", margin=0.25)
+    rule = Rule(0.95, 0.05, nothing={"queued": 1.0})
+    for base, more, nothing, expected in (
+        (0.01, 0.01, True, UNDECIDED),
+        (0.01, 50.0, False, FAILS),
+        (50.0, -49.99, False, FAILS),
+        (40.0, 1.0, False, HOLDS),
+    ):
+        found = Difference(Interval(more, more - 0.001, more + 0.001, 5), base, 5)
+        assert claims.is_nothing(part, found, rule) is nothing
+        assert claims.verdict(part, found, rule) == expected
+    found = Difference(Interval(0.01, 0.009, 0.011, 5), 0.01, 5)
+    judged = Judged(Claim("4", "alike", (part,)), (Finding(part, found, UNDECIDED, nothing=True),), UNDECIDED)
+    (row,) = list(claims_table.table([judged], {"queued": ("queued", "cells", 1)}))[2:3]
+    assert row.endswith(": nothing to compare | undecided |")
+
+
 def test_claims_that_compare_what_is_not_there_are_refused() -> None:
     part = {"metric": "time", "of": "a", "to": "b", "at": "x", "is": "less"}
     row = {"section": "1", "says": "so", "parts": [part]}

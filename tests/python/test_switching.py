@@ -16,7 +16,7 @@ from onionlab.errors import ResultsError
 from onionlab.plan import PlannedRun
 from onionlab.reproductions import runs, switching
 from onionlab.reproductions.figures import Figure, frame
-from onionlab.reproductions.switching import attack, charts, further, live, network, page, testbeds
+from onionlab.reproductions.switching import attack, charts, further, live, network, page, testbeds, thresholds
 from onionlab.runner import Silent
 from onionlab.stats.metrics import measured
 
@@ -30,7 +30,7 @@ def test_the_files_are_there_and_every_experiment_can_be_run() -> None:
     asked = switching.read(FOLDER)
     assert len(asked.claims) == 22
     assert len(asked.assumptions) > 10
-    for name in ("testbed", "live", "attack", *(question.stem for question in further.ON_TESTBEDS), *NETWORKS):
+    for name in ("testbed", "thresholds", "live", "attack", *(question.stem for question in further.ON_TESTBEDS), *NETWORKS):
         assert _core.resolve(str(FOLDER / f"{name}.toml"))
 
 
@@ -40,7 +40,8 @@ def test_claims_compare_what_the_experiments_have() -> None:
     assert {part.metric for claim in asked.claims for part in claim.parts} == set(page.WORDS)
     for claim in asked.claims:
         for part in claim.parts:
-            own = {"testbed": testbeds.TREATMENTS, "network": network.TREATMENTS}.get(claim.section.split(",")[0])
+            on_testbed = thresholds.TREATMENTS if part.at == thresholds.PLACE else testbeds.TREATMENTS
+            own = {"testbed": on_testbed, "network": network.TREATMENTS}.get(claim.section.split(",")[0])
             if own is not None:
                 assert {part.of, part.to or part.of} <= set(own), claim.says
 
@@ -65,7 +66,7 @@ def test_the_quick_patterns_change_the_files() -> None:
             assert len(lines) <= 1, (name, pattern)
             found |= {pattern} if lines and lines != [instead] else set()
     assert found == set(network.QUICK)
-    for name in ("live", *(question.stem for question in further.ON_TESTBEDS)):
+    for name in ("thresholds", "live", "attack", *(question.stem for question in further.ON_TESTBEDS)):
         text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
         for pattern, instead in testbeds.QUICK.items():
             assert [line != instead for line in re.findall(pattern, text)] == [True], name
@@ -101,8 +102,10 @@ def test_a_testbed_s_figures_by_hand() -> None:
     switches = pl.DataFrame(
         {
             "time_ns": [30 * SECOND, 40 * SECOND, 50 * SECOND],
+            "drained_ns": [30 * SECOND + 300_000_000, 40 * SECOND + 500_000_000, None],
             "acknowledged_ns": [30 * SECOND + 200_000_000, None, 50 * SECOND + 400_000_000],
             "entry": ["entry1", "entry1", "entry2"],
+            "occupancy": [0.75, 0.5, 1.0],
             "outcome": ["moved", "timed-out", "moved"],
             "cells_lost": [1, 0, 0],
             "bytes_started_over": [0, 498 * 10, 0],
@@ -147,7 +150,12 @@ def test_a_testbed_s_figures_by_hand() -> None:
             ("testbed", "drop-rate"): 100 * (1 + 10 + 1) / (2 * cells),
             ("testbed", "latency"): 2.0,
             ("testbed", "switch-time"): 0.2,
+            ("testbed", "drain-time"): 0.3,
+            ("testbed", "answer-time"): -0.1,
+            ("testbed", "least-occupancy"): 0.5,
             ("entry1", "switch-time"): 0.2,
+            ("entry1", "drain-time"): 0.3,
+            ("entry1", "answer-time"): -0.1,
             ("entry2", "switch-time"): 0.4,
             ("testbed", "switches"): 3.0,
             ("testbed", "undone"): 1.0,
@@ -185,7 +193,46 @@ def test_capacity_gains_are_paired_by_seed() -> None:
         ("entry1", "0.1 and 0.5", 1, "capacity", 1.5),
         ("entry1", "0.1 and 0.5", 2, "capacity", 1.75),
     ]
-    assert testbeds.gains(frame(rows))["value"].to_list() == [0.5, -0.25]
+    bases = {"multiplexed": "multiplexed", "0.1 and 0.5": "multiplexed"}
+    assert testbeds.gains(frame(rows), bases)["value"].to_list() == [0.5, -0.25]
+
+
+def test_gains_over_live_relays_are_to_the_same_sockets() -> None:
+    values = {"multiplexed": 1.0, "switching": 3.0, f"multiplexed{live.USUAL}": 8.0, f"switching{live.USUAL}": 8.5}
+    rows: list[Figure] = [("entry1", name, 1, "capacity", value) for name, value in values.items()]
+    found = testbeds.gains(frame(rows), {name: live.base(name) for name in values})
+    assert dict(found.select("treatment", "value").iter_rows()) == {"switching": 2.0, f"switching{live.USUAL}": 0.5}
+
+
+def test_how_many_relays_gain_leaves_out_the_idle_one() -> None:
+    """At one entry three of four, of which one is idle; with another entry that counts."""
+    gains = [("entry1", 0.1), ("middle1", -0.1), ("exit1", 0.2), (testbeds.IDLE, 0.3)]
+    rows = [
+        (place, treatment, 0, 0, "capacity-gain", gain)
+        for treatment in (testbeds.CHOSEN, testbeds.OTHER)
+        for place, gain in gains
+    ]
+    times = pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
+    bed = testbeds.Measured(frame([]), times, testbeds.TREATMENTS, 1, 0.0)
+    assert (page._grown(bed, testbeds.CHOSEN), page._grown(bed, testbeds.OTHER)) == ("67 %", "75 %")
+
+
+def test_thresholds_stand_beside_the_paper_s_medians() -> None:
+    times = {"switch-time": 0.5, "drain-time": 0.3, "answer-time": 0.2, "switches": 40.0, "least-occupancy": 0.51}
+    rows: list[Figure] = [
+        (thresholds.PLACE, treatment, 1, metric, value)
+        for treatment in thresholds.TREATMENTS[1:]
+        for metric, value in times.items()
+    ]
+    rows += [(thresholds.PLACE, treatment, 1, "throughput", 30.0) for treatment in thresholds.TREATMENTS]
+    measured = testbeds.Measured(frame(rows), pl.DataFrame(), thresholds.TREATMENTS, 1, 0.0)
+    asked = switching.read(FOLDER)
+    lines = list(thresholds.page(measured, asked.published["testbed"], asked.rule))
+    table = [line for line in lines if line.startswith("| 0.3 and 0.75")]
+    assert table == [
+        f"| 0.3 and 0.75 | {order} | below 2.15 s | 40.0 | 0.51 | 0.500 | 0.300 | 0.200 | 30.0 (0 %) | – |"
+        for order in thresholds.ORDERS.values()
+    ]
 
 
 def test_a_network_s_figures_by_hand() -> None:
@@ -300,14 +347,14 @@ def test_charts_can_be_drawn_of_a_few_values() -> None:
     rows = [
         (place, treatment, seed, seed, what, 0.5 + seed)
         for place in places
-        for treatment in (*testbeds.TREATMENTS, *network.TREATMENTS)
+        for treatment in (*testbeds.TREATMENTS, *live.SHOWN, *network.TREATMENTS)
         for seed in (1, 2)
         for what in ("switch-time", "throughput", "latency", "capacity-gain", "first-byte", "last-byte", "cells", "queued")
     ]
     times = pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
     bed = testbeds.Measured(frame([]), times, testbeds.TREATMENTS, 2, 0.0)
     sampled = network.Measured(frame([]), times, ("",), network.TREATMENTS, 2, 1.0, 0.0)
-    drawn = dict(charts.drawings(bed, bed, sampled))
+    drawn = dict(charts.drawings(bed, bed, sampled, switching.read(FOLDER).published["network"]))
     assert len(drawn) == 6
     for name, specification in drawn.items():
         assert "NaN" not in to_svg(specification), name

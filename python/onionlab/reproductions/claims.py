@@ -85,6 +85,8 @@ class Rule:
         By metric: the difference that counts as none in any case.
     place, replicate
         Columns of the figures.
+    nothing
+        By metric: where both figures are below it, there is nothing to compare, and the comparison is undecided.
     """
 
     confidence: float
@@ -92,6 +94,7 @@ class Rule:
     least: Mapping[str, float] = field(default_factory=dict)
     place: str = "middles"
     replicate: str = "network"
+    nothing: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -120,11 +123,15 @@ class Difference:
 
 @dataclass(frozen=True)
 class Finding:
-    """One comparison: its difference (None where no replicate has both), and whether it comes out as the paper says."""
+    """One comparison: its difference (None where no replicate has both), and whether it comes out as the paper says.
+
+    ``nothing``: both figures are so small that there is nothing to compare.
+    """
 
     part: Comparison
     difference: Difference | None
     verdict: str
+    nothing: bool = False
 
 
 @dataclass(frozen=True)
@@ -227,7 +234,7 @@ def verdict(part: Comparison, found: Difference | None, rule: Rule) -> str:
     "Equal" holds if the interval lies within what counts as none, and does not if it lies outside. "Less" and "greater" hold if
     the interval lies beyond ``by``, and do not if it leaves no room for more than what counts as none (with ``by``: for that).
     """
-    if found is None or found.interval.low is None or found.interval.high is None:
+    if found is None or found.interval.low is None or found.interval.high is None or is_nothing(part, found, rule):
         return UNDECIDED
     low, high = found.interval.low, found.interval.high
     margin = rule.margin if part.margin is None else part.margin
@@ -244,6 +251,13 @@ def verdict(part: Comparison, found: Difference | None, rule: Rule) -> str:
     return FAILS if high < max(none, wanted) else UNDECIDED
 
 
+def is_nothing(part: Comparison, found: Difference | None, rule: Rule) -> bool:
+    """Whether there is nothing to compare: both figures are below what the rule says of the metric."""
+    if found is None:
+        return False
+    return max(abs(found.base), abs(found.base + found.interval.mean)) < rule.nothing.get(part.metric, 0.0)
+
+
 def judge(figures: pl.DataFrame, claims: Sequence[Claim], rule: Rule) -> list[Judged]:
     """Every claim on the figures."""
     confidence = per_claim(rule.confidence, len(claims))
@@ -252,7 +266,7 @@ def judge(figures: pl.DataFrame, claims: Sequence[Claim], rule: Rule) -> list[Ju
         findings = []
         for part in claim.parts:
             found = difference(figures, part, confidence, rule)
-            findings.append(Finding(part, found, verdict(part, found, rule)))
+            findings.append(Finding(part, found, verdict(part, found, rule), is_nothing(part, found, rule)))
         judged.append(Judged(claim, tuple(findings), together([finding.verdict for finding in findings])))
     return judged
 

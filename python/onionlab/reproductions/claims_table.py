@@ -67,4 +67,6 @@ def _finding(finding: Finding, words: Words) -> str:
         bounds = " to ".join(format_fixed(bound, places, signed=True) for bound in (interval.low, interval.high))
         same = interval.low == interval.high == 0
         text += " in every one" if same else f" ({bounds}; {found.alike} of {interval.count})"
+    if finding.nothing:
+        return f"{text}: nothing to compare"
     return f"{text}: {finding.verdict}" if finding.verdict != UNDECIDED else text

@@ -24,7 +24,7 @@ from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claim
 from onionlab.reproductions.figures import SCHEMA
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.switching import charts as switching_charts
-from onionlab.reproductions.switching import further, live, network, testbeds
+from onionlab.reproductions.switching import further, live, network, testbeds, thresholds
 from onionlab.reproductions.switching import page as switching_page
 
 
@@ -51,6 +51,17 @@ class Asked:
     differences: list[dict[str, str]]
 
 
+@dataclass(frozen=True)
+class Measured:
+    """All experiments, reduced: the testbed, where thresholds decide on it, over live relays, the network, what is left open."""
+
+    bed: testbeds.Measured
+    thresholds: testbeds.Measured
+    live: testbeds.Measured
+    network: network.Measured
+    others: further.Measured
+
+
 def read(experiments: Path) -> Asked:
     """Read the files of ``experiments/switching``; one that is not as it must be is refused."""
     with beside.checked(f"{experiments} has not the files of this reproduction"):
@@ -64,15 +75,16 @@ def read(experiments: Path) -> Asked:
             claims=read_claims(
                 claims["claim"],
                 {*testbeds.METRICS, *network.METRICS},
-                {*testbeds.TREATMENTS, *network.TREATMENTS},
-                {*testbeds.PLACES, live.PLACE, *network.PLACES},
+                {*testbeds.TREATMENTS, *thresholds.TREATMENTS, *network.TREATMENTS},
+                {*testbeds.PLACES, thresholds.PLACE, live.PLACE, *network.PLACES},
             ),
             rule=Rule(
                 float(verdict["confidence"]),
                 float(verdict["margin"]),
-                {"queued": float(verdict["least-queued"]), "drop-rate": float(verdict["least-drop-rate"])},
+                {"drop-rate": float(verdict["least-drop-rate"])},
                 place="place",
                 replicate="replicate",
+                nothing={"queued": float(verdict["nothing-queued"])},
             ),
             differences=load_differences(experiments / "differences.toml"),
         )
@@ -103,6 +115,7 @@ def reproduce(
     folder = out / ("quick" if quick else "full")
     ahead = [
         runs.prepare(experiments / "testbed.toml", out / "full"),
+        runs.prepare(experiments / "thresholds.toml", folder, testbeds.QUICK if quick else None),
         runs.prepare(experiments / "live.toml", folder, testbeds.QUICK if quick else None),
         runs.prepare(experiments / "network.toml", folder, network.QUICK if quick else None),
         *further.prepare(experiments, folder, quick=quick),
@@ -110,20 +123,24 @@ def reproduce(
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
         everything = runner.run_all(ahead, observer=observer)
         bed = testbeds.measure(runs.whole(next(everything)))
+        on_thresholds = thresholds.measure(runs.whole(next(everything)))
         on_live = live.measure(runs.whole(next(everything)))
         sampled = network.measure(runs.whole(next(everything)))
         others = further.measure(everything)
-    judged = judge_all(asked, bed, on_live, sampled)
-    for name, specification in switching_charts.drawings(bed, on_live, sampled):
+    measured = Measured(bed, on_thresholds, on_live, sampled, others)
+    judged = judge_all(asked, measured)
+    for name, specification in switching_charts.drawings(bed, on_live, sampled, asked.published["network"]):
         export.write(docs, name, specification)
     path = docs / "switching.md"
-    write_text(path, switching_page.page(asked, bed, on_live, sampled, others, judged, quick=quick))
+    write_text(path, switching_page.page(asked, measured, judged, quick=quick))
     return path, []
 
 
-def judge_all(asked: Asked, bed: testbeds.Measured, on_live: testbeds.Measured, sampled: network.Measured) -> list[Judged]:
+def judge_all(asked: Asked, measured: Measured) -> list[Judged]:
     """Every claim, with one correction for all of them together."""
-    figures = pl.concat([bed.figures, seconds(bed.figures), on_live.figures, sampled.figures])
+    bed = measured.bed.figures
+    of_thresholds = measured.thresholds.figures.filter(pl.col("place") == thresholds.PLACE)
+    figures = pl.concat([bed, seconds(bed), of_thresholds, measured.live.figures, measured.network.figures])
     return judge(figures, asked.claims, asked.rule)
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
 
-from onionlab.reproductions.panels import Panel, grid
+from onionlab.reproductions.panels import Panel, extent, grid
 from onionlab.reproductions.switching import live, network, testbeds
 
 #: What is said of throughputs.
 POOLED = "throughput: each upload of all seeds"
+
+#: What the time to switch is.
+DECIDED = "decision to the new exit's SWITCH_ACK (s)"
 
 #: Size of a panel, in pixels.
 SIZE = (300, 190)
 
 
 def drawings(
-    bed: testbeds.Measured, on_live: testbeds.Measured, sampled: network.Measured
+    bed: testbeds.Measured, on_live: testbeds.Measured, sampled: network.Measured, published: Mapping[str, Any]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Names and specifications of all charts."""
+    """Names and specifications of all charts; ``published`` is what the papers have of the simulated network."""
     seeds = f"mean quantile function over {bed.seeds} seeds; band: 95 % t interval"
     yield "switching-switch-time", _switch_times(bed, seeds)
     yield "switching-entries", _entries(bed, seeds)
@@ -33,13 +36,11 @@ def drawings(
     title = "Four clients that send, without and with switching"
     yield "switching-throughput", grid(bed.times, shown, [panels], title, [POOLED, seeds.replace("mean", "latency: mean")], SIZE)
     yield "switching-live", _live(on_live)
-    yield "switching-network", _network(sampled)
+    yield "switching-network", _network(sampled, published)
 
 
 def _switch_times(bed: testbeds.Measured, about: str) -> dict[str, Any]:
-    panel = Panel(
-        testbeds.WHOLE, "switch-time", "By alpha and beta (figure 4)", "last cell on the old path to first on the new (s)"
-    )
+    panel = Panel(testbeds.WHOLE, "switch-time", "By alpha and beta (figure 4)", DECIDED)
     return grid(bed.times, testbeds.PAIRS, [[panel]], "Time to switch", [about], SIZE)
 
 
@@ -48,32 +49,42 @@ def _entries(bed: testbeds.Measured, about: str) -> dict[str, Any]:
     entries = testbeds.RELAYS[0], testbeds.RELAYS[3]
     own = bed.times.filter(pl.col("treatment") == testbeds.OTHER, pl.col("what") == "switch-time", pl.col("place").is_in(entries))
     times = own.with_columns(treatment="place", place=pl.lit(testbeds.WHOLE))
-    panel = Panel(testbeds.WHOLE, "switch-time", "By entry (figure 5)", "last cell on the old path to first on the new (s)")
+    panel = Panel(testbeds.WHOLE, "switch-time", "By entry (figure 5)", DECIDED)
     return grid(times, entries, [[panel]], f"Time to switch, {testbeds.OTHER}", [about], SIZE)
 
 
 def _capacities(bed: testbeds.Measured) -> dict[str, Any]:
     """Figure 6: the curves are relays, the sample is of all seeds."""
-    gains = bed.times.filter(pl.col("what") == "capacity-gain")
-    times = gains.with_columns(treatment="place", place="treatment")
-    panels = [
-        Panel(name, "capacity-gain", name, "more than without switching (Mbit/s)") for name in (testbeds.CHOSEN, testbeds.OTHER)
+    shown = (testbeds.CHOSEN, testbeds.OTHER)
+    gains = bed.times.filter(pl.col("what") == "capacity-gain", pl.col("treatment").is_in(shown))
+    idle = (pl.col("treatment") == testbeds.CHOSEN) & (pl.col("place") == testbeds.IDLE)
+    times = gains.filter(~idle).with_columns(treatment="place", place="treatment")
+    scale = extent(times.select(mean="value"))
+    panels = [Panel(name, "capacity-gain", name, "more than without switching (Mbit/s)", scale) for name in shown]
+    about = [
+        "what a relay sends while all four clients upload, less what it sends in the run of the same seed without switching,",
+        f"which stands for “before”; a seed a value, {bed.seeds} seeds. Entry 2 is idle where circuits stay at one entry",
     ]
-    about = f"what a relay sends while all four upload, less the same without switching; a run a value, {bed.seeds} seeds"
-    return grid(times, testbeds.RELAYS, [panels], "Capacities after and before (the paper's figure 6)", [about], SIZE)
+    return grid(times, testbeds.RELAYS, [panels], "Capacities after less before (the paper's figure 6)", about, SIZE)
 
 
 def _live(on_live: testbeds.Measured) -> dict[str, Any]:
     about = f"latency: mean quantile function over {on_live.seeds} seeds; band: 95 % t interval"
     panels = [
+        Panel(live.PLACE, "capacity-gain", "Entry (figure 10)", "more than without switching (Mbit/s)"),
         Panel(live.PLACE, "throughput", "Throughput (figure 11)", "12.3 MB over the time of an upload (KB/s)"),
         Panel(live.PLACE, "latency", "Latency (figure 12)", "a cell from client to server (s)"),
     ]
-    return grid(on_live.times, live.SHOWN, [panels], "Middles and exits of a real consensus", [POOLED, about], SIZE)
+    pooled = f"{POOLED}; entry: what it sends more than in the run of the same seed without switching"
+    return grid(on_live.times, live.SHOWN, [panels], "Middles and exits of a real consensus", [pooled, about], SIZE)
 
 
-def _network(sampled: network.Measured) -> dict[str, Any]:
-    about = f"mean quantile function over {sampled.replicates} sampled networks; band: 95 % t interval"
+def _network(sampled: network.Measured, published: Mapping[str, Any]) -> dict[str, Any]:
+    medians = [value for of in published["cells-queued"]["median-below"].values() for value in of.values()]
+    about = [
+        f"mean quantile function over {sampled.replicates} sampled networks; band: 95 % t interval",
+        f"the paper's medians of queues (figure 4 f) are {min(medians)} to {max(medians)} cells",
+    ]
     sizes = {"web": "320 KiB", "bulk": "5 MiB"}
     longest = sampled.times.filter(what="queued")["value"].max()
     queues = {"domain": [0, max(1.0, float(longest) if isinstance(longest, int | float) else 0.0)], "nice": False}
@@ -92,4 +103,4 @@ def _network(sampled: network.Measured) -> dict[str, Any]:
             for place in dict.fromkeys(network.POSITIONS.values())
         ],
     ]
-    return grid(sampled.times, sampled.treatments, rows, "150 relays, ten web and ten bulk clients", [about], SIZE)
+    return grid(sampled.times, sampled.treatments, rows, "150 relays, ten web and ten bulk clients", about, SIZE)

@@ -64,8 +64,8 @@ ON_TESTBEDS = (
     Question(
         "variants",
         "Other rules",
-        "The testbed with one rule after the other another: what counts as congestion, which circuits move, how often the entry "
-        "looks; and with what the papers do not have, hysteresis and a limit of moves.",
+        "The testbed with one rule after the other another: what counts as congestion, when the new path is asked, which "
+        "circuits move, how often the entry looks; and with what the papers do not have, hysteresis and a limit of moves.",
         BED,
     ),
     Question(
@@ -99,7 +99,7 @@ ON_NETWORKS = (
         "narrow",
         "The network with small sockets and narrow relays",
         "The simulated network has nothing to relieve (see above). Here its sockets are the testbed's 16 KiB, and its relays "
-        "have all, a tenth and three hundredths of their bandwidth.",
+        "have all or a small part of their bandwidth.",
         NET | QUEUES,
         "network.capacity.factor",
         "bandwidths times {:g}",

@@ -24,7 +24,7 @@ def base(treatment: str) -> str:
 
 def measure(experiment: Experiment) -> testbeds.Measured:
     """Reduce the results: as a testbed's, with one place."""
-    bed = testbeds.measure(experiment, place=PLACE, relays=(ENTRY,))
+    bed = testbeds.measure(experiment, place=PLACE, relays=(ENTRY,), base=base)
     entry = pl.col("place") == ENTRY
     figures = bed.figures.filter((pl.col("place") == PLACE) | (entry & (pl.col("metric") == "capacity")))
     times = bed.times.filter((pl.col("place") == PLACE) | (entry & (pl.col("what") == "capacity-gain")))

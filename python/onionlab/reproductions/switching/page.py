@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import Comparison, Judged, Rule
 from onionlab.reproductions.figures import NOTHING, change, level, percent
-from onionlab.reproductions.switching import further, live, network, testbeds
+from onionlab.reproductions.switching import further, live, network, testbeds, thresholds
+from onionlab.stats.intervals import lower_quantile
+from onionlab.stats.metrics import ordered
 
 if TYPE_CHECKING:
-    from onionlab.reproductions.switching import Asked
+    from onionlab.reproductions.switching import Asked, Measured
 
 #: Metrics in words, with their unit and the places that are shown.
 WORDS = {
@@ -54,16 +58,14 @@ QUICK = """
 
 def page(
     asked: Asked,
-    bed: testbeds.Measured,
-    on_live: testbeds.Measured,
-    sampled: network.Measured,
-    others: further.Measured,
+    measured: Measured,
     judged: Sequence[Judged],
     *,
     quick: bool,
 ) -> str:
     """The page as Markdown."""
     rule = asked.rule
+    bed, on_live, sampled, others = measured.bed, measured.live, measured.network, measured.others
     lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
     if quick:
         lines.append(QUICK.format(networks=sampled.replicates, minutes=sampled.minutes, seeds=on_live.seeds))
@@ -71,11 +73,14 @@ def page(
     lines += claims_table.short(judged)
     lines += ["## The claims", ""]
     replicates = f"{bed.seeds} seeds or {sampled.replicates} networks"
-    lines += claims_table.explanation(rule, len(judged), replicates, "What each figure is: `experiments/switching/claims.toml`.")
+    nothing = f"Queues of less than {rule.nothing['queued']:g} cell on both sides are nothing to compare."
+    what = "What each figure is: `experiments/switching/claims.toml`."
+    lines += claims_table.explanation(rule, len(judged), replicates, nothing, what)
     lines += claims_table.table(judged, WORDS)
     lines += ["## The testbed", ""]
     lines += _averages(asked.published["testbed"], bed)
     lines += _switch_times(asked.published["testbed"], bed)
+    lines += thresholds.page(measured.thresholds, asked.published["testbed"], rule)
     lines += _capacities(asked.published["testbed"], bed, rule)
     lines += _throughputs(asked.published["testbed"], bed, rule)
     lines += ["## Middles and exits of a real consensus", ""]
@@ -89,7 +94,8 @@ def page(
     lines += ["## What the papers do not say of their experiments", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in asked.assumptions]
     lines += ["", "## Runs", ""]
-    on_beds = bed.seconds + sum(one.seconds for one in others.beds.values()) + others.attacked.seconds + on_live.seconds
+    beds = (bed, measured.thresholds, on_live, *others.beds.values())
+    on_beds = sum(one.seconds for one in beds) + others.attacked.seconds
     on_networks = sampled.seconds + sum(one.seconds for one in others.networks.values())
     lines.append(
         f"The testbeds took {format_duration(round(on_beds))}, the simulated networks {format_duration(round(on_networks))}, one "
@@ -117,7 +123,12 @@ def _averages(published: Mapping[str, Any], bed: testbeds.Measured) -> Iterator[
 
 def _switch_times(published: Mapping[str, Any], bed: testbeds.Measured) -> Iterator[str]:
     yield from ("### Time to switch (figures 4 and 5)", "")
-    yield "Medians of a run, mean over seeds; switches: of a run."
+    yield (
+        "From the entry's decision, with which SWITCH joins the outbuf behind the circuit's last cell on the old path, "
+        "to the new "
+        "exit's SWITCH_ACK, with which the first may follow on the new one. Medians of a run, mean over seeds; "
+        "switches: of a run."
+    )
     yield from ("", "| alpha and beta | the paper's median | here, s | switches |", "| --- | ---: | ---: | ---: |")
     below = published["switch-time"]["median-below"]
     for treatment in (*testbeds.PAIRS, testbeds.OTHER):
@@ -134,17 +145,41 @@ def _switch_times(published: Mapping[str, Any], bed: testbeds.Measured) -> Itera
 
 def _capacities(published: Mapping[str, Any], bed: testbeds.Measured, rule: Rule) -> Iterator[str]:
     yield from ("### Capacities (figure 6)", "")
-    yield "What relays send while all four clients do, Mbit/s, and how much more than without switching."
+    yield (
+        "What relays send while all four clients do, Mbit/s, and how much more than without switching. The paper gives its "
+        "averages before and after the fourth client's move to another entry, for the second relays while they were "
+        "idle, and the "
+        "medians of the gains of all moves."
+    )
     yield ""
-    yield "| relay | the paper's median gain | without switching | same entry, more | another entry, more |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
+    yield "| relay | the paper, before | after | median gain | here without switching | same entry, more | another entry, more |"
+    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
+    printed = published["capacity"]
     for relay in testbeds.RELAYS:
         before = level(bed.figures, 2, place=relay, treatment=testbeds.MULTIPLEXED, metric="capacity")
         more = [
             change(bed.figures, Comparison("capacity", treatment, testbeds.MULTIPLEXED, relay, None, "greater"), rule, 2)
             for treatment in (testbeds.CHOSEN, testbeds.OTHER)
         ]
-        yield f"| {relay} | {published['capacity-gain']['median'][relay]:g} | {before} | {' | '.join(more)} |"
+        theirs = (printed["before"][relay], printed["after"][relay], published["capacity-gain"]["median"][relay])
+        yield f"| {relay} | {' | '.join(f'{one:g}' for one in theirs)} | {before} | {' | '.join(more)} |"
+    yield ""
+    grown = [_grown(bed, treatment) for treatment in (testbeds.CHOSEN, testbeds.OTHER)]
+    yield (
+        f"Of the paper's measurements {published['capacity-gain']['above-none']} % show a gain; of those here, each "
+        "relay in each "
+        f"seed, {grown[0]} at one entry (without {testbeds.IDLE}, which is idle) and {grown[1]} with another."
+    )
+    yield ""
+    one = testbeds.CLIENTS[3]
+    (mean, uncertainty), (more_mean, more_uncertainty) = (published["fourth-client"][key] for key in ("before", "improved-by"))
+    part = Comparison("throughput", testbeds.OTHER, testbeds.MULTIPLEXED, one, None, "greater")
+    ours = level(bed.figures, 1, place=one, treatment=testbeds.MULTIPLEXED, metric="throughput")
+    yield (
+        f"The fourth client alone: in the paper {mean} ± {uncertainty} KB/s, improved by {more_mean} ± "
+        f"{more_uncertainty} KB/s by "
+        f"its move to another entry; here {ours} KB/s, changed by {change(bed.figures, part, rule, 1, ' KB/s')}."
+    )
     yield ""
     yield from ("![Capacities after less before](switching-capacity.svg)", "")
 
@@ -156,13 +191,41 @@ def _throughputs(published: Mapping[str, Any], bed: testbeds.Measured, rule: Rul
         "difference to the first row, an asterisk where its 95 % interval excludes zero."
     )
     yield ""
-    yield "| | KB/s, paper | here | all four together | lost, %, paper | here | latency, s, paper's median | here |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    yield f"| | {' | '.join(BESIDE)} |"
+    yield f"| --- |{' ---: |' * len(BESIDE)}"
     for treatment in (testbeds.MULTIPLEXED, *testbeds.PAIRS, testbeds.OTHER):
         key = {testbeds.MULTIPLEXED: "multiplexed", testbeds.CHOSEN: "switching"}.get(treatment)
         yield f"| {treatment} | {' | '.join(_beside(published, key, bed, testbeds.WHOLE, treatment, rule))} |"
     yield ""
     yield from ("![Throughput and latency](switching-throughput.svg)", "")
+
+
+def _grown(bed: testbeds.Measured, treatment: str) -> str:
+    """Of the gains of all relays that a treatment uses, those above none."""
+    gains = bed.times.filter(what="capacity-gain", treatment=treatment)
+    if treatment == testbeds.CHOSEN:
+        gains = gains.filter(pl.col("place") != testbeds.IDLE)
+    return f"{format_fixed(100 * gains.filter(pl.col('value') > 0).height / gains.height, 0)} %" if gains.height else NOTHING
+
+
+#: Columns of `_beside`.
+BESIDE = (
+    "KB/s, paper",
+    "here",
+    "median, paper",
+    "here",
+    "all four together",
+    "lost, %, paper",
+    "here",
+    "latency, s, paper's median",
+    "here",
+)
+
+
+def _pooled(bed: testbeds.Measured, place: str, treatment: str, what: str, share: float, places: int) -> str:
+    """A quantile of all values of all seeds."""
+    values = ordered(bed.times.filter(place=place, treatment=treatment, what=what)["value"])
+    return format_fixed(lower_quantile(values, share), places) if values.size else NOTHING
 
 
 def _beside(
@@ -177,7 +240,11 @@ def _beside(
     """Cells of a row: the paper's and ours."""
     mean, uncertainty = published["throughput"]["mean-and-uncertainty"].get(key, (None, None))
     yield f"{mean} ± {uncertainty}" if mean is not None else ""
-    yield from (_with_percent(bed, place, treatment, metric, 1, rule, base) for metric in ("throughput", "together"))
+    yield _with_percent(bed, place, treatment, "throughput", 1, rule, base)
+    below = published["throughput"]["median-below"].get(key)
+    yield f"below {below}" if below is not None else ""
+    yield _pooled(bed, place, treatment, "throughput", 0.5, 1)
+    yield _with_percent(bed, place, treatment, "together", 1, rule, base)
     yield f"{published['drop-rate'][key]}" if key is not None else ""
     yield level(bed.figures, 3, place=place, treatment=treatment, metric="drop-rate")
     yield f"{published['latency']['median-below'][key]}" if key is not None else ""
@@ -191,25 +258,39 @@ def _with_percent(bed: testbeds.Measured, place: str, treatment: str, metric: st
 
 
 def _live(published: Mapping[str, Any], on_live: testbeds.Measured, rule: Rule) -> Iterator[str]:
-    gain = published["capacity-gain"]["median"][live.ENTRY]
     yield (
         "The same four clients send over an entry of their own and relays of the consensus of March 2017, which carry others' "
         f"traffic too; {on_live.seeds} seeds. Sockets are the testbed's 16 KiB, or with “usual sockets” those of Linux. In "
-        "brackets the difference to the same without switching, an asterisk where its 95 % interval excludes zero. The paper's "
-        f"entry forwards {gain} Mbit/s more with switching (median, figure 10)."
+        "brackets the difference to the same without switching, an asterisk where its 95 % interval excludes zero."
     )
     yield ""
-    head = "| | KB/s, paper | here | all four together | lost, %, paper | here | latency, s, paper's median | here |"
-    yield f"{head} entry sends, Mbit/s | switches |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    columns = (*BESIDE, "entry sends, Mbit/s", "switches", "not ended well")
+    yield f"| | {' | '.join(columns)} |"
+    yield f"| --- |{' ---: |' * len(columns)}"
     for treatment in on_live.treatments:
         key = treatment if treatment in published["drop-rate"] else None
         cells = list(_beside(published, key, on_live, live.PLACE, treatment, rule, live.base(treatment)))
         cells.append(_with_percent(on_live, live.PLACE, treatment, "capacity", 2, rule, live.base(treatment)))
-        cells.append(level(on_live.figures, 1, place=live.PLACE, treatment=treatment, metric="switches"))
+        cells += [
+            level(on_live.figures, 1, place=live.PLACE, treatment=treatment, metric=name) for name in ("switches", "undone")
+        ]
         yield f"| {treatment} | {' | '.join(cells)} |"
     yield ""
-    yield from ("![Throughput and latency, relays of a real consensus](switching-live.svg)", "")
+    printed = published["capacity-gain"]["quantiles"]
+    yield (
+        "What the entry sends more than without switching, Mbit/s (figure 10): the share of the measurements in the "
+        "head is below; "
+        "here a seed is one."
+    )
+    yield from ("", f"| | {' | '.join(f'{format_fixed(100 * float(share), 0)} %' for share in printed)} |")
+    yield f"| --- |{' ---: |' * len(printed)}"
+    yield f"| the paper | {' | '.join(f'{value:g}' for value in printed.values())} |"
+    for treatment in on_live.treatments:
+        if treatment != live.base(treatment):
+            ours = [_pooled(on_live, live.PLACE, treatment, "capacity-gain", float(share), 2) for share in printed]
+            yield f"| {treatment} | {' | '.join(ours)} |"
+    yield ""
+    yield from ("![Entry's gain, throughput and latency, relays of a real consensus](switching-live.svg)", "")
 
 
 def _network(published: Mapping[str, Any], sampled: network.Measured, rule: Rule) -> Iterator[str]:
@@ -224,19 +305,23 @@ def _network(published: Mapping[str, Any], sampled: network.Measured, rule: Rule
         "bulk first byte, s": ("bulk", "first-byte", 2),
         "5 MiB, s": ("bulk", "last-byte", 2),
         "its spread, s": ("bulk", "spread", 2),
-        "cells, web": ("web", "cells", 0),
-        "cells, bulk": ("bulk", "cells", 0),
         "switches a minute": (network.WHOLE, "switches", 1),
     }
     yield from ("", f"| | {' | '.join(columns)} |", f"| --- |{' ---: |' * len(columns)}")
     for treatment in sampled.treatments:
-        cells = []
-        for place, metric, places in columns.values():
-            text = level(sampled.figures, places, place=place, treatment=treatment, metric=metric)
-            part = Comparison(metric, treatment, network.VANILLA, place, None, "equal")
-            differs = percent(sampled.figures, part, rule) if treatment != network.VANILLA and metric != "switches" else ""
-            cells.append(f"{text} ({differs})" if differs else text)
+        cells = [_to_vanilla(sampled, treatment, place, metric, places, rule) for place, metric, places in columns.values()]
         yield f"| {treatment} | {' | '.join(cells)} |"
+    yield ""
+    yield (
+        f"DATA cells that reach a client in {sampled.minutes:g} minutes; the paper's are medians of its figure 4 (e), of cells "
+        "processed in 100 minutes."
+    )
+    yield from ("", "| | the paper, web | bulk | here, web | bulk |", "| --- | ---: | ---: | ---: | ---: |")
+    processed = published["cells-processed"]["median-below"]
+    for treatment in sampled.treatments:
+        below = [f"below {processed[treatment][group]:,}" if treatment in processed else "" for group in network.GROUPS]
+        own = [_to_vanilla(sampled, treatment, group, "cells", 0, rule) for group in network.GROUPS]
+        yield f"| {treatment} | {' | '.join([*below, *own])} |"
     yield ""
     printed = published["cells-queued"]["median-below"]
     positions = ("entries", "middles", "exits")
@@ -250,6 +335,14 @@ def _network(published: Mapping[str, Any], sampled: network.Measured, rule: Rule
         yield f"| {treatment} | below {theirs['web']} | below {theirs['bulk']} | {' | '.join(ours)} |"
     yield ""
     yield from ("![The paper's figure 4](switching-network.svg)", "")
+
+
+def _to_vanilla(sampled: network.Measured, treatment: str, place: str, metric: str, places: int, rule: Rule) -> str:
+    text = level(sampled.figures, places, place=place, treatment=treatment, metric=metric)
+    if treatment == network.VANILLA or metric == "switches":
+        return text
+    differs = percent(sampled.figures, Comparison(metric, treatment, network.VANILLA, place, None, "equal"), rule)
+    return f"{text} ({differs})" if differs else text
 
 
 def _unit(text: str, unit: str) -> str:

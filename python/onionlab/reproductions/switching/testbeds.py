@@ -6,7 +6,7 @@ the samples fall.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import polars as pl
@@ -24,11 +24,17 @@ CHOSEN, OTHER = "0.1 and 0.5", "0.1 and 0.5, another entry"
 TREATMENTS = (MULTIPLEXED, WATCHED, *PAIRS, OTHER)
 
 CLIENTS = ("client1", "client2", "client3", "client4")
+#: Of the relays the one that nothing uses where circuits stay at their entry.
+IDLE = "entry2"
 RELAYS = ("entry1", "middle1", "exit1", "entry2", "middle2", "exit2")
 
 #: The whole testbed as a place, and one that has the paper's second for every time to switch.
 WHOLE, SECOND = "testbed", "one second"
 PLACES = (WHOLE, SECOND, *CLIENTS, *RELAYS)
+
+#: What is said of the times of a switch: from the decision to the new exit's SWITCH_ACK; until SWITCH has left the outbuf; from
+#: then to SWITCH_ACK, before which it may have come.
+SWITCH_TIMES = ("switch-time", "drain-time", "answer-time")
 
 #: Of what all seeds are one sample.
 POOLED = ("throughput", "capacity-gain")
@@ -40,8 +46,21 @@ BYTES, PAYLOAD = 12_300_000, 498
 QUICK = {r"(?m)^seeds = \[1, 2, 3, 4, 5, 6, .*\]$": "seeds = [1, 2, 3, 4, 5, 6]"}
 
 #: Figures of a run; what they are stands in ``claims.toml``. Beside them: bytes of all over the time that all took in KB/s
-#: (together), switches of a run and those of them that did not end well, transfers that did not end well in per cent.
-METRICS = ("share", "switch-time", "capacity", "throughput", "drop-rate", "latency", "together", "switches", "undone", "failed")
+#: (together), switches of a run and those of them that did not end well, the least occupancy of an outbuf that one relieved,
+#: transfers that did not end well in per cent.
+METRICS = (
+    "share",
+    *SWITCH_TIMES,
+    "capacity",
+    "throughput",
+    "drop-rate",
+    "latency",
+    "together",
+    "switches",
+    "undone",
+    "least-occupancy",
+    "failed",
+)
 
 
 @dataclass(frozen=True)
@@ -70,7 +89,9 @@ class Measured:
     seconds: float
 
 
-def measure(experiment: Experiment, *, place: str = WHOLE, relays: Sequence[str] = RELAYS) -> Measured:
+def measure(
+    experiment: Experiment, *, place: str = WHOLE, relays: Sequence[str] = RELAYS, base: Callable[[str], str] | None = None
+) -> Measured:
     """Reduce a testbed's results.
 
     Parameters
@@ -81,6 +102,8 @@ def measure(experiment: Experiment, *, place: str = WHOLE, relays: Sequence[str]
         What the whole is called.
     relays : sequence of str
         Those whose capacity is wanted.
+    base : callable, optional
+        From a treatment to the one to which its capacities are a gain, by default the first of all.
     """
     figures: list[Figure] = []
     times = [_NO_TIMES]
@@ -110,9 +133,10 @@ def measure(experiment: Experiment, *, place: str = WHOLE, relays: Sequence[str]
                 for where, what, values in one.times(place)
             ]
     whole = frame(figures)
+    bases = {one: base(one) if base is not None else MULTIPLEXED for one in experiment.treatments}
     return Measured(
         whole,
-        pl.concat([*times, gains(whole)]).drop_nulls("value"),
+        pl.concat([*times, gains(whole, bases)]).drop_nulls("value"),
         tuple(experiment.treatments),
         len(experiment.plan.seeds),
         float(experiment.runs["wall_seconds"].sum()),
@@ -146,11 +170,15 @@ def _carried(experiment: Experiment, relays: Sequence[str]) -> pl.DataFrame:
     return experiment.table("relays").filter(wanted).select(columns).collect()
 
 
-def gains(figures: pl.DataFrame) -> pl.DataFrame:
-    """What each relay sends more than with the first treatment, Mbit/s, a row for each seed: figure 6's C_after - C_before."""
+def gains(figures: pl.DataFrame, bases: Mapping[str, str]) -> pl.DataFrame:
+    """What each relay sends more than with the treatment that ``bases`` names, Mbit/s, a row for each seed.
+
+    Figures 6 and 10 have it as C_after - C_before.
+    """
     capacity = figures.filter(pl.col("metric") == "capacity")
-    before = capacity.filter(pl.col("treatment") == MULTIPLEXED).select("place", "replicate", before="value")
-    both = capacity.filter(pl.col("treatment") != MULTIPLEXED).join(before, on=["place", "replicate"])
+    own = capacity.filter(pl.col("treatment").is_in([one for one, base in bases.items() if base != one]))
+    before = capacity.select("place", "replicate", base="treatment", before="value")
+    both = own.with_columns(base=pl.col("treatment").replace(dict(bases))).join(before, on=["place", "replicate", "base"])
     return both.select(
         "place",
         "treatment",
@@ -183,11 +211,15 @@ class Run:
 
     @property
     def _switch_times(self) -> pl.DataFrame:
-        """``entry, value``: from the last cell on the old path to the first on the new one, in seconds."""
+        """``entry``, and each of `SWITCH_TIMES` in seconds: from the entry's decision, when SWITCH joins the outbuf.
+
+        At another entry no SWITCH leaves the first one's outbuf with the decision; only the first of the times is there.
+        """
         if self.switches is None:
-            return pl.DataFrame(schema={"entry": pl.String, "value": pl.Float64})
-        time = (pl.col("acknowledged_ns") - pl.col("time_ns")) / 1e9
-        return self.switches.select("entry", value=time).drop_nulls()
+            return pl.DataFrame(schema={"entry": pl.String} | dict.fromkeys(SWITCH_TIMES, pl.Float64))
+        decided, drained, acknowledged = (pl.col(f"{name}_ns") for name in ("time", "drained", "acknowledged"))
+        between = (acknowledged - decided, drained - decided, acknowledged - drained)
+        return self.switches.select("entry", **{name: time / 1e9 for name, time in zip(SWITCH_TIMES, between, strict=True)})
 
     def figures(self, place: str) -> Iterable[tuple[str, str, float | None]]:
         """Place, metric, value."""
@@ -210,12 +242,16 @@ class Run:
             (place, times),
             *((str(name), rows) for (name,), rows in times.group_by("entry", maintain_order=True)),
         ):
-            if own.height:
-                yield where, "switch-time", lower_quantile(ordered(own["value"]), 0.5)
+            for name in SWITCH_TIMES:
+                values = ordered(own[name].drop_nulls())
+                if values.size:
+                    yield where, name, lower_quantile(values, 0.5)
         if self.switches is not None:
             yield place, "switches", float(self.switches.height)
             undone = self.switches.filter(~pl.col("outcome").is_in(["moved", "unfinished"])).height
             yield place, "undone", float(undone)
+            least = self.switches["occupancy"].min()
+            yield place, "least-occupancy", float(least) if isinstance(least, int | float) else None
         yield from self._capacities()
         yield from self._shares()
 
@@ -267,9 +303,9 @@ class Run:
     def times(self, place: str) -> Iterable[tuple[str, str, pl.Series]]:
         """Place, what, values."""
         switches = self._switch_times
-        yield place, "switch-time", switches["value"]
+        yield place, "switch-time", switches["switch-time"].drop_nulls()
         for (entry,), rows in switches.group_by("entry", maintain_order=True):
-            yield str(entry), "switch-time", rows["value"]
+            yield str(entry), "switch-time", rows["switch-time"].drop_nulls()
         yield place, "throughput", self._bulk["throughput"].drop_nulls()
         yield place, "latency", self._latencies()
 
