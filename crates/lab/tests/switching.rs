@@ -18,6 +18,7 @@ hosts = [
   { name = "entry2", role = "guard", up = "1.5 Mbit/s", down = "10 Mbit/s" },
   { name = "middle1", role = "middle", up = "2 Mbit/s", down = "2 Mbit/s" },
   { name = "middle2", role = "middle", up = "3 Mbit/s", down = "3 Mbit/s" },
+  { name = "middle3", role = "middle", up = "1 Mbit/s", down = "1 Mbit/s" },
   { name = "exit1", role = "exit", up = "2 Mbit/s", down = "2 Mbit/s" },
   { name = "exit2", role = "exit", up = "3 Mbit/s", down = "3 Mbit/s" },
   { name = "server1", role = "server", up = "1 Gbit/s", down = "1 Gbit/s" },
@@ -56,7 +57,7 @@ fn records(settings: &str) -> [Vec<u8>; 2] {
 }
 
 /// Each key, beside what it needs.
-const KEYS: [(&str, &str); 15] = [
+const KEYS: [(&str, &str); 16] = [
     ("", "switching = \"active\""),
     ("switching = \"active\"", "switching-entry = \"other\""),
     ("switching = \"active\"", "switching-interval = \"3 s\""),
@@ -68,7 +69,11 @@ const KEYS: [(&str, &str); 15] = [
     ("switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-beta = 9.0", "switching-unwritable = false"),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-choice = \"above-mean\""),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-hysteresis = true"),
-    ("switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-hysteresis = true", "switching-alpha = 0.0"),
+    (
+        "switching = \"active\"\nswitching-interval = \"3 s\"\nswitching-hysteresis = true\nswitching-unwritable = false\nswitching-occupancy = \"relative\"\nswitching-beta = 1.0",
+        "switching-alpha = 1.0",
+    ),
+    ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-spares = \"uniform\""),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-moves = 1"),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-drop-idle = \"1 s\""),
     ("switching = \"active\"\nswitching-interval = \"3 s\"", "switching-timeout = \"100 ms\""),

@@ -265,6 +265,9 @@ impl World {
         if stream.switching.standby.is_some() || stream.switching.is_drained() {
             self.switched_stream_ends(id);
         }
+        if self.switching.is_some() {
+            self.lose_at_exit(id);
+        }
         let stream = &self.streams[id.index()];
         let end = &stream.ends[Place::Exit as usize];
         let done = stream.answer_written >= stream.size && end.inbuf == 0 && end.outbuf == 0;

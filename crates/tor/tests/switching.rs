@@ -7,8 +7,8 @@ use onionlab_engine::HostId;
 use onionlab_net::tcp::BufferLimits;
 use onionlab_quantities::SimDuration;
 use onionlab_tor::{
-    CircuitOutcome, CloseReason, Outcome, Records, RelayClass, Role, Settings, SwitchEntry, SwitchExit, SwitchOutcome,
-    SwitchingSettings, World,
+    CircuitOutcome, CloseReason, Outcome, Records, RelayClass, Role, Settings, SwitchChoice, SwitchEntry, SwitchExit,
+    SwitchOutcome, SwitchSample, SwitchVerdict, SwitchingSettings, World,
 };
 
 /// Four clients over one path of slow relays, and a second one beside it, with the same entry or another.
@@ -145,4 +145,31 @@ fn an_idle_circuit_is_dropped_whatever_its_streams_wait_for() {
     };
     assert_eq!(outcome(10), (Outcome::CircuitClosed, true));
     assert_eq!(outcome(40).0, Outcome::Ok);
+}
+
+/// Above the mean is above that of the circuits with traffic, whatever spares stand beside them: of circuits that share an outbuf some stay. A circuit that is not in use has the cells of its building,
+/// four at most.
+#[test]
+fn of_circuits_that_share_an_outbuf_those_above_their_mean_move() {
+    let settings = SwitchingSettings { choice: SwitchChoice::AboveMean, ..paper(SwitchEntry::Same, SwitchExit::New) };
+    let (_, records) = run(&four(SwitchEntry::Same, SwitchExit::New, UPLOAD, Some(settings)));
+    let (mut moves, mut stay, mut idle) = (0, 0, 0);
+    let of_one = |a: &SwitchSample, b: &SwitchSample| (a.time, a.channel, a.outward) == (b.time, b.channel, b.outward);
+    for sample in records.switch_samples.chunk_by(of_one) {
+        let busy: Vec<_> = sample.iter().filter(|row| row.cells > 4).collect();
+        let mean = busy.iter().map(|row| row.average).sum::<f64>() / busy.len() as f64;
+        for row in sample {
+            let above = row.cells > 4 && row.average > mean;
+            assert!(row.verdict != SwitchVerdict::Moves || above, "{row:?} of {busy:?}");
+            assert!(row.verdict != SwitchVerdict::Lighter || !above, "{row:?} of {busy:?}");
+        }
+        let moved = sample.iter().filter(|row| row.verdict == SwitchVerdict::Moves).count();
+        if moved > 0 {
+            moves += moved;
+            stay += busy.len() - moved;
+            idle += sample.len() - busy.len();
+        }
+    }
+    println!("{moves} move, {stay} stay, {idle} are idle");
+    assert!(moves > 4 && stay > 4 && idle > 4);
 }

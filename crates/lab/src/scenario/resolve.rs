@@ -6,7 +6,7 @@ use super::file::ScenarioFile;
 use super::resolve_treatments::Circumstances;
 use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use super::treatment::{FlowControl, Links};
-use super::{Scenario, resolve_clients, resolve_network, resolve_treatments, some_relays};
+use super::{Scenario, resolve_clients, resolve_network, resolve_treatments, some_relays, switching};
 use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -120,6 +120,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     };
     let treatments = resolve_treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     some_relays::names_exist(&treatments, &network)?;
+    switching::spares_exist(&treatments, &network)?;
     if let Some(index) = clients.iter().position(|group| group.trace)
         && treatments.iter().all(|treatment| treatment.flow_control_by_file() == FlowControl::Windows)
     {

@@ -384,7 +384,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         conflux: all.conflux,
         conflux_sets: all.conflux_sets.map(|sets| within(key("conflux-sets"), sets, 1, 100)).transpose()?,
         conflux_legs: all.conflux_legs.map(|legs| within(key("conflux-legs"), legs, 2, 8)).transpose()?,
-        switching: switching::checked(&key, &all, links)?,
+        switching: switching::checked(&key, &all, links, planned.is_some())?,
         predictor: planned,
         guards: all.guards.map(|guards| within(key("guards"), guards, 0, 20)).transpose()?,
         circuit_window: circuit_window.filter(|_| windows),

@@ -1,7 +1,9 @@
 //! Active circuit switching as an axis of a treatment, with the keys that shape it.
 
 use super::error::Fault;
+use super::network::Role;
 use super::resolve::{Checked, within};
+use super::resolved::{Network, Treatment};
 use super::treatment::{BaseFile, Links};
 use onionlab_quantities::SimDuration;
 use onionlab_tor::SwitchingSettings;
@@ -34,7 +36,7 @@ pub enum SwitchingOccupancy {
 pub enum SwitchingChoice {
     /// The one with the greatest moving average.
     Bulkiest,
-    /// All whose average is above the mean of the channel's circuits.
+    /// All whose average is above the mean of the channel's circuits that carry traffic.
     AboveMean,
 }
 
@@ -68,6 +70,16 @@ pub enum SwitchingAsk {
     Drained,
 }
 
+/// How the relays of spare circuits are drawn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum SwitchingSpares {
+    /// By bandwidth, among relays at least as fast as the one replaced where there are such.
+    Bandwidth,
+    /// Each relay that fits as often as every other.
+    Uniform,
+}
+
 /// Active circuit switching with every key filled in.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -90,6 +102,8 @@ pub struct Switching {
     pub exit: SwitchingExit,
     /// When the new path is asked.
     pub ask: SwitchingAsk,
+    /// How the relays of spares are drawn.
+    pub spares: SwitchingSpares,
     /// Between two samples.
     pub interval: SimDuration,
     /// Whether an outbuf must have been underfull between two moves.
@@ -105,10 +119,14 @@ pub struct Switching {
 const ACTIVE: &str = "switching = \"active\"";
 const WITH_ALPHA: &str = "switching = \"active\" and switching-hysteresis = true or `switching-drop-idle`";
 
-/// Checks the keys of switching, where it is on.
-pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile, links: Links) -> Checked<Option<Switching>> {
+/// Checks the keys of switching, where it is on. `planned`: relays plan, over connections that circuits do not share.
+pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile, links: Links, planned: bool) -> Checked<Option<Switching>> {
     if all.switching.unwrap_or(SwitchingKind::None) == SwitchingKind::None {
         return Ok(None);
+    }
+    if links != Links::Shared && planned {
+        let reason = "is \"active\", but with flow-control = \"predictor\" each circuit has its own connection between two relays, and no outbuf is shared that it could leave";
+        return Err(Fault::conflict(key("switching"), reason));
     }
     if links != Links::Shared {
         let reason = "is \"active\", but only with links = \"shared\" do all circuits between two relays share an outbuf that one of them could leave";
@@ -123,6 +141,10 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile, links: Link
     if alpha > beta && matters {
         let reason = format!("is {beta}, below switching-alpha, which is {alpha}: an outbuf cannot be underfull and overfull");
         return Err(Fault::conflict(key("switching-beta"), reason));
+    }
+    if alpha == 0.0 && matters {
+        let reason = "is 0, but no outbuf holds less than nothing: what `switching-hysteresis` and `switching-drop-idle` wait for would never be";
+        return Err(Fault::conflict(key("switching-alpha"), reason));
     }
     let entry = all.switching_entry.unwrap_or(SwitchingEntry::Same);
     if all.switching_exit == Some(SwitchingExit::Kept) && entry == SwitchingEntry::Other {
@@ -145,6 +167,7 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile, links: Link
         entry,
         exit: all.switching_exit.unwrap_or(SwitchingExit::New),
         ask: all.switching_ask.unwrap_or(SwitchingAsk::AtOnce),
+        spares: all.switching_spares.unwrap_or(SwitchingSpares::Bandwidth),
         interval: within(key("switching-interval"), all.switching_interval.unwrap_or(paper.interval), ms(10), ms(600_000))?,
         hysteresis,
         moves: all.switching_moves.map(|moves| within(key("switching-moves"), moves, 1, 1000)).transpose()?,
@@ -154,7 +177,7 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile, links: Link
 }
 
 /// The keys of switching that are given, whether each means something under this switching, and what it would need.
-pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'static str, bool, bool, &'static str); 14] {
+pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'static str, bool, bool, &'static str); 15] {
     let on = switching.is_some();
     let underfull = switching.is_some_and(|switching| switching.alpha.is_some());
     [
@@ -167,10 +190,41 @@ pub(super) fn effects(given: &BaseFile, switching: Option<&Switching>) -> [(&'st
         ("switching-entry", given.switching_entry.is_some(), on, ACTIVE),
         ("switching-exit", given.switching_exit.is_some(), on, ACTIVE),
         ("switching-ask", given.switching_ask.is_some(), on, ACTIVE),
+        ("switching-spares", given.switching_spares.is_some(), on, ACTIVE),
         ("switching-interval", given.switching_interval.is_some(), on, ACTIVE),
         ("switching-hysteresis", given.switching_hysteresis.is_some(), on, ACTIVE),
         ("switching-moves", given.switching_moves.is_some(), on, ACTIVE),
         ("switching-drop-idle", given.switching_drop_idle.is_some(), on, ACTIVE),
         ("switching-timeout", given.switching_timeout.is_some(), on, ACTIVE),
     ]
+}
+
+/// Refuses a treatment in which nothing could ever move, since a network by hand has no relays for spares.
+pub(super) fn spares_exist(treatments: &[Treatment], network: &Network) -> Checked<()> {
+    let Network::Explicit(network) = network else { return Ok(()) };
+    let count = |roles: &[Role]| network.hosts.iter().filter(|host| roles.contains(&host.role)).count();
+    let guards = count(&[Role::Guard, Role::GuardExit]);
+    let exits = count(&[Role::Exit, Role::GuardExit]);
+    let relays = count(&[Role::Guard, Role::Middle, Role::Exit, Role::GuardExit]);
+    for (index, treatment) in treatments.iter().enumerate() {
+        let Some(switching) = &treatment.switching else { continue };
+        let (other, new) = (switching.entry == SwitchingEntry::Other, switching.exit == SwitchingExit::New);
+        if other && guards < 2 {
+            let reason = "is \"other\", but the network has one guard, and no circuit another entry to move to";
+            return Err(Fault::conflict(format!("treatments[{index}].switching-entry"), reason));
+        }
+        if new && exits < 2 {
+            let reason = if other {
+                "is \"active\" with switching-entry = \"other\", but the network has one exit, and no circuit another to move to"
+            } else {
+                "is \"active\", but the network has one exit, and no circuit another to move to: with switching-exit = \"kept\" it needs none"
+            };
+            return Err(Fault::conflict(format!("treatments[{index}].switching"), reason));
+        }
+        if relays < 4 + usize::from(other) + usize::from(new) {
+            let reason = "is \"active\", but the network has no relay left for another middle to move to";
+            return Err(Fault::conflict(format!("treatments[{index}].switching"), reason));
+        }
+    }
+    Ok(())
 }

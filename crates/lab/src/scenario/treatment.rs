@@ -6,7 +6,9 @@
 use super::own_policy::CircuitmuxFile;
 use super::predictor::{PredictorFeedback, PredictorForm, PredictorPhase};
 use super::some_relays::SomeRelaysFile;
-use super::switching::{SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingKind, SwitchingOccupancy};
+use super::switching::{
+    SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingKind, SwitchingOccupancy, SwitchingSpares,
+};
 use super::text::{BytesText, DurationText};
 use super::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
@@ -260,6 +262,8 @@ axes! {
     switching_exit: SwitchingExit,
     /// With switching: whether the entry asks the new path at once or, with switching-entry "same", when SWITCH has left its outbuf for the old path. Default: "at-once".
     switching_ask: SwitchingAsk,
+    /// With switching: whether the relays of spare circuits are drawn by bandwidth, among those at least as fast as the one replaced where there are such, or uniformly among all others of their class. Default: "bandwidth".
+    switching_spares: SwitchingSpares,
     /// With switching: how often an entry looks at its outbufs, "10 ms" to "10 min". Default: "15 s".
     #[schemars(with = "Option<DurationText>")]
     switching_interval: SimDuration,

@@ -183,9 +183,9 @@ pub fn build_with(
         clients: layout.clients.iter().map(|client| (client.host, client.group.group.clone())).collect(),
     };
     let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
-    let paths: Box<dyn PathSource> = if settings.switching.is_some() {
+    let paths: Box<dyn PathSource> = if let Some(switching) = &treatment.switching {
         let clients: Vec<&str> = names.clients.iter().map(|(host, _)| &*names.hosts[host.index()]).collect();
-        Box::new(WithSpares::new(layout.routes, &layout.hosts, &clients, run_seed))
+        Box::new(WithSpares::new(layout.routes, switching.spares, &layout.hosts, &clients, run_seed))
     } else {
         Box::new(layout.routes)
     };

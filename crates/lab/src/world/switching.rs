@@ -1,7 +1,9 @@
 //! Active circuit switching in a world: its settings, and the relays of spare circuits.
 
 use super::Host;
-use crate::scenario::switching::{Switching, SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingOccupancy};
+use crate::scenario::switching::{
+    Switching, SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingOccupancy, SwitchingSpares,
+};
 use onionlab_engine::HostId;
 use onionlab_load::DEFAULT_PORT;
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
@@ -54,10 +56,11 @@ struct Relay {
 
 /// The paths of a world whose clients build spares.
 ///
-/// Each position of a spare is drawn by bandwidth among the relays that are at least as fast as the one whose place it takes; where there are none, among all others. Families and
-/// subnets are not looked at.
+/// Each position of a spare is drawn by bandwidth among the relays that are at least as fast as the one whose place it takes; where there are none, among all others. Or uniformly
+/// among all others. Families and subnets are not looked at.
 pub(super) struct WithSpares<P> {
     paths: P,
+    spares: SwitchingSpares,
     relays: Vec<Relay>,
     /// By client.
     draws: Vec<RandomStream>,
@@ -65,7 +68,7 @@ pub(super) struct WithSpares<P> {
 
 impl<P: PathSource> WithSpares<P> {
     /// `clients`: their hosts' names.
-    pub fn new(paths: P, hosts: &[Host], clients: &[&str], seed: Seed) -> Self {
+    pub fn new(paths: P, spares: SwitchingSpares, hosts: &[Host], clients: &[&str], seed: Seed) -> Self {
         let relays = hosts.iter().zip(0..).filter_map(|(host, id)| match host.role {
             Role::Relay { class, limit } => {
                 Some(Relay { host: HostId(id), class, rate: limit.map_or(host.up, |limit| limit.relays().min(host.up)) })
@@ -73,23 +76,25 @@ impl<P: PathSource> WithSpares<P> {
             Role::Client | Role::Server => None,
         });
         let draws = clients.iter().map(|name| RandomStream::new(seed, name, "spare circuits"));
-        Self { paths, relays: relays.collect(), draws: draws.collect() }
+        Self { paths, spares, relays: relays.collect(), draws: draws.collect() }
     }
 
     fn rate(&self, host: HostId) -> Bandwidth {
         self.relays.iter().find(|relay| relay.host == host).map_or(Bandwidth::from_bits_per_sec(0), |relay| relay.rate)
     }
 
-    /// One of the relays that fit, by bandwidth, of those that are as fast as `instead_of` if there are any.
+    /// One of the relays that fit: by bandwidth, of those that are as fast as `instead_of` if there are any; or uniformly.
     fn draw(&self, draw: RandomStream, ordinal: u64, instead_of: HostId, fits: impl Fn(&Relay) -> bool) -> Option<HostId> {
         let least = self.rate(instead_of);
         let fitting: Vec<Relay> = self.relays.iter().copied().filter(fits).collect();
         let fast: Vec<Relay> = fitting.iter().copied().filter(|relay| relay.rate >= least).collect();
-        let among = if fast.is_empty() { fitting } else { fast };
-        let total: u64 = among.iter().map(|relay| relay.rate.as_bits_per_sec().max(1)).sum();
+        let uniform = self.spares == SwitchingSpares::Uniform;
+        let among = if fast.is_empty() || uniform { fitting } else { fast };
+        let weight = |relay: &Relay| if uniform { 1 } else { relay.rate.as_bits_per_sec().max(1) };
+        let total: u64 = among.iter().map(weight).sum();
         let mut place = draw.at(ordinal).below(total.max(1));
         for relay in &among {
-            let weight = relay.rate.as_bits_per_sec().max(1);
+            let weight = weight(relay);
             if place < weight {
                 return Some(relay.host);
             }
@@ -155,7 +160,7 @@ mod tests {
     }
 
     /// Two guards, five middles of 1 to 5 Mbit/s, three exits of 1, 2 and 9 Mbit/s, of which the last lets nothing out.
-    fn spares() -> WithSpares<Nothing> {
+    fn spares(spares: SwitchingSpares) -> WithSpares<Nothing> {
         let relay = |class, mbit: u64| Host {
             name: String::new(),
             up: Bandwidth::from_bits_per_sec(mbit * 1_000_000),
@@ -166,13 +171,13 @@ mod tests {
         let rates = rates.chain((1..6).map(|rate| (RelayClass::Middle, rate)));
         let rates = rates.chain([(RelayClass::Exit, 1), (RelayClass::Exit, 2), (RelayClass::Exit, 9)]);
         let hosts: Vec<Host> = rates.map(|(class, rate)| relay(class, rate)).collect();
-        WithSpares::new(Nothing, &hosts, &["client"], Seed(1))
+        WithSpares::new(Nothing, spares, &hosts, &["client"], Seed(1))
     }
 
     fn spare(circuit: u64, instead_of: [u32; 3], entry: SwitchEntry) -> Option<[u32; 3]> {
         let request =
             SpareRequest { client: ClientId(0), circuit, instead_of: instead_of.map(HostId), entry, exit: SwitchExit::New };
-        spares().spare(&request).map(|path| path.map(|host| host.0))
+        spares(SwitchingSpares::Bandwidth).spare(&request).map(|path| path.map(|host| host.0))
     }
 
     /// In place of the middle of 3 Mbit/s one of 4 or 5, as often as they are fast; in place of the fastest any other.
@@ -191,6 +196,23 @@ mod tests {
         assert!((2..6).all(|middle| others.contains(&middle)) && !others.contains(&6));
     }
 
+    /// In place of the middle of 3 Mbit/s each of the other four, the slower ones too.
+    #[test]
+    fn a_uniform_spare_is_each_of_the_others_as_often() {
+        let mut counts = [0_u32; 10];
+        for circuit in 0..8000 {
+            let instead_of = [0, 4, 7].map(HostId);
+            let (entry, exit) = (SwitchEntry::Same, SwitchExit::New);
+            let request = SpareRequest { client: ClientId(0), circuit, instead_of, entry, exit };
+            let [first, middle, last] = spares(SwitchingSpares::Uniform).spare(&request).unwrap();
+            assert_eq!((first, last), (HostId(0), HostId(8)));
+            counts[middle.0 as usize] += 1;
+        }
+        // A quarter each, within five standard errors (39).
+        assert!([2, 3, 5, 6].iter().all(|&middle: &usize| counts[middle].abs_diff(2000) < 195), "{counts:?}");
+        assert_eq!(counts[4], 0);
+    }
+
     #[test]
     fn another_entry_is_another_guard_and_without_one_there_is_no_spare() {
         assert!((0..100).all(|circuit| spare(circuit, [0, 4, 7], SwitchEntry::Other).unwrap()[0] == 1));
@@ -203,7 +225,7 @@ mod tests {
             let instead_of = [0, 4, 7].map(HostId);
             let request =
                 SpareRequest { client: ClientId(0), circuit, instead_of, entry: SwitchEntry::Same, exit: SwitchExit::Kept };
-            let [entry, middle, exit] = spares().spare(&request).unwrap();
+            let [entry, middle, exit] = spares(SwitchingSpares::Bandwidth).spare(&request).unwrap();
             assert_eq!((entry, exit), (HostId(0), HostId(7)));
             assert!([HostId(5), HostId(6)].contains(&middle), "as fast as what it replaces: {middle:?}");
         }

@@ -346,6 +346,9 @@ impl World {
     /// A circuit is gone: what it carried has failed.
     pub(crate) fn circuit_lost(&mut self, client: ClientId, id: CircuitId, was: CircuitState) {
         let now = self.queue.now();
+        if self.switching.is_some() {
+            self.start_over_on_spare(id);
+        }
         let pool = &mut self.clients[client.index()].pool;
         match was {
             CircuitState::Building => {

@@ -394,7 +394,8 @@ impl World {
         let now = self.queue.now();
         let stream = self.transfers[id.index()].stream;
         let transfer = &self.transfers[id.index()];
-        self.count_start_over(stream, transfer.received + transfer.written - transfer.unread);
+        let packaged = transfer.written - transfer.unread - self.streams[stream.index()].ends[Place::Client as usize].inbuf;
+        self.count_start_over(stream, transfer.received + packaged);
         self.leave_circuit(id);
         let transfer = &mut self.transfers[id.index()];
         transfer.retries = transfer.retries.saturating_add(1);

@@ -259,12 +259,24 @@ impl World {
         }
     }
 
+    /// The client has lost a circuit whose switch to another entry failed: streams on it start over on the circuit that was built for that, if it is open, as any new stream would (4.3.2).
+    pub(crate) fn start_over_on_spare(&mut self, id: CircuitId) {
+        let Some(switch) = self.switching.as_ref().and_then(|switching| switching.switch(id)) else { return };
+        let (to, entry, failed) = (switch.to, switch.entry, switch.failed.is_some());
+        let open = self.circuits[to.index()].state == CircuitState::Open && !self.circuits[to.index()].timed_out;
+        if entry == SwitchEntry::Other && failed && open && !self.circuits[id.index()].client_streams.is_empty() {
+            self.take_over(id, to);
+        }
+    }
+
     /// The client has lost a circuit: the spare goes with the circuit for which it is, and a circuit without its spare gets another.
     pub(crate) fn lost_by_client(&mut self, id: CircuitId) {
         let Some(of) = self.switching.as_mut().and_then(|switching| switching.circuits.get_mut(&id)) else { return };
         let (spare, spare_of) = (of.spare.take(), of.spare_of);
         let failed_to = of.switch.as_ref().filter(|switch| switch.moved.is_none()).map(|switch| switch.to);
-        if let Some(spare) = spare.or(failed_to) {
+        if let Some(spare) = spare.or(failed_to)
+            && self.circuits[spare.index()].intent == Intent::Spare
+        {
             self.close_at(spare, 0, None);
         }
         let Some(first) = spare_of else { return };

@@ -24,6 +24,7 @@ pub(crate) use session::StreamSwitching;
 pub use settings::{SpareRequest, SwitchAsk, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchingSettings};
 
 use crate::cell::{Cell, CellKind, CellQueue};
+use crate::circuit::Place;
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::records::CircuitSerial;
 use crate::world::World;
@@ -49,6 +50,9 @@ pub(crate) struct Switching {
     /// Cells of switches as they arrive: when, what, from where, to where.
     #[cfg(test)]
     trace: Vec<(SimTime, CellKind, HostId, HostId)>,
+    /// SWITCHED_CONN is lost at this host.
+    #[cfg(test)]
+    deaf: Option<HostId>,
 }
 
 /// Cells of one circuit that its entry put into outbufs, by direction.
@@ -128,6 +132,8 @@ impl Switching {
             draining: Vec::new(),
             #[cfg(test)]
             trace: Vec::new(),
+            #[cfg(test)]
+            deaf: None,
         }
     }
 
@@ -153,6 +159,17 @@ impl World {
             switch.record.bytes_lost += u64::from(cell.length);
         }
         self.discard(cell);
+    }
+
+    /// What the exit has for the server of a stream that ends with a failed switch.
+    pub(crate) fn lose_at_exit(&mut self, id: StreamId) {
+        let stream = &self.streams[id.index()];
+        let (circuit, waits) = (stream.circuit, stream.ends[Place::Exit as usize].outbuf);
+        let switch = self.switching.as_mut().and_then(|switching| switching.switch_mut(circuit));
+        if let Some(switch) = switch.filter(|switch| switch.failed.is_some()) {
+            switch.record.cells_lost += waits.div_ceil(u64::from(self.settings.cell_payload));
+            switch.record.bytes_lost += waits;
+        }
     }
 
     /// A DATA cell that came to the client for a stream that has moved or ended.

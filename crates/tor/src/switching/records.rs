@@ -48,7 +48,7 @@ pub struct SwitchRecord {
     pub same_entry: bool,
     /// The circuit's moving average of cells put into the outbuf in a sample interval.
     pub average: f64,
-    /// The outbuf's occupancy, as alpha and beta count it.
+    /// The outbuf's occupancy, as alpha and beta count it; infinite if it is relative to an average of nothing.
     pub occupancy: f64,
     /// SWITCH, or with another entry SWITCHED_CONN, was sent.
     pub time: SimTime,
@@ -91,7 +91,7 @@ pub enum SwitchVerdict {
     DroppedIdle,
     /// The outbuf is congested, but has not been underfull since the last move (hysteresis).
     Disarmed,
-    /// Congested, but another circuit is bulkier, or this one not above the mean.
+    /// Congested, but another circuit is bulkier, or this one not above the mean, or without a cell in this sample.
     Lighter,
     /// Congested, but this circuit is being switched already, or was.
     InSwitch,
@@ -144,7 +144,7 @@ pub struct SwitchSample {
     pub average: f64,
     /// Plaintext bytes in the outbuf, of all circuits.
     pub outbuf_bytes: u32,
-    /// What was held against alpha and beta.
+    /// What was held against alpha and beta; infinite if it is relative to an average of nothing.
     pub occupancy: f64,
     /// Whether the socket took more.
     pub writable: bool,

@@ -15,9 +15,9 @@ pub enum SwitchOccupancy {
 /// Which circuits of a congested channel move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwitchChoice {
-    /// The one with the greatest moving average (Kale et al. 2017, section 3.3).
+    /// The one with the greatest moving average, if it may (Kale et al. 2017, section 3.3).
     Bulkiest,
-    /// All whose average is above the mean of the channel's circuits (Algorithm 1, line 12, with M as that mean).
+    /// All whose average is above the mean of the channel's circuits that carry traffic (Algorithm 1, line 12, with M as that mean).
     AboveMean,
 }
 

@@ -1,6 +1,6 @@
 //! A switch, cell by cell, beside the steps of Kale et al. 2015.
 
-use super::{SpareRequest, SwitchAsk, SwitchEntry, SwitchExit, SwitchingSettings};
+use super::{SpareRequest, SwitchAsk, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchingSettings};
 use crate::cell::CellKind;
 use crate::ids::{StreamId, TransferId};
 use crate::records::Outcome;
@@ -124,6 +124,63 @@ fn a_program_that_starts_over_waits_for_its_connection() {
     world.run_until(at(100_000));
     let transfer = &world.records.transfers[0];
     assert_eq!((transfer.outcome, transfer.sent, transfer.retries), (Outcome::Ok, 3_000_000, 1));
+}
+
+/// Algorithm 1's line 9 with B_(t-1) = 0: the first sample is overfull whatever beta is.
+#[test]
+fn the_first_sample_of_an_outbuf_is_overfull_relative_to_nothing() {
+    let mut world = world(SwitchEntry::Same, SwitchExit::New);
+    let settings = &mut world.switching.as_mut().unwrap().settings;
+    (settings.occupancy, settings.beta, settings.unwritable) = (SwitchOccupancy::Relative, 20.0, false);
+    world.run_until(SimTime::ZERO + SimDuration::from_secs(100));
+    world.finish();
+    let switches = &world.records.switches;
+    assert_eq!(switches.len(), 1);
+    assert_eq!((switches[0].time, switches[0].occupancy), (SimTime::ZERO + SimDuration::from_secs(12), f64::INFINITY));
+}
+
+/// A switch that the new exit does not answer, and no other after it; when the upload is over.
+fn unanswered(entry: SwitchEntry, timeout: SimDuration) -> World {
+    let mut world = world(entry, SwitchExit::New);
+    let switching = world.switching.as_mut().unwrap();
+    (switching.settings.timeout, switching.deaf) = (timeout, Some(SECOND[2]));
+    world.run_until(SimTime::ZERO + SimDuration::from_secs(15));
+    let settings = &mut world.switching.as_mut().unwrap().settings;
+    (settings.beta, settings.unwritable) = (10.0, false);
+    world.run_until(SimTime::ZERO + SimDuration::from_secs(400));
+    world.finish();
+    let (switch, transfer) = (world.records.switches[0], &world.records.transfers[0]);
+    assert_eq!((world.records.switches.len(), switch.outcome, switch.started_over), (1, SwitchOutcome::TimedOut, 1));
+    assert!(switch.middle_acknowledged.is_some() && switch.acknowledged.is_none());
+    assert_eq!((transfer.outcome, transfer.sent, transfer.retries), (Outcome::Ok, 3_000_000, 1));
+    // Until the client hears of it: the time that DESTROY takes from the entry.
+    let closed = world.records.circuits.iter().find(|of| of.circuit == switch.circuit).unwrap().closed.unwrap();
+    let heard = closed - (switch.time + timeout);
+    assert!((10..300).contains(&(heard.as_nanos() / 1_000_000)), "{heard:?}");
+    // All that the client had sent had come to the server, or was lost with the switch.
+    let in_vain = world.bytes_to_servers() - 3_000_000;
+    assert_eq!(switch.bytes_started_over, in_vain + switch.bytes_lost);
+    world
+}
+
+/// At the same entry nothing goes out after SWITCH: what the client still may send, a stream's window, is held and lost. It starts over on another circuit.
+#[test]
+fn without_an_answer_in_120_seconds_what_is_held_is_lost_and_the_client_starts_over() {
+    let timeout = SwitchingSettings::default().timeout;
+    assert_eq!(timeout, SimDuration::from_secs(120));
+    let world = unanswered(SwitchEntry::Same, timeout);
+    let (switch, transfer) = (world.records.switches[0], &world.records.transfers[0]);
+    assert!(switch.most_cells_held > 0 && switch.cells_lost == switch.most_cells_held, "{switch:?}");
+    assert!(![switch.circuit, switch.to].map(Some).contains(&transfer.circuit));
+}
+
+/// To another entry cells go out on the old path until it is closed, and the client starts over on the circuit that it built beforehand (section 4.3.2).
+#[test]
+fn without_an_answer_for_another_entry_the_client_starts_over_on_its_spare() {
+    let world = unanswered(SwitchEntry::Other, SimDuration::from_secs(2));
+    let (switch, transfer) = (world.records.switches[0], &world.records.transfers[0]);
+    assert_eq!((switch.most_cells_held, transfer.circuit), (0, Some(switch.to)), "{switch:?}");
+    assert!(switch.cells_lost > 0, "{switch:?}");
 }
 
 /// Kind, sender and receiver of each cell of the switch in the order of arrival, and the milliseconds since the first was sent. An `End` of the connection between exit and server is not a cell.

@@ -23,8 +23,41 @@ struct Sampled {
     outward: bool,
     cells: u32,
     average: f64,
+    /// Streams use it, or have, and it had cells in this sample: not a spare, nor one that was built ahead and has the cells of its building only.
+    carries: bool,
     /// What is done about it.
     verdict: SwitchVerdict,
+}
+
+/// Which circuits of a congested outbuf move, the greatest first: of those that carry traffic the bulkiest, or all above their mean, if nothing keeps them from it. One that may not
+/// move keeps its rank: no lighter one moves for it.
+fn too_much(choice: SwitchChoice, sampled: &[Sampled]) -> Vec<usize> {
+    let mut bulky: Vec<usize> = (0..sampled.len()).filter(|&index| sampled[index].carries).collect();
+    // Of equals the one with the lower number.
+    bulky.sort_by(|&a, &b| {
+        let (a, b) = (&sampled[a], &sampled[b]);
+        b.average.total_cmp(&a.average).then(a.circuit.cmp(&b.circuit))
+    });
+    match choice {
+        SwitchChoice::Bulkiest => bulky.truncate(1),
+        SwitchChoice::AboveMean => {
+            let mean = bulky.iter().map(|&index| sampled[index].average).sum::<f64>() / bulky.len() as f64;
+            bulky.retain(|&index| sampled[index].average > mean);
+        }
+    }
+    bulky.retain(|&index| sampled[index].verdict == SwitchVerdict::Lighter);
+    bulky
+}
+
+/// What is held against alpha and beta in the relative form: the average as a share of the one before. After none any traffic is too much, as in line 9 of Algorithm 1.
+fn relative(total: f64, before: f64) -> f64 {
+    if before > 0.0 {
+        total / before
+    } else if total > 0.0 {
+        f64::INFINITY
+    } else {
+        0.0
+    }
 }
 
 impl World {
@@ -95,14 +128,21 @@ impl World {
             let cells = std::mem::take(&mut of.cells[direction]);
             let average = settings.gamma * of.average[direction] + (1.0 - settings.gamma) * f64::from(cells);
             of.average[direction] = average;
-            sampled.push(Sampled { circuit, outward, cells, average, verdict: SwitchVerdict::Accepted });
+            let used = self.circuits[circuit.index()].first_used.is_some();
+            sampled.push(Sampled {
+                circuit,
+                outward,
+                cells,
+                average,
+                carries: used && cells > 0,
+                verdict: SwitchVerdict::Accepted,
+            });
         }
         let total: f64 = sampled.iter().map(|of| of.average).sum();
         let (held, writable) = (self.ends[end.index()].outbuf.len(), self.net.is_writable(self.ends[end.index()].socket));
         let occupancy = match settings.occupancy {
             SwitchOccupancy::Absolute => f64::from(held) / OUTBUF,
-            SwitchOccupancy::Relative if before > 0.0 => total / before,
-            SwitchOccupancy::Relative => 0.0,
+            SwitchOccupancy::Relative => relative(total, before),
         };
         let stuck = settings.unwritable && held > 0 && !writable;
         let mut rows = self.samples(end, &sampled);
@@ -141,7 +181,7 @@ impl World {
         sampled.iter().map(row).collect()
     }
 
-    /// Moves what makes the outbuf full, if it may.
+    /// Moves what makes the outbuf full, if that may move.
     fn relieve(&mut self, end: EndId, sampled: &mut [Sampled], occupancy: f64) {
         let Some(switching) = &mut self.switching else { return };
         let settings = switching.settings;
@@ -154,21 +194,14 @@ impl World {
         for of in sampled.iter_mut() {
             of.verdict = self.obstacle(of.circuit).unwrap_or(SwitchVerdict::Lighter);
         }
-        let mean = sampled.iter().map(|of| of.average).sum::<f64>() / sampled.len() as f64;
-        let could = |of: &&mut Sampled| of.average > 0.0 && of.verdict == SwitchVerdict::Lighter;
-        let mut bulky: Vec<&mut Sampled> = sampled.iter_mut().filter(could).collect();
-        // The greatest first; of equals the one with the lower number.
-        bulky.sort_by(|a, b| b.average.total_cmp(&a.average).then(a.circuit.cmp(&b.circuit)));
-        match settings.choice {
-            SwitchChoice::Bulkiest => bulky.truncate(1),
-            SwitchChoice::AboveMean => bulky.retain(|of| of.average > mean),
-        }
+        let bulky = too_much(settings.choice, sampled);
         if !bulky.is_empty()
             && let Some(switching) = &mut self.switching
         {
             switching.disarmed.insert(end);
         }
-        for of in bulky {
+        for index in bulky {
+            let of = &mut sampled[index];
             // One move may have closed what another needs.
             of.verdict = self.obstacle(of.circuit).unwrap_or(SwitchVerdict::Moves);
             if of.verdict == SwitchVerdict::Moves {
@@ -218,5 +251,54 @@ impl World {
                 self.close_at(id, ENTRY, None);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampled(averages: &[f64], carries: bool) -> impl Iterator<Item = Sampled> {
+        averages.iter().enumerate().map(move |(index, &average)| Sampled {
+            circuit: CircuitId(index as u32),
+            outward: true,
+            cells: 3,
+            average,
+            carries,
+            verdict: SwitchVerdict::Lighter,
+        })
+    }
+
+    /// The averages of the testbed paper's table 1, of which the second and the third move (section 5.3.1), beside six circuits that carry nothing: spares and what was built ahead.
+    #[test]
+    fn circuits_that_carry_nothing_are_no_part_of_the_mean() {
+        let mut all: Vec<Sampled> = sampled(&[21.0, 51.0, 64.0, 13.0], true).collect();
+        all.extend(sampled(&[0.9, 0.9, 0.9, 0.9, 0.4, 0.2], false));
+        assert_eq!(too_much(SwitchChoice::AboveMean, &all), [2, 1]);
+        assert_eq!(too_much(SwitchChoice::Bulkiest, &all), [2]);
+        // One alone is not above its own mean, and where nothing is carried nothing is too much.
+        all.truncate(1);
+        assert!(too_much(SwitchChoice::AboveMean, &all).is_empty());
+        assert_eq!(too_much(SwitchChoice::Bulkiest, &all), [0]);
+        all[0].carries = false;
+        assert!(too_much(SwitchChoice::Bulkiest, &all).is_empty());
+    }
+
+    /// The bulkiest is being switched already, or has no spare: nothing lighter moves in its place. Above the mean the others that are do.
+    #[test]
+    fn what_may_not_move_keeps_its_rank() {
+        for verdict in [SwitchVerdict::InSwitch, SwitchVerdict::NoSpare, SwitchVerdict::Limit] {
+            let mut all: Vec<Sampled> = sampled(&[21.0, 51.0, 64.0, 13.0], true).collect();
+            all[2].verdict = verdict;
+            assert!(too_much(SwitchChoice::Bulkiest, &all).is_empty());
+            assert_eq!(too_much(SwitchChoice::AboveMean, &all), [1]);
+        }
+    }
+
+    /// Lines 9, 18 and 21 with B_(t-1) = 0: anything is more than beta times nothing, and nothing is not.
+    #[test]
+    fn the_first_cells_are_more_than_any_share_of_none() {
+        assert!(relative(3.0, 0.0) > 10.0 && relative(0.0, 0.0) < 0.01);
+        assert!((relative(3.0, 2.0) - 1.5).abs() < 1e-12);
     }
 }
