@@ -313,3 +313,22 @@ impl World {
         self.discard(cell);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use crate::bench_relay::Bench;
+
+    /// A channel that is lost closes the circuits over it, and the record of each says so; those over another channel go on.
+    #[test]
+    fn a_channel_that_is_lost_closes_its_circuits() {
+        let mut bench = Bench::new(Settings::default(), 2);
+        let circuits = [0, 0, 1].map(|channel| bench.circuit(channel));
+        bench.world.close_channel(bench.ends[0], ChannelClose::Lost);
+        let reasons = circuits.map(|circuit| bench.world.circuits[circuit.index()].close_reason);
+        assert_eq!(reasons, [Some(CloseReason::ChannelClosed), Some(CloseReason::ChannelClosed), None]);
+        let closed = circuits.map(|circuit| bench.world.circuits[circuit.index()].hops[1].closed);
+        assert_eq!(closed, [true, true, false]);
+    }
+}

@@ -171,7 +171,8 @@ mod tests {
     use super::*;
     use crate::bench_relay::Bench;
     use crate::cell::{Cell, CellKind};
-    use crate::settings::Settings;
+    use crate::settings::{DestroyCells, Settings};
+    use onionlab_quantities::Cells;
 
     fn blocked(bench: &Bench, circuit: CircuitId) -> bool {
         bench.world.circuits[circuit.index()].hops[1].sides[Direction::ToExit as usize].blocked
@@ -194,6 +195,42 @@ mod tests {
         assert!(!blocked(&bench, circuit));
         bench.queue(circuit, 245);
         assert!(!blocked(&bench, circuit), "255 cells again");
+    }
+
+    /// Away from the client the limit is one of its own: 60 cells may wait, and the next closes the circuit and no other.
+    #[test]
+    fn each_direction_has_a_limit_of_its_own() {
+        let limits = |max_in, max_out| Settings {
+            max_cell_queue_in: Some(Cells::new(max_in)),
+            max_cell_queue_out: Some(Cells::new(max_out)),
+            ..Settings::default()
+        };
+        for (settings, closed) in [(limits(10, 60), Some(CloseReason::QueueLimit)), (limits(60, 100), None)] {
+            let mut bench = Bench::new(settings, 1);
+            let [circuit, other] = [0, 0].map(|channel| bench.circuit(channel));
+            bench.queue(circuit, 60);
+            bench.queue(other, 1);
+            let reason = |bench: &Bench, circuit: CircuitId| bench.world.circuits[circuit.index()].close_reason;
+            assert_eq!(reason(&bench, circuit), None);
+            bench.queue(circuit, 1);
+            assert_eq!((reason(&bench, circuit), reason(&bench, other)), (closed, None));
+        }
+    }
+
+    /// In 0.2.4 a DESTROY goes to the outbuf at once, before the cells that wait (`channel_send_destroy`); later it waits in a queue of its own.
+    #[test]
+    fn destroy_cells_of_0_2_4_overtake_the_others() {
+        for (destroy_cells, first) in [(DestroyCells::Overtake, vec![CellKind::Destroy]), (DestroyCells::Alternate, vec![])] {
+            let mut bench = Bench::new(Settings { destroy_cells, ..Settings::default() }, 1);
+            let circuit = bench.circuit(0);
+            bench.queue(circuit, 5);
+            let end = bench.ends[0];
+            bench.world.circuits[circuit.index()].live_cells += 1;
+            bench.world.send_destroy(end, Cell::new(CellKind::Destroy, circuit));
+            assert_eq!(bench.world.ends[end.index()].outbuf.len(), 514 * first.len() as u32);
+            let sent = bench.world.sent.cells_of(bench.world.ends[end.index()].sent);
+            assert_eq!(sent.iter().map(|cell| cell.kind).collect::<Vec<_>>(), first, "{destroy_cells:?}");
+        }
     }
 
     /// While there are DESTROY cells they take turns with the circuits' (`circuitmux_get_first_active_circuit`).

@@ -127,3 +127,72 @@ impl World {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench_relay::Bench;
+    use crate::bucket::Buckets;
+    use crate::node::RateLimit;
+    use crate::settings::{ChannelScheduler, Scheduling};
+    use crate::test_world::at;
+    use crate::{Settings, TokenRefill};
+    use onionlab_quantities::{Bandwidth, Bytes};
+
+    /// A relay of 100 kB/s whose buckets are empty at 2 s, and whose timer, if it has one, ticks at 2.03 s and each 100 ms after.
+    fn without_tokens(token_refill: TokenRefill) -> Bench {
+        let scheduling = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
+        let mut bench = Bench::new(Settings { token_refill, scheduling, max_cell_queue_out: None, ..Settings::default() }, 2);
+        bench.advance_to(at(2000));
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(100_000), burst: Bytes::new(50_000), relayed: None };
+        let mut buckets = Buckets::new(limit, token_refill, at(2030));
+        for operation in [Operation::Read, Operation::Write] {
+            let all = buckets.available(Connection::Channel, operation, at(2000));
+            buckets.charge(Connection::Channel, operation, all as u64);
+        }
+        bench.world.nodes[Bench::RELAY.index()].buckets = Some(Box::new(buckets));
+        bench
+    }
+
+    fn written(bench: &Bench) -> u64 {
+        bench.world.nodes[Bench::RELAY.index()].counters.channel_bytes_written
+    }
+
+    /// Without a timer the connection that found the bucket empty waits for 100 ms, though there are tokens after 16.8: another one that writes after 50 ms gets them. With a
+    /// timer it goes on at its next tick.
+    #[test]
+    fn a_connection_without_tokens_tries_again_after_100_ms_or_at_the_next_tick() {
+        for (refill, again) in [(TokenRefill::Lazy, 2100), (TokenRefill::Timer, 2030)] {
+            let mut bench = without_tokens(refill);
+            let [first, second] = [0, 1].map(|channel| bench.circuit(channel));
+            bench.queue(first, 1);
+            bench.world.settle();
+            assert_eq!(written(&bench), 0);
+            if refill == TokenRefill::Lazy {
+                bench.advance_to(at(2050));
+                bench.queue(second, 1);
+                bench.world.settle();
+                assert_eq!(written(&bench), 536);
+            }
+            let before = written(&bench);
+            bench.advance_to(at(again - 1));
+            assert_eq!(written(&bench), before);
+            bench.advance_to(at(again));
+            assert_eq!(written(&bench), before + 536);
+        }
+    }
+
+    /// Each wake-up finds the five steps of 16.8 ms that fit into 100 ms, a step being 16 / 953 of a second's tokens: 84 % of the rate. The timer brings all of it.
+    #[test]
+    fn a_relay_that_is_always_short_of_tokens_delivers_what_its_buckets_give() {
+        for (refill, expected) in [(TokenRefill::Lazy, 10 * 10 * 5 * (100_000 * 16 / 953)), (TokenRefill::Timer, 10 * 100_000)] {
+            let mut bench = without_tokens(refill);
+            let circuit = bench.circuit(0);
+            bench.queue(circuit, 5000);
+            bench.world.settle();
+            bench.advance_to(at(12_000));
+            let written = written(&bench);
+            assert!(written.abs_diff(expected) < 600, "{refill:?}: {written} bytes in ten seconds, {expected} by the rule");
+        }
+    }
+}

@@ -8,7 +8,7 @@ mod common;
 use common::{Plan, mbit};
 use onionlab_net::quic::QuicCongestion;
 use onionlab_quantities::Cells;
-use onionlab_tor::{ChannelKind, CircuitOutcome, CircuitRecord, Links, Outcome, RelayClass, Role};
+use onionlab_tor::{ChannelKind, CircuitOutcome, CircuitRecord, CloseReason, Links, Outcome, RelayClass, Role};
 
 /// Round-trip times in milliseconds between client and guard, guard and middle, middle and exit.
 const A: f64 = 30.0;
@@ -117,6 +117,29 @@ fn a_circuit_waits_for_a_channel_that_another_is_opening() {
     assert_takes(second.expect("it launched a circuit"), 810.0 + C + B / 2.0 + 20.0);
 }
 
+/// One circuit goes from one relay to the other, the next the other way: it takes the channel that the first has opened, from its other end.
+#[test]
+fn two_relays_have_one_channel_for_circuits_in_both_directions() {
+    let mut plan = one_client(1);
+    let (client, [guard, middle, exit], server, ..) = plan.clients[0].clone();
+    let other = plan.host("other", Role::Client, mbit(10_000.0));
+    plan.link(other, middle, 20.0, 0.0);
+    plan.client(other, [middle, guard, exit], server, "kind = \"sequence\"\ntransfers = [{ size = \"1 kB\" }]", 40);
+    let (_, records) = plan.run(60);
+    assert!(records.transfers.len() == 2 && records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok));
+    let mut pairs: Vec<_> = records.channels.iter().map(|channel| (channel.opener, channel.peer)).collect();
+    pairs.sort();
+    // The exit has one with each of its neighbours, and no two hosts have a second.
+    let mut expected = [(client, guard), (guard, middle), (middle, exit), (other, middle), (guard, exit)];
+    expected.sort();
+    assert_eq!(pairs, expected);
+    let shared = records.channels.iter().find(|channel| (channel.opener, channel.peer) == (guard, middle)).unwrap();
+    let by_path = |path| records.circuits.iter().filter(|circuit| circuit.path == path).count() as u32;
+    let [there, back] = [[guard, middle, exit], [middle, guard, exit]].map(by_path);
+    assert!(there > 0 && back > 0);
+    assert_eq!(shared.circuits, there + back);
+}
+
 /// The guard's uplink is a tenth of what arrives: cells towards the client pile up in its queue, nothing tells the middle to slow down, and at the limit the guard closes the circuit
 /// (`append_cell_to_circuit_queue`). Below the limit, which a stream window of 500 cells cannot reach, the download ends well.
 #[test]
@@ -134,6 +157,8 @@ fn a_queue_at_its_limit_closes_the_circuit() {
         let closed_in_use =
             records.circuits.iter().any(|circuit| circuit.outcome == CircuitOutcome::Closed && circuit.cells_in > 0);
         assert_eq!(closed_in_use, outcome == Outcome::CircuitClosed, "limit {limit}");
+        let at_the_limit = records.circuits.iter().any(|circuit| circuit.reason == Some(CloseReason::QueueLimit));
+        assert_eq!(at_the_limit, outcome == Outcome::CircuitClosed, "limit {limit}");
         assert_eq!(world.cells_in_flight(), 0, "a closed circuit leaves no cell behind");
     }
 }

@@ -6,7 +6,7 @@ use common::{Plan, in_a_row, mbit, ms};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelScheduler, CircuitOutcome, CircuitRecord, Cpu, Handshake, Handshakes, Outcome, Records, RelayClass, Role,
+    ChannelScheduler, CircuitOutcome, CircuitRecord, CloseReason, Cpu, Handshake, Handshakes, Outcome, Records, RelayClass, Role,
 };
 
 fn cpu(per_cell_us: u64, per_handshake_us: u64) -> Cpu {
@@ -162,6 +162,7 @@ fn who_waits_for_a_handshake_for_five_seconds_is_dropped_when_another_comes() {
     for circuit in dropped {
         let age = (circuit.closed.unwrap() - circuit.launched).as_secs_f64();
         assert!((5.0..12.0).contains(&age), "dropped after {age} s");
+        assert_eq!(circuit.reason, Some(CloseReason::HandshakeQueue));
     }
 }
 

@@ -156,6 +156,25 @@ fn a_run_of_kist_serves_every_channel_up_to_its_limit() {
     assert_eq!(moved, limits);
 }
 
+/// Cells of two channels come in turn. Whenever the run leaves a channel with more than eight cells in its outbuf (4,112 bytes), it writes that at once: nine cells
+/// in records of 4,048 and 578 bytes, and at the end of the run the rest. In one write at the end 30 cells would be three full records and a fourth.
+#[test]
+fn a_run_of_kist_writes_a_long_outbuf_when_it_turns_to_another_channel() {
+    for (cells, expected) in [(30, vec![4048, 578, 4048, 578, 4048, 578, 1542]), (8, vec![4048, 64])] {
+        let mut bench = bench(kist(), 2);
+        let circuits = [0, 1].map(|channel| bench.circuit(channel));
+        bench.advance_to(at(0.0));
+        for circuit in circuits {
+            bench.queue(circuit, cells);
+        }
+        bench.world.settle();
+        for end in &bench.ends {
+            let records: Vec<u16> = bench.world.sent.records_of(bench.world.ends[end.index()].sent).collect();
+            assert_eq!(records, expected, "{cells} cells each");
+        }
+    }
+}
+
 /// KIST-lite asks the outbuf instead of the kernel: 32 KiB, that is 64 cells, if it is empty.
 #[test]
 fn a_run_of_kist_lite_fills_an_outbuf() {
