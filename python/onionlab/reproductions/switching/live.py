@@ -14,12 +14,12 @@ PLACE, ENTRY = "live", "entry1"
 
 #: Ends the names of treatments whose sockets are not the testbed's; the others' are.
 USUAL = ", usual sockets"
-SHOWN = ("multiplexed", "switching", f"multiplexed{USUAL}", f"switching{USUAL}")
+SHOWN = ("multiplexed", "switching", "uniform spares", f"multiplexed{USUAL}", f"switching{USUAL}")
 
 
 def base(treatment: str) -> str:
     """The treatment without switching that it is held against."""
-    return SHOWN[2] if treatment.endswith(USUAL) else SHOWN[0]
+    return f"{SHOWN[0]}{USUAL}" if treatment.endswith(USUAL) else SHOWN[0]
 
 
 def measure(experiment: Experiment) -> testbeds.Measured:
