@@ -36,7 +36,7 @@ def test_every_testbed_is_in_a_claim() -> None:
 
 
 def test_a_folder_without_them_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ResultsError, match=r"assumptions\.toml"):
+    with pytest.raises(ResultsError, match=r"claims\.toml"):
         cci.read(tmp_path)
 
 

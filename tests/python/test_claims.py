@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import polars as pl
 import pytest
 
 from onionlab.reproductions import claims, claims_table
-from onionlab.reproductions.claims import FAILS, HOLDS, UNDECIDED, Claim, Comparison, Difference, Finding, Judged, Rule
+from onionlab.reproductions.claims import Claim, Comparison, Difference, Finding, Judged, Rule
+from onionlab.reproductions.scales import FAILS, HOLDS, SLIGHTLY, UNDECIDED, Scale
 from onionlab.stats import Interval
+from onionlab.stats.power import power
 
 RULE = Rule(0.95, 0.05, {"timeouts": 10.0})
 
@@ -20,6 +25,8 @@ def differing(metric: str, sense: str) -> Comparison:
     ("metric", "sense", "low", "high", "expected"),
     [
         ("throughput", "greater", 0.1, 9.0, HOLDS),
+        ("throughput", "greater", 0.1, 4.9, SLIGHTLY),  # surely more, surely by less than 5 % of 100
+        ("throughput", "less", -4.9, -0.1, SLIGHTLY),
         ("throughput", "greater", -1.0, 9.0, UNDECIDED),
         ("throughput", "greater", -9.0, -0.1, FAILS),
         ("throughput", "greater", -1.0, 4.9, FAILS),  # no room for 5 % of 100
@@ -50,6 +57,8 @@ def test_a_claim_of_several_comparisons() -> None:
     assert claims.together([HOLDS, HOLDS]) == HOLDS
     assert claims.together([HOLDS, UNDECIDED]) == UNDECIDED
     assert claims.together([UNDECIDED, FAILS, HOLDS]) == FAILS
+    assert claims.together([HOLDS, SLIGHTLY, HOLDS]) == SLIGHTLY
+    assert claims.together([SLIGHTLY, UNDECIDED]) == UNDECIDED
 
 
 def test_differences_by_hand() -> None:
@@ -74,6 +83,64 @@ def test_differences_by_hand() -> None:
     assert (change.interval.mean, change.base) == (3.0, 35.0)
     none = claims.difference(figures, Comparison("timeouts", "RR", None, 5, 20, "less"), 0.95)
     assert none is None
+
+
+def of_networks(*pairs: tuple[float, float], metric: str = "time") -> pl.DataFrame:
+    """What ``a`` and ``b`` have in each network at 5 middles."""
+    rows = [
+        (5, name, network, metric, value) for network, pair in enumerate(pairs) for name, value in zip("ab", pair, strict=True)
+    ]
+    return pl.DataFrame(rows, schema=["middles", "treatment", "network", "metric", "value"], orient="row")
+
+
+def test_ratios_by_hand() -> None:
+    """Half, a quarter, an eighth of the time: the mean ratio is a quarter, at whatever size."""
+    part = Comparison("time", "a", "b", 5, None, "less")
+    found = claims.difference(of_networks((1.0, 2.0), (4.0, 16.0), (8.0, 64.0)), part, 0.95)
+    assert found is not None
+    assert found.wide
+    assert found.ratio is not None
+    assert math.exp(found.ratio.mean) == pytest.approx(0.25)
+    # Student's over ln 1/2, ln 1/4, ln 1/8: 4.303 ln 2 / sqrt(3) to each side.
+    assert found.ratio.high == pytest.approx(math.log(0.25) + 4.3027 * math.log(2) / math.sqrt(3), abs=1e-4)
+    alike = claims.difference(of_networks((9.0, 10.0), (8.0, 10.5)), part, 0.95)
+    assert alike is not None
+    assert not alike.wide
+    none = claims.difference(of_networks((0.0, 2.0), (4.0, 16.0)), part, 0.95)
+    assert none is not None
+    assert (none.wide, none.ratio) == (True, None)
+
+
+def test_a_change_as_a_ratio_of_ratios() -> None:
+    """At 5 twice, at 20 half: four times."""
+    at_5 = of_networks((2.0, 1.0), (20.0, 10.0))
+    at_20 = of_networks((1.0, 2.0), (10.0, 20.0)).with_columns(middles=pl.lit(20, pl.Int64))
+    found = claims.difference(pl.concat([at_5, at_20]), Comparison("time", "a", "b", 5, 20, "greater"), 0.95)
+    assert found is not None
+    assert found.ratio is not None
+    assert math.exp(found.ratio.mean) == pytest.approx(4.0)
+    assert found.values == (2.0, 20.0)
+
+
+def test_wide_spreads_need_the_ratio_too() -> None:
+    """A difference that is clear, and a ratio that is not, decide nothing."""
+    part = Comparison("time", "a", "b", 5, None, "greater")
+    clear, unclear = Interval(30.0, 20.0, 40.0, 5), Interval(0.2, -0.1, 0.5, 5)
+    logarithms = (0.2,) * 5
+    assert claims.verdict(part, Difference(clear, 100.0, 5), RULE) == HOLDS
+    assert claims.verdict(part, Difference(clear, 100.0, 5, True, (), logarithms, unclear), RULE) == UNDECIDED
+    assert claims.verdict(part, Difference(clear, 100.0, 5, False, (), logarithms, unclear), RULE) == HOLDS
+    both = Interval(0.3, 0.2, 0.4, 5)
+    assert claims.verdict(part, Difference(clear, 100.0, 5, True, (), logarithms, both), RULE) == HOLDS
+    # Surely less than 5 % by the ratio alone: that it is less stands, by how little does not.
+    little = Interval(0.03, 0.02, 0.04, 5)
+    assert claims.verdict(part, Difference(clear, 100.0, 5, True, (), logarithms, little), RULE) == HOLDS
+    less = Comparison("time", "a", "b", 5, None, "less", by=0.5)
+    halved = Interval(-0.8, -0.9, math.log(0.51), 5)
+    assert (
+        claims.verdict(less, Difference(Interval(-80.0, -90.0, -60.0, 5), 100.0, 5, True, (), logarithms, halved), RULE)
+        == UNDECIDED
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,3 +202,67 @@ def test_the_table_says_by_how_much() -> None:
     )[2:3]
     assert "lossy < clean by 50 % or more: −0.7 s (−0.9 to −0.5; 4 of 4): holds" in row
     assert "**holds**" in row
+
+
+def test_all_comparisons_share_the_error() -> None:
+    """Two claims of three comparisons in all: each interval at 1 - 0.05 / 3."""
+    part = Comparison("time", "a", "b", 5, None, "less")
+    asked = [Claim("1", "so", (part, part)), Claim("2", "and so", (part,))]
+    figures = of_networks((10.0, 11.0), (10.0, 12.0), (10.0, 11.5))
+    judged = claims.judge(figures, asked, RULE)
+    assert claims.comparisons(asked) == 3
+    found = judged[0].findings[0].difference
+    assert found is not None
+    assert found.interval == claims.t_interval([-1.0, -2.0, -1.5], 1 - 0.05 / 3)
+    (text,) = list(claims_table.explanation(RULE, judged, "3 networks"))[:1]
+    assert "Student's interval at 98.33 %, so that all 3 comparisons together are at 95 %" in text
+
+
+def test_how_many_networks_would_decide() -> None:
+    """Enough that the paired test sees the distance to the nearest verdict in four of five cases, and one fewer is not."""
+    values = np.array([3.0, -1.0, 4.0, 0.0, 2.0, -2.0])  # mean 1; 5 counts as none
+    scale = Scale(values, Interval(1.0, -2.0, 4.0, 6), -5.0, 5.0, 0.0)
+    deviation = values.std(ddof=1)
+    needed = scale.needed("greater", 0.95)
+    assert needed is not None
+    nearest = 4.0 / deviation  # to "no room for more than 5" it is farther than to zero, and so sooner seen
+    assert power(nearest, needed, 0.95) >= 0.8 > power(nearest, needed - 1, 0.95)
+    assert scale.needed("equal", 0.95) == needed, "the nearer of both bounds"
+    part = differing("throughput", "greater")
+    found = Difference(Interval(1.0, -2.0, 9.0, 6), 100.0, 4, values=tuple(values.tolist()))
+    assert claims.replicates_needed(part, found, RULE, 0.95) == needed
+    assert claims.replicates_needed(part, None, RULE, 0.95) is None
+    finding = Finding(part, found, UNDECIDED, needed=40)
+    (row,) = list(
+        claims_table.table([Judged(Claim("1", "more", (part,)), (finding,), UNDECIDED)], {"throughput": ("rate", "", 1)})
+    )[2:3]
+    assert "(−2.0 to +9.0; 4 of 6): needs 40 |" in row
+
+
+def test_the_table_has_the_ratio_where_it_counts() -> None:
+    part = Comparison("time", "a", "b", 5, None, "less")
+    words = {"time": ("time", "s", 1)}
+
+    def row(*pairs: tuple[float, float]) -> str:
+        judged = claims.judge(of_networks(*pairs), [Claim("1", "less", (part,))], RULE)
+        return "\n".join([*claims_table.explanation(RULE, judged, "3 networks"), *claims_table.table(judged, words)])
+
+    assert "; ratio −75.0 % (" in row((1.0, 2.0), (4.0, 16.0), (8.0, 64.0))
+    assert "†" in row((0.0, 2.0), (4.0, 16.0), (8.0, 64.0))
+    assert "atio" not in row((9.0, 10.0), (9.0, 10.5), (9.0, 10.2))
+
+
+def test_slight_ones_are_counted_apart() -> None:
+    judged = [Judged(Claim("1", "x", ()), (), one) for one in (HOLDS, SLIGHTLY, SLIGHTLY, FAILS)]
+    (sentence, _) = claims_table.short(judged)
+    assert (
+        "4 claims 1 hold here, 2 slightly (by less than what counts as a difference), 1 do not, and 0 are undecided" in sentence
+    )
+
+
+def test_what_verdicts_rest_on_as_a_table() -> None:
+    part = Comparison("time", "a", "b", 5, None, "less")
+    judged = claims.judge(of_networks((1.0, 2.0), (4.0, 16.0), (8.0, 64.0)), [Claim("1", "less", (part,))], RULE)
+    (row,) = claims_table.rows(judged)
+    assert (row["claim"], row["of"], row["to"], row["is"], row["replicates"]) == (1, "a", "b", "less", 3)
+    assert (row["difference"], row["base"], row["ratio"]) == pytest.approx((-23.0, 82 / 3, 0.25))

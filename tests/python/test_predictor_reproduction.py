@@ -201,7 +201,7 @@ def synthetic(asked: Asked) -> Measured:
             "throughput": 400 * (0.8 if ours and size >= 10 else 1),
             "served": 0.95 if ours else 0.9 - size / 5000,
         }
-        return by.get(metric, 10.0 if ours else 30.0) * (1 + 0.001 * replicate)
+        return by.get(metric, 10.0 if ours else 30.0) * (1 + 0.0001 * replicate)
 
     metrics = (
         *page.WORDS,

@@ -32,12 +32,20 @@ PART = Comparison("time", "after", "before", "here", None, "greater")
 
 def test_levels_and_changes_by_hand() -> None:
     """The t quantile of one degree of freedom is 12.706; deviations are 9.19 (11, 24) and 2.12 (1, 4)."""
-    assert level(FIGURES, 1, place="here", treatment="after", metric="time") == "17.5 ± 82.6"
+    assert level(FIGURES, 1, place="here", treatment="after", metric="time") == "17.5 (0.0 to 100.1)", "no time is negative"
+    below = FIGURES.with_columns(pl.col("value") - 30)
+    assert level(below, 1, place="here", treatment="after", metric="time").replace("−", "-") == "-12.5 ± 82.6"
     assert level(FIGURES.filter(replicate=1), 1, treatment="after") == "11.0"
     assert level(FIGURES, 1, place="there") == NOTHING
     assert change(FIGURES, PART, RULE, 1, " s").replace("−", "-") == "+2.5 s (-16.6 to +21.6), +16.7 %"
     assert percent(FIGURES, PART, RULE) == "+17 %"
     assert percent(FIGURES, Comparison("size", "after", "before", "here", None, "less"), RULE) == ""
+
+
+def test_a_level_of_networks_that_differ_widely() -> None:
+    """1 to 16, each twice the one before: the interval of a log-normal mean, as `onionlab.stats.mean_interval` has it."""
+    rows = frame([("here", "one", number, "time", 2.0**number) for number in range(5)])
+    assert level(rows, 0) == "6 (3 to 794)"
 
 
 def test_means_of_what_is_there() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from onionlab.quantity import format_fixed
-from onionlab.reproductions.claims import FAILS, HOLDS, UNDECIDED, Finding, Judged, Rule, per_claim
+from onionlab.reproductions.claims import Difference, Finding, Judged, Rule, comparisons, per_comparison
+from onionlab.reproductions.scales import FAILS, HOLDS, SLIGHTLY, UNDECIDED
 
 SIGNS = {"less": "<", "greater": ">", "equal": "="}
-BOLD = {HOLDS: "**holds**", FAILS: "**does not hold**", UNDECIDED: "undecided"}
+BOLD = {HOLDS: "**holds**", SLIGHTLY: "**holds slightly**", FAILS: "**does not hold**", UNDECIDED: "undecided"}
+
+#: A number of replicates beyond this is not worth printing.
+MANY = 10_000
 
 #: A metric in words, its unit, and the places that are shown.
 Words = Mapping[str, tuple[str, str, int]]
@@ -16,22 +22,40 @@ Words = Mapping[str, tuple[str, str, int]]
 
 def short(judged: Sequence[Judged]) -> Iterator[str]:
     """How many hold, in a sentence."""
-    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in (HOLDS, FAILS, UNDECIDED)}
+    counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in (HOLDS, SLIGHTLY, FAILS, UNDECIDED)}
+    slightly = f"{counts[SLIGHTLY]} slightly (by less than what counts as a difference), " if counts[SLIGHTLY] else ""
     yield (
-        f"**Of the paper's {len(judged)} claims {counts[HOLDS]} hold here, {counts[FAILS]} do not, and {counts[UNDECIDED]} are "
-        "undecided.**"
+        f"**Of the paper's {len(judged)} claims {counts[HOLDS]} hold here, {slightly}{counts[FAILS]} do not, and "
+        f"{counts[UNDECIDED]} are undecided.**"
     )
     yield ""
 
 
-def explanation(rule: Rule, claims: int, replicates: str, *more: str) -> Iterator[str]:
+def explanation(rule: Rule, judged: Sequence[Judged], replicates: str, *more: str) -> Iterator[str]:
     """What the table shows; ``replicates`` is their number in words, such as ``20 networks``."""
-    text = (
-        f"In brackets the interval at {100 * per_claim(rule.confidence, claims):.2f} %, so that all {claims} together are at "
-        f"{100 * rule.confidence:g} %, and in how many of the {replicates} the difference has the "
-        f"sign of the mean. A difference below {100 * rule.margin:g} % counts as none."
-    )
-    yield " ".join([text, *more])
+    count = comparisons([one.claim for one in judged])
+    found = [finding for one in judged for finding in one.findings]
+    each = f"{100 * per_comparison(rule.confidence, count):.2f} %"
+    text = [
+        f"In brackets Student's interval at {each}, so that all {count} comparisons "
+        f"together are at {100 * rule.confidence:g} %, and in how many of the {replicates} the difference has the sign of the "
+        f'mean. A difference below {100 * rule.margin:g} % of the base counts as none: a claim of "less" or "more" does not '
+        "hold where no more than that is possible, and holds *slightly* where the difference is surely there and surely no more "
+        "than that.",
+    ]
+    differences = [finding.difference for finding in found if finding.difference is not None]
+    if any(_by_ratio(one) for one in differences):
+        text.append(
+            "*Ratio*: the mean ratio (geometric) over them, with its interval. It is given where they differ by more than 30 %; "
+            "there Student's interval of a difference is too narrow, and nothing is decided unless the ratio says so too."
+        )
+    if any(one.wide and one.ratio is None for one in differences):
+        text.append("†: they differ as much, and no ratio can be had, because some have none: the interval may be too narrow.")
+    if any(_needed(finding) for finding in found):
+        text.append(
+            "*Needs*: so many would decide it in four of five cases, if the difference and its spread are what they seem."
+        )
+    yield " ".join([*text, *more])
     yield ""
 
 
@@ -67,6 +91,67 @@ def _finding(finding: Finding, words: Words) -> str:
         bounds = " to ".join(format_fixed(bound, places, signed=True) for bound in (interval.low, interval.high))
         same = interval.low == interval.high == 0
         text += " in every one" if same else f" ({bounds}; {found.alike} of {interval.count})"
+    text += _ratio(found)
     if finding.nothing:
         return f"{text}: nothing to compare"
-    return f"{text}: {finding.verdict}" if finding.verdict != UNDECIDED else text
+    if finding.verdict != UNDECIDED:
+        return f"{text}: {finding.verdict}"
+    return f"{text}: {needed}" if (needed := _needed(finding)) else text
+
+
+def _by_ratio(found: Difference) -> bool:
+    return found.wide and found.ratio is not None and found.ratio.low is not None
+
+
+def _ratio(found: Difference) -> str:
+    """The ratio in per cent, where it counts; a dagger where it should and there is none."""
+    if not _by_ratio(found) or found.ratio is None:
+        return "†" if found.wide and found.ratio is None and found.interval.low is not None else ""
+    mean, low, high = (_less_one(bound) for bound in (found.ratio.mean, found.ratio.low, found.ratio.high))
+    return f"; ratio {mean} % ({low} to {high})"
+
+
+def _less_one(logarithm: float | None) -> str:
+    share = math.expm1(min(logarithm, 50.0)) if logarithm is not None else math.nan
+    return format_fixed(100 * share, 1, signed=True)
+
+
+def _needed(finding: Finding) -> str:
+    """How many replicates an undecided comparison needs; empty where that is not known or no more than there are."""
+    if finding.needed is None or finding.difference is None or finding.needed <= finding.difference.interval.count:
+        return ""
+    return f"needs {finding.needed:,}" if finding.needed <= MANY else f"needs more than {MANY:,}"
+
+
+def rows(judged: Sequence[Judged]) -> Iterator[dict[str, Any]]:
+    """What each verdict rests on, a row for each comparison, for a table of its own."""
+    for number, one in enumerate(judged, 1):
+        for finding in one.findings:
+            part, found = finding.part, finding.difference
+            interval = None if found is None else found.interval
+            ratio = None if found is None else found.ratio
+            yield {
+                "claim": number,
+                "section": one.claim.section,
+                "says": one.claim.says,
+                "metric": part.metric,
+                "of": part.of,
+                "to": part.to,
+                "at": str(part.at),
+                "against": None if part.against is None else str(part.against),
+                "is": part.sense,
+                "by": part.by,
+                "difference": None if interval is None else interval.mean,
+                "low": None if interval is None else interval.low,
+                "high": None if interval is None else interval.high,
+                "base": None if found is None else found.base,
+                "ratio": None if ratio is None else math.exp(ratio.mean),
+                "ratio_low": None if ratio is None or ratio.low is None else math.exp(ratio.low),
+                "ratio_high": None if ratio is None or ratio.high is None else math.exp(ratio.high),
+                "wide": None if found is None else found.wide,
+                "alike": None if found is None else found.alike,
+                "replicates": None if interval is None else interval.count,
+                "needed": finding.needed,
+                "comparison": finding.verdict,
+                "verdict": one.verdict,
+            }

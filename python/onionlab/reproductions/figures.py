@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,7 +10,8 @@ import polars as pl
 
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.claims import Comparison, Rule, difference
-from onionlab.stats.intervals import CONFIDENCE, t_interval
+from onionlab.stats import mean_interval
+from onionlab.stats.intervals import CONFIDENCE
 
 #: One figure of one run: place, treatment, replicate (a seed or a sampled network), metric, value.
 Figure = tuple[str, str, int, str, float | None]
@@ -33,31 +35,42 @@ def mean(values: pl.Series) -> float | None:
 
 
 def level(figures: pl.DataFrame, places: int, **at: Any) -> str:
-    """Mean over replicates with half the width of its 95 % interval; ``at`` are columns and what stands in them."""
-    interval = t_interval(figures.filter(**at)["value"].drop_nulls().to_list())
+    """Mean over replicates with its 95 % interval; ``at`` are columns and what stands in them.
+
+    The interval is that of `onionlab.stats.mean_interval`: half its width, or its bounds in brackets where it is that of a
+    log-normal mean, or would reach below zero although no value does.
+    """
+    values = figures.filter(**at)["value"].drop_nulls().to_numpy()
+    interval = mean_interval(values)
     if interval is None:
         return NOTHING
     text = format_fixed(interval.mean, places)
-    return text if interval.high is None else f"{text} ± {format_fixed(interval.high - interval.mean, places)}"
+    if interval.low is None or interval.high is None:
+        return text
+    low = max(0.0, interval.low) if (values >= 0).all() else interval.low
+    if interval.method == "student" and low == interval.low:
+        return f"{text} ± {format_fixed(interval.high - interval.mean, places)}"
+    high = format_fixed(interval.high, places) if math.isfinite(interval.high) else "∞"
+    return f"{text} ({format_fixed(low, places)} to {high})"
 
 
 def change(figures: pl.DataFrame, part: Comparison, rule: Rule, places: int, unit: str = "") -> str:
-    """A difference with its 95 % interval, in the metric's unit and in per cent; an asterisk where it excludes zero."""
+    """A difference with its 95 % interval, in the metric's unit and in per cent; an asterisk where it is clear of zero."""
     found = difference(figures, part, CONFIDENCE, rule)
     if found is None:
         return NOTHING
     text = format_fixed(found.interval.mean, places, signed=True) + unit
     if found.interval.low is not None and found.interval.high is not None:
         bounds = " to ".join(format_fixed(bound, places, signed=True) for bound in (found.interval.low, found.interval.high))
-        text += f" ({bounds}){'*' if found.interval.excludes_zero else ''}"
+        text += f" ({bounds}){'*' if found.clear else ''}"
     if found.percent is not None:
         text += f", {format_fixed(found.percent, 1, signed=True)} %"
     return text
 
 
 def percent(figures: pl.DataFrame, part: Comparison, rule: Rule) -> str:
-    """A difference in per cent of its base; an asterisk where its 95 % interval excludes zero; empty without a base."""
+    """A difference in per cent of its base; an asterisk where its 95 % interval is clear of zero; empty without a base."""
     found = difference(figures, part, CONFIDENCE, rule)
     if found is None or found.percent is None:
         return ""
-    return f"{format_fixed(found.percent, 0, signed=True)} %{'*' if found.interval.excludes_zero else ''}"
+    return f"{format_fixed(found.percent, 0, signed=True)} %{'*' if found.clear else ''}"

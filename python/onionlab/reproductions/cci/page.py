@@ -68,7 +68,7 @@ def page(
     lines += claims_table.short(judged)
     lines += ["## The claims", ""]
     replicates = f"{beds.seeds} seeds or {sampled.networks} networks"
-    lines += claims_table.explanation(rule, len(judged), replicates, "What each figure is: `experiments/cci/claims.toml`.")
+    lines += claims_table.explanation(rule, judged, replicates, "What each figure is: `experiments/cci/claims.toml`.")
     lines += claims_table.table(judged, WORDS)
     lines += ["## Eight clients", ""]
     lines += _table_4(published, beds, rule)

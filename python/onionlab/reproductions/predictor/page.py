@@ -96,9 +96,7 @@ def page(asked: Asked, whole: Asked, measured: Measured, judged: Sequence[Judged
     lines += ["## In short", "", *claims_table.short(judged)]
     lines += ["## The claims", ""]
     replicates = f"{_seeds(measured)} seeds or {studies['random'].networks} networks"
-    lines += claims_table.explanation(
-        asked.rule, len(judged), replicates, "What each figure is: `experiments/predictor/claims.toml`."
-    )
+    lines += claims_table.explanation(asked.rule, judged, replicates, "What each figure is: `experiments/predictor/claims.toml`.")
     lines += claims_table.table(judged, WORDS)
     lines += ["## One controller", "", *_single(asked)]
     lines += ["## The toy network", "", *_toy(asked, measured)]

@@ -75,7 +75,7 @@ def page(
     replicates = f"{bed.seeds} seeds or {sampled.replicates} networks"
     nothing = f"Queues of less than {rule.nothing['queued']:g} cell on both sides are nothing to compare."
     what = "What each figure is: `experiments/switching/claims.toml`."
-    lines += claims_table.explanation(rule, len(judged), replicates, nothing, what)
+    lines += claims_table.explanation(rule, judged, replicates, nothing, what)
     lines += claims_table.table(judged, WORDS)
     lines += ["## The testbed", ""]
     lines += _averages(asked.published["testbed"], bed)

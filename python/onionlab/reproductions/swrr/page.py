@@ -10,7 +10,7 @@ import polars as pl
 from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed, format_number
 from onionlab.reproductions import claims_table
-from onionlab.reproductions.claims import Comparison, Difference, Judged, difference, per_claim
+from onionlab.reproductions.claims import Comparison, Difference, Judged, comparisons, difference, per_comparison
 from onionlab.reproductions.figures import NOTHING, level
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr.assumptions import Assumptions, Variant
@@ -56,9 +56,9 @@ This page was written by
 QUICK = """
 > **This is the quick run:** {networks} sampled networks of {minutes:g} simulated minutes, of which {measured:g} are measured,
 > instead of twenty networks of twenty minutes. It can say that everything works, how full the middles are, how the curves are
-> shaped, and it can show large differences. It cannot settle the claims: with {networks} networks and {claims} claims an interval
-> reaches {wide} standard deviations to either side (with twenty networks {narrow}), so most must stay undecided. "Undecided"
-> here says nothing about SWRR. `onionlab reproduce swrr` makes the full one.
+> shaped, and it can show large differences. It cannot settle the claims: with {networks} networks and {comparisons} comparisons
+> an interval reaches {wide} standard deviations to either side (with twenty networks {narrow}), so most must stay undecided.
+> "Undecided" here says nothing about SWRR. `onionlab reproduce swrr` makes the full one.
 """
 
 
@@ -72,8 +72,8 @@ def page(assumptions: Assumptions, measured: Measured, judged: Sequence[Judged],
     lines += claims_table.short(judged)
     lines += _against(measured, main, "SWRR (linear) against RR and EWMA, as assumed")
     lines += ["## The claims", ""]
-    rule, count = assumptions.rule, len(judged)
-    lines += claims_table.explanation(rule, count, f"{main.networks} networks", "Sizes are numbers of middles.")
+    rule = assumptions.rule
+    lines += claims_table.explanation(rule, judged, f"{main.networks} networks", "Sizes are numbers of middles.")
     lines += claims_table.table(judged, WORDS)
     lines += ["## The figures", ""]
     for comparison in swrr_charts.COMPARISONS:
@@ -96,13 +96,12 @@ def page(assumptions: Assumptions, measured: Measured, judged: Sequence[Judged],
 
 def _quick(assumptions: Assumptions) -> str:
     main = assumptions.main
-    claims = len(assumptions.claims)
-    confidence = per_claim(assumptions.rule.confidence, claims)
+    confidence = per_comparison(assumptions.rule.confidence, comparisons(assumptions.claims))
     return QUICK.format(
         networks=main.networks,
         minutes=main.load.duration / 60,
         measured=(main.load.duration - main.load.measure_from) / 60,
-        claims=claims,
+        comparisons=comparisons(assumptions.claims),
         wide=format_number(float(half_width(1.0, main.networks, confidence)), 2),
         narrow=format_number(float(half_width(1.0, 20, confidence)), 2),
     )
@@ -128,14 +127,14 @@ def _rivalry(measured: Measured, variant: Variant, middles: int, rival: str) -> 
 
 
 def _relative(found: Difference | None) -> str:
-    """A difference in per cent with its interval; an asterisk where the interval excludes zero."""
+    """A difference in per cent with its interval; an asterisk where the interval is clear of zero."""
     if found is None or found.percent is None:
         return NOTHING
     text = f"{format_fixed(found.percent, 1, signed=True)} %"
     if found.interval.low is None or found.interval.high is None:
         return text
     low, high = (format_fixed(100 * bound / found.base, 1, signed=True) for bound in (found.interval.low, found.interval.high))
-    return f"{text} ({low} to {high}){'*' if found.interval.excludes_zero else ''}"
+    return f"{text} ({low} to {high}){'*' if found.clear else ''}"
 
 
 def _identical(figures: pl.DataFrame, variant: Variant, comparison: str) -> Iterator[str]:
