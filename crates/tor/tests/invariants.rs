@@ -9,7 +9,7 @@ use common::{Plan, mbit, ms};
 use onionlab_circuitmux::{EwmaClock, PolicyKind, SwrrWeight};
 use onionlab_net::quic::QuicCongestion;
 use onionlab_net::tcp::TcpConfig;
-use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping};
+use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping, UplinkQueue};
 use onionlab_predictor::{Form, Parameters};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
@@ -23,10 +23,10 @@ fn policies() -> impl Strategy<Value = PolicyKind> {
     prop_oneof![
         Just(PolicyKind::RoundRobin),
         Just(PolicyKind::RoundRobinHead),
-        (1_u64..60).prop_map(|secs| PolicyKind::Ewma {
+        (1_u64..60, any::<bool>()).prop_map(|(secs, wall)| PolicyKind::Ewma {
             half_life: SimDuration::from_secs(secs),
             tick: SimDuration::from_secs(10),
-            clock: EwmaClock::Coarse
+            clock: if wall { EwmaClock::Wall } else { EwmaClock::Coarse },
         }),
         Just(PolicyKind::Swrr { weight: SwrrWeight::Linear }),
         Just(PolicyKind::Swrr { weight: SwrrWeight::Proportional }),
@@ -42,12 +42,20 @@ fn schedulers() -> impl Strategy<Value = ChannelScheduler> {
             interval: SimDuration::from_millis(interval),
             client_interval: SimDuration::from_millis(10),
         }),
-        (2_u64..10).prop_map(|interval| ChannelScheduler::Kist {
+        (2_u64..10, any::<bool>()).prop_map(|(interval, knows_unsent)| ChannelScheduler::Kist {
             interval: SimDuration::from_millis(interval),
             client_interval: SimDuration::from_millis(2),
             socket_buffer_factor: 1.0,
-            knows_unsent: true,
+            knows_unsent,
         }),
+    ]
+}
+
+fn uplinks() -> impl Strategy<Value = UplinkQueue> {
+    prop_oneof![
+        2 => Just(UplinkQueue::Sockets),
+        1 => Just(UplinkQueue::WriteOrder),
+        1 => (20_u32..1100).prop_map(|packets| UplinkQueue::DropTail { packets }),
     ]
 }
 
@@ -120,7 +128,7 @@ prop_compose! {
         latency in 1.0_f64..60.0,
         queue in prop_oneof![Just(20_000_u64), 20_000_u64..2_000_000],
         codel in any::<bool>(),
-        shadow in any::<bool>(),
+        (profile, uplink_queue) in (0_usize..3, uplinks()),
         (tls, chunk) in prop_oneof![Just((Tls::V1_3, 4048_u32)), Just((Tls::V1_2, 4052)), Just((Tls::Cbc, 4064)), Just((Tls::Absent, 4048))],
         (timer, overtake, optimistic) in any::<(bool, bool, bool)>(),
         payload in prop_oneof![Just(498_u16), Just(488)],
@@ -138,7 +146,9 @@ prop_compose! {
         plan.seed = seed;
         // Shadow's timer stays doubled after each time-out; without a limit a lossy world would not finish in time.
         let plain = TcpConfig { max_rto: SimDuration::from_secs(8), ..TcpConfig::shadow() };
-        plan.tcp = if shadow { plain } else { TcpConfig::linux() };
+        let shadow = profile == 1;
+        plan.tcp = [TcpConfig::linux(), plain, TcpConfig { max_rto: SimDuration::from_secs(8), ..TcpConfig::nstor() }][profile].clone();
+        plan.uplink_queue = uplink_queue;
         plan.shaping = if shadow { Shaping::TokenBatches { interval: ms(1.0) } } else { Shaping::Serialise };
         let discipline = if codel { QueueDiscipline::CoDel { target: ms(10.0), interval: ms(100.0) } } else { QueueDiscipline::DropTail };
         plan.queue = QueueConfig { discipline, limit: Bytes::new(queue), limit_packets: None };
@@ -150,6 +160,7 @@ prop_compose! {
         plan.settings.token_refill = if timer { TokenRefill::Timer } else { TokenRefill::Lazy };
         plan.settings.destroy_cells = if overtake { DestroyCells::Overtake } else { DestroyCells::Alternate };
         plan.settings.optimistic_data = optimistic;
+        plan.settings.random_cells = !timer;
         (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(windows.0), Cells::new(windows.1));
         plan.settings.flow_control = if vegas { FlowControl::Vegas(CongestionSettings::default()) } else { FlowControl::Windows };
         plan.settings.handshakes = Handshakes {

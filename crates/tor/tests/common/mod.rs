@@ -32,6 +32,7 @@ pub struct Plan {
     pub settings: Settings,
     pub tcp: TcpConfig,
     pub shaping: Shaping,
+    pub uplink_queue: UplinkQueue,
     pub queue: QueueConfig,
     pub timeout: SimDuration,
     pub stall: SimDuration,
@@ -99,6 +100,7 @@ impl Plan {
             settings: Settings::default(),
             tcp: TcpConfig::linux(),
             shaping: Shaping::Serialise,
+            uplink_queue: UplinkQueue::Sockets,
             queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(2_000_000), limit_packets: None },
             timeout: SimDuration::from_secs(600),
             stall: SimDuration::from_secs(600),
@@ -140,7 +142,7 @@ impl Plan {
 
     pub fn world(&self) -> World {
         let hosts = self.hosts.iter().zip(0_u32..).map(|((name, role, rate), host)| {
-            let (name, uplink_queue) = (name.clone(), UplinkQueue::Sockets);
+            let (name, uplink_queue) = (name.clone(), self.uplink_queue);
             let down = self.downlinks.get(&host).copied().unwrap_or(*rate);
             (HostConfig { name, up: *rate, down, shaping: self.shaping, uplink_queue, queue: self.queue }, *role)
         });
