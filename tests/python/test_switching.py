@@ -341,6 +341,60 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert "NaN" not in (tmp_path / "docs" / name).read_text(encoding="utf-8")
 
 
+@pytest.mark.parametrize("quick", [True, False])
+def test_the_page_can_be_written_of_a_few_values(quick: bool) -> None:
+    """Two replicates of every figure, all alike: each section is there, and what the papers print stands beside it."""
+    asked = switching.read(FOLDER)
+    on_live = (*live.SHOWN[:3], "exit kept", "one move", *live.SHOWN[3:])
+
+    def figures(treatments: tuple[str, ...], places: tuple[str, ...], metrics: tuple[str, ...]) -> pl.DataFrame:
+        return frame(
+            (place, treatment, replicate, metric, 2.0)
+            for place in places
+            for treatment in treatments
+            for replicate in (1, 2)
+            for metric in metrics
+        )
+
+    def bed(treatments: tuple[str, ...], places: tuple[str, ...]) -> testbeds.Measured:
+        rows = [
+            (place, treatment, 0, 0, what, value)
+            for place in places
+            for treatment in treatments
+            for what in testbeds.POOLED
+            for value in (1.0, 3.0)
+        ]
+        times = pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
+        return testbeds.Measured(figures(treatments, places, testbeds.METRICS), times, treatments, 2, 1.0)
+
+    def net(points: tuple[str, ...]) -> network.Measured:
+        places = tuple(f"{point}: {place}" if point else place for point in points for place in (*network.PLACES, network.WHOLE))
+        return network.Measured(
+            figures(network.TREATMENTS, places, network.METRICS), pl.DataFrame(), points, network.TREATMENTS, 2, 3.0, 1.0
+        )
+
+    phases = figures(("no switching", "each second"), tuple(attack.PHASES), ("time", "latency", "switched", "held"))
+    others = further.Measured(
+        {question.stem: bed(("multiplexed", "as the paper"), testbeds.PLACES) for question in further.ON_TESTBEDS},
+        attack.Measured(phases, ("no switching", "each second"), 2, 1.0),
+        {question.stem: net(("one", "two") if question.key else ("",)) for question in further.ON_NETWORKS},
+    )
+    whole = bed(testbeds.TREATMENTS, (testbeds.WHOLE, *testbeds.CLIENTS, *testbeds.RELAYS))
+    measured = switching.Measured(
+        whole, bed(thresholds.TREATMENTS, (thresholds.PLACE,)), bed(on_live, (live.PLACE,)), net(("",)), others
+    )
+    judged = switching.judge_all(asked, measured)
+    text = page.page(asked, measured, judged, quick=quick)
+    assert ("--quick" in text) is quick
+    for section in ("thresholds can decide", "figure 6", "figure 10", "Other rules", "is provoked", "on one path"):
+        assert section in text, section
+    for printed in ("below 119,000", "below 264", "below 350", "88 ± 24 KB/s", "98 %", "| the paper | 0 | 1.7 | 3 |", "| 3.28 |"):
+        assert printed in text, printed
+    assert "| uniform spares | 1.00 | 1.00 | 1.00 |" in text
+    rows = [line for line in text.splitlines() if line.startswith("|")]
+    assert not [line for line in rows if "None" in line or "nan" in line]
+
+
 def test_charts_can_be_drawn_of_a_few_values() -> None:
     """One value each for every panel."""
     places = (*testbeds.PLACES, live.PLACE, *network.PLACES)
