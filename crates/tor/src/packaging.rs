@@ -63,6 +63,9 @@ impl World {
             if self.switching.is_some() && place == Place::Client {
                 stream.switching.sent += length;
             }
+            if place == Place::Exit {
+                self.sampler.bytes_from_exits += length;
+            }
             // It is the leg that was found above, of which the set now takes note.
             let Some(circuit_id) = self.leg_for(circuit_id, CellKind::Data, place) else { break };
             self.circuits[circuit_id.index()].edge(place).package.data_sent(now);

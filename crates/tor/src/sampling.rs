@@ -24,6 +24,10 @@ pub(crate) struct Sampler {
     pub bytes_to_servers: u64,
     /// What streams had sent when they tried another exit, where they send it again.
     pub bytes_tried_again: u64,
+    /// Payload that exits have packaged for clients.
+    pub bytes_from_exits: u64,
+    /// Of that what came to no program: lost by switches, and otherwise.
+    pub lost_to_clients: [u64; 2],
     goodput_before: u64,
     pub transfers_ok: u64,
     pub transfers_failed: u64,
@@ -38,6 +42,8 @@ impl Sampler {
             goodput_bytes: 0,
             bytes_to_servers: 0,
             bytes_tried_again: 0,
+            bytes_from_exits: 0,
+            lost_to_clients: [0; 2],
             goodput_before: 0,
             transfers_ok: 0,
             transfers_failed: 0,

@@ -393,6 +393,14 @@ impl World {
     pub fn bytes_tried_again(&self) -> u64 {
         self.sampler.bytes_tried_again
     }
+    /// Payload that exits have packaged for clients.
+    pub fn bytes_from_exits(&self) -> u64 {
+        self.sampler.bytes_from_exits
+    }
+    /// Of that what has come to no program: lost by switches, and otherwise.
+    pub fn bytes_lost_to_clients(&self) -> [u64; 2] {
+        self.sampler.lost_to_clients
+    }
     /// The network under this world.
     pub fn network(&self) -> &Network {
         &self.net

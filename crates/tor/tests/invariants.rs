@@ -313,10 +313,19 @@ proptest! {
         let size = records.transfers.iter().map(|transfer| transfer.size).sum::<u64>();
         let again: u64 = records.switches.iter().map(|switch| switch.bytes_started_over).sum();
         prop_assert!((size..=size + again).contains(&goodput), "{goodput} of {size} bytes, {again} of those that started over");
+        // What exits packaged for clients is what programs got and what switches say is lost; more is lost only where streams left their circuits for another reason.
+        let [by_switches, otherwise] = world.bytes_lost_to_clients();
+        let all_moved = records.switches.iter().all(|switch| switch.outcome == SwitchOutcome::Moved && switch.started_over == 0);
+        let kept = plan.settings.switching.is_some_and(|switching| switching.exit == SwitchExit::Kept);
+        if all_moved || !kept {
+            prop_assert_eq!(world.bytes_from_exits(), goodput + by_switches + otherwise);
+        }
+        let named = records.switches.iter().map(|switch| switch.bytes_lost).sum::<u64>();
+        prop_assert!(by_switches <= named, "{by_switches} of {named} bytes");
+        prop_assert!(otherwise == 0 || records.transfers.iter().any(|transfer| transfer.retries > 0), "{otherwise} bytes");
         // Beside what started over and the resumptions, servers get every byte once.
         let sent = records.transfers.iter().map(|transfer| transfer.sent).sum::<u64>();
         // A stream that got no answer in time and tried another exit has sent there again what it had sent before.
-        let kept = plan.settings.switching.is_some_and(|switching| switching.exit == SwitchExit::Kept);
         let resumptions = if kept { 0 } else { 498 * records.switches.iter().map(|switch| switch.streams).sum::<u64>() };
         let more = again + world.bytes_tried_again() + resumptions;
         prop_assert!((sent..=sent + more).contains(&world.bytes_to_servers()), "{} of {sent} bytes to servers", world.bytes_to_servers());

@@ -8,7 +8,7 @@ use onionlab_net::tcp::BufferLimits;
 use onionlab_quantities::SimDuration;
 use onionlab_tor::{
     CircuitOutcome, CloseReason, Outcome, Records, RelayClass, Role, Settings, SwitchChoice, SwitchEntry, SwitchExit,
-    SwitchOutcome, SwitchSample, SwitchVerdict, SwitchingSettings, World,
+    SwitchOutcome, SwitchRecord, SwitchSample, SwitchVerdict, SwitchingSettings, World,
 };
 
 /// Four clients over one path of slow relays, and a second one beside it, with the same entry or another.
@@ -106,6 +106,24 @@ fn circuits_move_and_every_byte_arrives() {
                 assert!(circuit.reason != Some(CloseReason::Protocol), "{circuit:?}");
             }
         }
+    }
+}
+
+/// Circuits that move while they receive lose what is on its way on the old path. What exits have packaged is what programs got and what the switches say is lost, byte by byte. With the exit kept that
+/// is nothing.
+#[test]
+fn what_downloads_lose_is_what_did_not_come() {
+    for exit in [SwitchExit::New, SwitchExit::Kept] {
+        let settings = paper(SwitchEntry::Same, exit);
+        let (world, records) = run(&four(SwitchEntry::Same, exit, DOWNLOAD, Some(settings)));
+        let got: u64 = records.transfers.iter().map(|transfer| transfer.received).sum();
+        let sum = |of: fn(&SwitchRecord) -> u64| records.switches.iter().map(of).sum::<u64>();
+        let (cells, lost) = (sum(|switch| switch.cells_lost), sum(|switch| switch.bytes_lost));
+        println!("{exit:?}: {cells} cells, {lost} bytes lost");
+        assert!(sum(|switch| switch.streams) > 0 && got == 4 * 2_000_000);
+        assert_eq!(cells > 0, exit == SwitchExit::New);
+        assert!((400 * cells..=498 * cells).contains(&lost), "{lost} bytes in {cells} cells");
+        assert_eq!((world.bytes_from_exits(), world.bytes_lost_to_clients()), (got + lost, [lost, 0]));
     }
 }
 

@@ -303,7 +303,7 @@ impl World {
     pub(crate) fn data_at_client(&mut self, cell: Cell) {
         if self.transfer_of(cell).is_none() {
             if !self.arrives_early(cell) {
-                self.note_late(cell);
+                self.note_lost(cell);
             }
             return;
         }

@@ -152,13 +152,23 @@ const ENTRY: u8 = 1;
 impl World {
     /// A cell that reaches nobody: if its circuit was switched, it counts as lost by that.
     pub(crate) fn lose(&mut self, cell: Cell) {
-        if cell.kind == CellKind::Data
-            && let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(cell.circuit))
-        {
+        if cell.kind == CellKind::Data {
+            self.note_lost(cell);
+        }
+        self.discard(cell);
+    }
+
+    /// The same of a DATA cell, which may have come to the client, for a stream that has moved or ended.
+    pub(crate) fn note_lost(&mut self, cell: Cell) {
+        let switch = self.switching.as_mut().and_then(|switching| switching.switch_mut(cell.circuit));
+        let by_switch = switch.is_some();
+        if let Some(switch) = switch {
             switch.record.cells_lost += 1;
             switch.record.bytes_lost += u64::from(cell.length);
         }
-        self.discard(cell);
+        if cell.target() == Place::Client.hop() {
+            self.sampler.lost_to_clients[usize::from(!by_switch)] += u64::from(cell.length);
+        }
     }
 
     /// What the exit has for the server of a stream that ends with a failed switch.
@@ -169,14 +179,6 @@ impl World {
         if let Some(switch) = switch.filter(|switch| switch.failed.is_some()) {
             switch.record.cells_lost += waits.div_ceil(u64::from(self.settings.cell_payload));
             switch.record.bytes_lost += waits;
-        }
-    }
-
-    /// A DATA cell that came to the client for a stream that has moved or ended.
-    pub(crate) fn note_late(&mut self, cell: Cell) {
-        if let Some(switch) = self.switching.as_mut().and_then(|switching| switching.switch_mut(cell.circuit)) {
-            switch.record.cells_lost += 1;
-            switch.record.bytes_lost += u64::from(cell.length);
         }
     }
 

@@ -1,6 +1,6 @@
 //! A switch, cell by cell, beside the steps of Kale et al. 2015.
 
-use super::{SpareRequest, SwitchAsk, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchingSettings};
+use super::{SpareRequest, SwitchAsk, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchRecord, SwitchingSettings};
 use crate::cell::CellKind;
 use crate::ids::{StreamId, TransferId};
 use crate::records::Outcome;
@@ -184,8 +184,9 @@ fn without_an_answer_for_another_entry_the_client_starts_over_on_its_spare() {
 }
 
 /// Kind, sender and receiver of each cell of the switch in the order of arrival, and the milliseconds since the first was sent. An `End` of the connection between exit and server is not a cell.
-fn trace(entry: SwitchEntry, exit: SwitchExit) -> Vec<(CellKind, u32, u32, f64)> {
+fn trace(entry: SwitchEntry, exit: SwitchExit, ask: SwitchAsk) -> (Vec<(CellKind, u32, u32, f64)>, SwitchRecord) {
     let mut world = world(entry, exit);
+    world.switching.as_mut().unwrap().settings.ask = ask;
     world.run_until(SimTime::ZERO + SimDuration::from_secs(100));
     world.finish();
     let switches = &world.switching.as_ref().unwrap().trace;
@@ -201,12 +202,16 @@ fn trace(entry: SwitchEntry, exit: SwitchExit) -> Vec<(CellKind, u32, u32, f64)>
     assert!(by(records[0].circuit) > 0 && by(records[0].to) > 0, "{probes:?}");
     let began = records[0].time;
     let after = |time: SimTime| (time - began).as_secs_f64() * 1e3;
-    switches.iter().filter(|cell| cell.0 >= began).map(|&(time, kind, from, to)| (kind, from.0, to.0, after(time))).collect()
+    let cells = switches.iter().filter(|cell| cell.0 >= began);
+    (cells.map(|&(time, kind, from, to)| (kind, from.0, to.0, after(time))).collect(), records[0])
 }
 
-/// The cells without their times.
-fn cells(entry: SwitchEntry, exit: SwitchExit) -> Vec<(CellKind, u32, u32)> {
-    let trace = trace(entry, exit);
+/// The cells in their order.
+fn cells(entry: SwitchEntry, exit: SwitchExit, ask: SwitchAsk) -> Vec<(CellKind, u32, u32)> {
+    without_times(trace(entry, exit, ask).0)
+}
+
+fn without_times(trace: Vec<(CellKind, u32, u32, f64)>) -> Vec<(CellKind, u32, u32)> {
     for (kind, from, to, after) in &trace {
         println!("{after:8.1} ms  {from} -> {to}  {kind:?}");
     }
@@ -219,12 +224,20 @@ fn between(cells: &[(CellKind, u32, u32)], from: u32, to: u32) -> Vec<CellKind> 
     cells.iter().filter(|cell| (cell.1, cell.2) == (from, to)).map(|cell| cell.0).collect()
 }
 
+/// Checks that these cells arrive one after the other; of equal ones the last counts.
+fn in_turn(cells: &[(CellKind, u32, u32)], steps: &[(CellKind, u32, u32)]) {
+    let place = |step: &(CellKind, u32, u32)| cells.iter().rposition(|other| other == step).unwrap();
+    for pair in steps.windows(2) {
+        assert!(place(&pair[0]) < place(&pair[1]), "{:?} before {:?}: {cells:?}", pair[0], pair[1]);
+    }
+}
+
 /// Section 4.3.1: SWITCH and then DESTROY from entry to middle and on to the exit; SWITCHED_CONN to the new middle, which answers and passes it to the new exit, which answers;
-/// then cells that waited follow, and the client is told.
+/// then cells that waited follow, and the client is told. Asked at once, the new path is in use before SWITCH has come anywhere.
 #[test]
 fn at_the_same_entry_the_cells_are_those_of_section_4_3_1() {
     use CellKind::{Data, Destroy, PathSwitch, SwitchAck, SwitchedConn};
-    let cells = cells(SwitchEntry::Same, SwitchExit::New);
+    let cells = cells(SwitchEntry::Same, SwitchExit::New, SwitchAsk::AtOnce);
     assert_eq!(between(&cells, 1, 2), [PathSwitch, Destroy]);
     assert_eq!(between(&cells, 2, 3), [PathSwitch, Destroy]);
     assert_eq!(between(&cells, 1, 5), [SwitchedConn]);
@@ -233,17 +246,37 @@ fn at_the_same_entry_the_cells_are_those_of_section_4_3_1() {
     assert_eq!(between(&cells, 5, 1), [SwitchAck, SwitchAck], "the middle's and the exit's");
     assert_eq!(between(&cells, 1, 0), [PathSwitch]);
     assert_eq!(between(&cells, 0, 1), [Destroy], "the client has left the old circuit");
-    let place = |cell| cells.iter().position(|other| *other == cell).unwrap();
-    assert!(place((SwitchAck, 5, 1)) < place((PathSwitch, 1, 0)));
-    assert!(place((SwitchAck, 6, 5)) < place((Data, 5, 6)), "the first cell follows the exit's answer");
+    in_turn(&cells, &[(SwitchedConn, 1, 5), (SwitchedConn, 5, 6), (SwitchAck, 6, 5), (SwitchAck, 5, 1), (Data, 5, 6)]);
+    in_turn(&cells, &[(SwitchAck, 5, 1), (PathSwitch, 1, 0), (Destroy, 0, 1)]);
+    in_turn(&cells, &[(Data, 5, 6), (PathSwitch, 1, 2), (PathSwitch, 2, 3), (Destroy, 2, 3)]);
     assert_eq!(cells.len(), 12);
+}
+
+/// Section 4.3.1 with step 4 "after step 3": the same cells, but SWITCHED_CONN is sent when SWITCH, and what was before it, has left the entry's tor. It need not arrive later: before SWITCH stand
+/// 16 KiB of socket, before SWITCHED_CONN nothing. The first cell that was held does: nothing of the circuit is before the old middle any more.
+#[test]
+fn drained_first_the_steps_of_section_4_3_1_are_in_turn() {
+    use CellKind::{Data, Destroy, PathSwitch, SwitchAck, SwitchedConn};
+    let (trace, record) = trace(SwitchEntry::Same, SwitchExit::New, SwitchAsk::Drained);
+    let asked = trace.iter().find(|cell| cell.0 == SwitchedConn).unwrap().3;
+    let drained = (record.drained.unwrap() - record.time).as_secs_f64() * 1e3;
+    // At most a TLS record that was being sent, at 2 Mbit/s, and 10 ms on the way.
+    assert!((10.0..30.0).contains(&(asked - drained)), "{asked} {drained}");
+    let drained = without_times(trace);
+    let at_once = cells(SwitchEntry::Same, SwitchExit::New, SwitchAsk::AtOnce);
+    for (from, to) in [(1, 2), (2, 3), (1, 5), (5, 6), (6, 5), (5, 1), (1, 0), (0, 1)] {
+        assert_eq!(between(&drained, from, to), between(&at_once, from, to), "from {from} to {to}");
+    }
+    in_turn(&drained, &[(SwitchedConn, 1, 5), (SwitchedConn, 5, 6), (SwitchAck, 6, 5), (SwitchAck, 5, 1), (Data, 5, 6)]);
+    in_turn(&drained, &[(PathSwitch, 1, 2), (SwitchAck, 5, 1), (PathSwitch, 1, 0), (Destroy, 0, 1)]);
+    in_turn(&drained, &[(PathSwitch, 1, 2), (PathSwitch, 2, 3), (Destroy, 2, 3)]);
 }
 
 /// Section 4.3.2: the first entry asks the new middle, which asks the new exit; with the answers back, the client goes on over the other entry.
 #[test]
 fn to_another_entry_the_cells_are_those_of_section_4_3_2() {
     use CellKind::{Destroy, PathSwitch, SwitchAck, SwitchedConn};
-    let cells = cells(SwitchEntry::Other, SwitchExit::New);
+    let cells = cells(SwitchEntry::Other, SwitchExit::New, SwitchAsk::AtOnce);
     assert_eq!(between(&cells, 1, 5), [SwitchedConn]);
     assert_eq!(between(&cells, 5, 6), [SwitchedConn]);
     assert_eq!(between(&cells, 6, 5), [SwitchAck]);
@@ -252,6 +285,9 @@ fn to_another_entry_the_cells_are_those_of_section_4_3_2() {
     for (from, to) in [(0, 1), (1, 2), (2, 3)] {
         assert_eq!(between(&cells, from, to), [PathSwitch, Destroy], "from {from} to {to}");
     }
+    // The client is told when the new exit has answered, and then the old path is emptied, hop by hop.
+    in_turn(&cells, &[(SwitchedConn, 1, 5), (SwitchedConn, 5, 6), (SwitchAck, 6, 5), (SwitchAck, 5, 1), (PathSwitch, 1, 0)]);
+    in_turn(&cells, &[(PathSwitch, 1, 0), (PathSwitch, 0, 1), (PathSwitch, 1, 2), (PathSwitch, 2, 3), (Destroy, 2, 3)]);
     assert_eq!(cells.len(), 12);
 }
 
@@ -259,7 +295,7 @@ fn to_another_entry_the_cells_are_those_of_section_4_3_2() {
 #[test]
 fn with_the_exit_kept_switch_comes_back_before_the_old_path_is_closed() {
     use CellKind::{Data, Destroy, PathSwitch, SwitchAck, SwitchedConn};
-    let cells = cells(SwitchEntry::Same, SwitchExit::Kept);
+    let cells = cells(SwitchEntry::Same, SwitchExit::Kept, SwitchAsk::AtOnce);
     assert_eq!(between(&cells, 1, 2), [PathSwitch, Destroy]);
     assert_eq!(between(&cells, 2, 3), [PathSwitch, Destroy]);
     assert_eq!(between(&cells, 3, 2), [PathSwitch], "back behind everything that the exit sent by the old path");
@@ -270,8 +306,8 @@ fn with_the_exit_kept_switch_comes_back_before_the_old_path_is_closed() {
     assert_eq!(between(&cells, 5, 1), [SwitchAck, SwitchAck]);
     assert_eq!(between(&cells, 1, 0), [PathSwitch]);
     assert_eq!(between(&cells, 0, 1), [Destroy]);
-    let place = |cell| cells.iter().position(|other| *other == cell).unwrap();
-    assert!(place((PathSwitch, 2, 1)) < place((PathSwitch, 1, 0)), "the client hears of it when the old path is empty");
-    assert!(place((PathSwitch, 2, 1)) < place((Destroy, 1, 2)));
+    // The client hears of it when the old path is empty.
+    in_turn(&cells, &[(PathSwitch, 1, 2), (PathSwitch, 2, 3), (PathSwitch, 3, 2), (PathSwitch, 2, 1), (PathSwitch, 1, 0)]);
+    in_turn(&cells, &[(PathSwitch, 2, 1), (Destroy, 1, 2)]);
     assert_eq!(cells.len(), 14);
 }
