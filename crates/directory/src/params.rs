@@ -93,6 +93,14 @@ pub const HS_LAYER2_GUARDS: Param = param("guard-hs-l2-number", 4, 1, 19);
 pub const HS_LAYER2_LIFETIME_MIN: Param = param("guard-hs-l2-lifetime-min", 86_400, 1, i32::MAX);
 /// Greatest lifetime of a layer-2 guard in seconds.
 pub const HS_LAYER2_LIFETIME_MAX: Param = param("guard-hs-l2-lifetime-max", 1_036_800, 1, i32::MAX);
+/// Seconds for which clients expect to use a port again, and up to as much longer; not read by 0.2.4.
+pub const CLIENT_CIRCUITS_AVAILABLE: Param = param("nf_conntimeout_clients", 1800, 60, 86_400);
+/// Milliseconds within which the onion handshakes that wait at a relay must be expected to be done for another to join; not read by 0.3.5.
+pub const MAX_ONION_QUEUE_DELAY: Param = param("MaxOnionQueueDelay", 1750, 1, i32::MAX);
+/// Seconds after which an onion handshake that waits is dropped; not read by 0.3.5.
+pub const ONION_QUEUE_WAIT_CUTOFF: Param = param("onion_queue_wait_cutoff", 5, 1, i32::MAX);
+/// Onion handshakes for each core that a relay hands to its worker threads at a time; not read by 0.3.5.
+pub const MAX_PENDING_TASKS_PER_CPU: Param = param("max_pending_tasks_per_cpu", 64, 1, i32::MAX);
 /// Clients learn no time-out of circuit building.
 pub const CBT_DISABLED: Param = param("cbtdisabled", 0, 0, 1);
 /// Bins of the histogram of build times that make its scale.

@@ -2,8 +2,8 @@
 //!
 //! CREATE_FAST, with which clients of 0.2.4 made their first hop, is answered inline. The others go to a pool of threads. Up to 64 for each core are in the pool's hands
 //! (one each in 0.2.4); the others wait in tor's own queues, one for each kind, which take a new one if fewer than 50 wait there or if the threads are
-//! expected to be through within `MaxOnionQueueDelay`; otherwise its circuit is closed. Who has waited for five seconds when another one of the kind joins is dropped
-//! too. The circuit's DESTROY tells the client. TAP gets at most two thirds of that delay, and one turn after ten (`NumNTorsPerTAP`) of ntor where both wait.
+//! expected to be through within `MaxOnionQueueDelay` (1,750 ms); otherwise its circuit is closed. Who has waited for `onion_queue_wait_cutoff` (five seconds) when another one of the kind joins is
+//! dropped too. The circuit's DESTROY tells the client. TAP gets at most two thirds of that delay, and one turn after ten (`NumNTorsPerTAP`) of ntor where both wait.
 
 use crate::cell::{Cell, CellKind};
 use crate::cpu::Cpu;
@@ -16,10 +16,6 @@ use std::collections::VecDeque;
 
 /// With fewer waiting than this there is always room for one more (`have_room_for_onionskin`).
 const ALWAYS_ROOM: usize = 50;
-/// No more are queued when those that wait will take longer (`MaxOnionQueueDelay`).
-const MOST_DELAY: SimDuration = SimDuration::from_millis(1750);
-/// Who has waited so long is dropped, in tor's clock of whole seconds (`ONION_QUEUE_WAIT_CUTOFF_DEFAULT`).
-const CUT_OFF_SECONDS: u64 = 5;
 /// Until so many are done a handshake is assumed to take a millisecond (`estimated_usec_for_onionskins`).
 const MEASURED_AFTER: u32 = 100;
 
@@ -43,6 +39,24 @@ pub struct Handshakes {
     pub tap_clients: f64,
     /// So many of ntor begin before one of TAP does, where both wait (`NumNTorsPerTAP`).
     pub ntors_per_tap: u32,
+    /// No more are queued when those that wait will take longer, in whole milliseconds (`MaxOnionQueueDelay`).
+    pub most_delay: SimDuration,
+    /// Who has waited so long is dropped when another one comes, by a clock of whole seconds (`onion_queue_wait_cutoff`).
+    pub cut_off: SimDuration,
+}
+
+impl Default for Handshakes {
+    /// tor 0.4.9's code defaults.
+    fn default() -> Self {
+        Self {
+            fast_first_hop: false,
+            kind: Handshake::Ntor,
+            tap_clients: 0.0,
+            ntors_per_tap: 10,
+            most_delay: SimDuration::from_millis(1750),
+            cut_off: SimDuration::from_secs(5),
+        }
+    }
 }
 
 /// The pool of one relay, and the queue before it.
@@ -96,10 +110,10 @@ impl Workers {
     }
 
     /// `have_room_for_onionskin`: what waits of this kind, and what of the other will be computed meanwhile.
-    fn has_room(&self, kind: Handshake, ntors_per_tap: u32) -> bool {
+    fn has_room(&self, kind: Handshake, of: &Handshakes) -> bool {
         let [taps, ntors] = [Handshake::Tap, Handshake::Ntor].map(|kind| self.waiting[kind as usize].len());
-        let most = MOST_DELAY.as_nanos() / 1_000_000;
-        let per_tap = ntors_per_tap as usize;
+        let most = of.most_delay.as_nanos() / 1_000_000;
+        let per_tap = of.ntors_per_tap as usize;
         match kind {
             _ if self.waiting[kind as usize].len() < ALWAYS_ROOM => true,
             Handshake::Ntor => {
@@ -159,14 +173,14 @@ impl World {
             self.start_handshakes(host);
             return;
         }
-        if !workers.has_room(kind, self.settings.handshakes.ntors_per_tap) {
+        if !workers.has_room(kind, &self.settings.handshakes) {
             self.refuse_handshake(cell);
             return;
         }
         workers.waiting[kind as usize].push_back((second, cell));
         while let Some(workers) = &mut self.nodes[host.index()].workers
             && let Some(&(since, old)) = workers.waiting[kind as usize].front()
-            && second - since >= CUT_OFF_SECONDS
+            && second - since >= self.settings.handshakes.cut_off.as_nanos() / 1_000_000_000
         {
             workers.waiting[kind as usize].pop_front();
             self.refuse_handshake(old);
@@ -282,7 +296,8 @@ mod tests {
             (99, 40, 3461, true),
             (99, 40, 3462, false),
         ] {
-            assert_eq!(workers(done, taps, ntors).has_room(Handshake::Ntor, 10), room, "{done} done, {taps} and {ntors} waiting");
+            let got = workers(done, taps, ntors).has_room(Handshake::Ntor, &Handshakes::default());
+            assert_eq!(got, room, "{done} done, {taps} and {ntors} waiting");
         }
     }
 
@@ -292,7 +307,8 @@ mod tests {
     fn tap_gets_two_thirds_of_the_delay() {
         for (taps, ntors, room) in [(49, 9999, true), (2333, 0, true), (2334, 0, false), (1000, 2501, true), (1000, 2502, false)]
         {
-            assert_eq!(workers(99, taps, ntors).has_room(Handshake::Tap, 10), room, "{taps} and {ntors} waiting");
+            let got = workers(99, taps, ntors).has_room(Handshake::Tap, &Handshakes::default());
+            assert_eq!(got, room, "{taps} and {ntors} waiting");
         }
     }
 

@@ -4,7 +4,7 @@ use crate::bucket::TokenRefill;
 use crate::client::BuildTimeoutParameters;
 use crate::conflux::ConfluxSettings;
 use crate::cpu::Cpu;
-use crate::handshakes::{Handshake, Handshakes};
+use crate::handshakes::Handshakes;
 use crate::idle::{IdleChannels, IdleTimeout};
 use crate::light_heavy::LightAndHeavy;
 use crate::memory::MemoryLimit;
@@ -289,7 +289,7 @@ impl Default for Settings {
             links: Links::Shared,
             socket_limit: None,
             switching: None,
-            handshakes: Handshakes { fast_first_hop: false, kind: Handshake::Ntor, tap_clients: 0.0, ntors_per_tap: 10 },
+            handshakes: Handshakes::default(),
             idle_channels: Some(IdleChannels {
                 clients: IdleTimeout { least: 180, spread: 90 },
                 relays: IdleTimeout { least: 2700, spread: 1800 },

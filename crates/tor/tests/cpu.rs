@@ -179,7 +179,8 @@ fn building(handshakes: Handshakes) -> u64 {
 /// CREATE_FAST costs no handshake, ntor 3 ms and TAP 7 ms a hop; a client of an older tor uses TAP where others use ntor.
 #[test]
 fn each_kind_of_handshake_has_its_cost() {
-    let of = |fast_first_hop, kind, tap_clients| building(Handshakes { fast_first_hop, kind, tap_clients, ntors_per_tap: 10 });
+    let of =
+        |fast_first_hop, kind, tap_clients| building(Handshakes { fast_first_hop, kind, tap_clients, ..Handshakes::default() });
     let three_ntors = of(false, Handshake::Ntor, 0.0);
     for (fast, kind, old, millis) in [
         (true, Handshake::Ntor, 0.0, 6),

@@ -168,6 +168,7 @@ prop_compose! {
             kind: if overtake { Handshake::Tap } else { Handshake::Ntor },
             tap_clients: if optimistic { 0.5 } else { 0.0 },
             ntors_per_tap: 2,
+            ..Handshakes::default()
         };
         plan.settings.links = if switching.is_some() { Links::Shared } else { links };
         if let Some(predictor) = predictor {

@@ -2,19 +2,42 @@
 
 use super::error::{Fault, clipped};
 use super::resolve::Checked;
+use super::resolve_treatments::Circumstances;
 use super::resolved::Treatment;
-use super::treatment::{BaseFile, FlowControl};
+use super::treatment::{BaseFile, CpuModel, FlowControl};
+use super::version::TorVersion;
+use onionlab_directory::params::{self, Param};
 use onionlab_flowcontrol::xon_xoff::XON_XOFF_TABLE;
 use onionlab_flowcontrol::{PathType, VegasParameters};
 use std::collections::BTreeMap;
 
-/// A parameter of congestion control that has an effect here, its range, and where the consensus is silent its value.
+/// A parameter that has an effect here, its range, and where the consensus is silent the value of tor 0.4.9.
 #[derive(Debug, Clone)]
 pub(crate) struct Known {
     pub name: String,
     pub default: i32,
     least: i32,
     most: i32,
+    serves: Serves,
+}
+
+/// What a parameter is for, which says where it has an effect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Serves {
+    /// Congestion control of circuits, and what goes with it for streams.
+    CongestionControl,
+    /// Every client's time-out for building circuits.
+    TimeOut,
+    /// What clients learn about the time that circuits take.
+    Learning,
+    /// What they do meanwhile, and for how long they expect to use a port again; not in 0.2.4.
+    BuildingAhead,
+    /// The sample of guards.
+    Guards,
+    /// Layer-2 guards.
+    Vanguards,
+    /// The queue before the threads that compute onion handshakes.
+    Handshakes,
 }
 
 /// Parameters with a key of their own in the experiment file.
@@ -42,10 +65,47 @@ const OWN_KEYS: [(&str, &str); 21] = [
     ("orconn_low", "outbuf-low"),
 ];
 
+const NO_GUARD_FAILS: &str = "no guard fails during a run";
+const NO_GUARD_GROWS_OLD: &str = "no guard grows old during a run";
+
 /// Parameters of tor that cannot change anything here, and why.
-const IDLE: [(&str, &str); 2] = [
+const IDLE: [(&str, &str); 13] = [
     ("cc_bwe_min", "tor reads it and does not use it"),
     ("cc_xoff_client", "a client's program takes every byte at once, so that nothing waits"),
+    ("guard-max-sample-threshold-percent", NO_GUARD_FAILS),
+    ("guard-max-sample-size", NO_GUARD_FAILS),
+    ("guard-internet-likely-down-interval", NO_GUARD_FAILS),
+    ("guard-nonprimary-guard-connect-timeout", NO_GUARD_FAILS),
+    ("guard-nonprimary-guard-idle-timeout", NO_GUARD_FAILS),
+    ("guard-lifetime-days", NO_GUARD_GROWS_OLD),
+    ("guard-confirmed-min-lifetime-days", NO_GUARD_GROWS_OLD),
+    ("guard-remove-unlisted-guards-after-days", NO_GUARD_GROWS_OLD),
+    ("GuardLifetime", NO_GUARD_GROWS_OLD),
+    ("guard-hs-l2-lifetime-min", NO_GUARD_GROWS_OLD),
+    ("guard-hs-l2-lifetime-max", NO_GUARD_GROWS_OLD),
+];
+
+/// What the clients and relays of a run read beside the parameters of congestion control.
+const OTHERS: [(Param, Serves); 19] = [
+    (params::CBT_INITIAL_TIMEOUT, Serves::TimeOut),
+    (params::CBT_MIN_TIMEOUT, Serves::TimeOut),
+    (params::CBT_DISABLED, Serves::Learning),
+    (params::CBT_NUM_MODES, Serves::Learning),
+    (params::CBT_RECENT_COUNT, Serves::Learning),
+    (params::CBT_MAX_TIMEOUTS, Serves::Learning),
+    (params::CBT_MIN_CIRCUITS, Serves::Learning),
+    (params::CBT_QUANTILE, Serves::Learning),
+    (params::CBT_CLOSE_QUANTILE, Serves::Learning),
+    (params::CBT_TEST_FREQUENCY, Serves::Learning),
+    (params::CBT_LEARN_TIMEOUT, Serves::BuildingAhead),
+    (params::CBT_MAX_OPEN_CIRCUITS, Serves::BuildingAhead),
+    (params::CLIENT_CIRCUITS_AVAILABLE, Serves::BuildingAhead),
+    (params::PRIMARY_GUARDS, Serves::Guards),
+    (params::GUARD_MIN_FILTERED_SAMPLE, Serves::Guards),
+    (params::HS_LAYER2_GUARDS, Serves::Vanguards),
+    (params::MAX_ONION_QUEUE_DELAY, Serves::Handshakes),
+    (params::ONION_QUEUE_WAIT_CUTOFF, Serves::Handshakes),
+    (params::MAX_PENDING_TASKS_PER_CPU, Serves::Handshakes),
 ];
 
 impl Known {
@@ -53,56 +113,104 @@ impl Known {
     pub(crate) fn clamp(&self, value: i32) -> i32 {
         value.clamp(self.least, self.most)
     }
+
+    /// Whether it is one of congestion control's, all of which `treatment_json` shows.
+    pub(crate) fn is_of_congestion_control(&self) -> bool {
+        self.serves == Serves::CongestionControl
+    }
+
+    /// Whether it has an effect under the treatment in a network whose paths are drawn.
+    pub(crate) fn has_effect(&self, treatment: &Treatment) -> bool {
+        self.serves.lacks(treatment, true).is_none()
+    }
+
+    /// The least value that this version takes: bins of build times were wider before 0.4.9, and time-outs no shorter than half a second.
+    fn least(&self, version: TorVersion) -> i32 {
+        if self.serves == Serves::TimeOut && version < TorVersion::V0_4_9 { 500 } else { self.least }
+    }
 }
 
-/// Whether these parameters have an effect under the treatment.
-pub(crate) fn serve(treatment: &Treatment) -> bool {
-    treatment.flow_control_by_file() == FlowControl::Vegas
+impl Serves {
+    /// What the treatment would need for these parameters to have an effect; none: it has all.
+    fn lacks(self, treatment: &Treatment, drawn: bool) -> Option<&'static str> {
+        let ahead = treatment.predicted_circuits != Some(false);
+        let guards = treatment.guards != Some(0) && drawn;
+        let later = treatment.tor >= TorVersion::V0_3_5;
+        let latest = treatment.tor >= TorVersion::V0_4_9;
+        let (has_all, needs) = match self {
+            Self::CongestionControl => (treatment.flow_control_by_file() == FlowControl::Vegas, "flow-control = \"vegas\""),
+            Self::TimeOut => return None,
+            Self::Learning => (ahead, "predicted-circuits = true"),
+            Self::BuildingAhead => (ahead && later, "tor = \"0.3.5\" or \"0.4.9\", and predicted-circuits = true"),
+            Self::Guards => (guards && later, "tor = \"0.3.5\" or \"0.4.9\", guards and a client whose path is drawn"),
+            Self::Vanguards => {
+                (drawn && ahead && latest, "tor = \"0.4.9\", predicted-circuits = true and a client whose path is drawn")
+            }
+            Self::Handshakes => (treatment.cpu == CpuModel::MainThread && latest, "tor = \"0.4.9\" and cpu = \"main-thread\""),
+        };
+        (!has_all).then_some(needs)
+    }
 }
-
-const NEEDS: &str = "flow-control = \"vegas\"";
 
 /// Every parameter that the table may name, in the order of their names.
 pub(crate) fn known() -> Vec<Known> {
-    let vegas = VegasParameters::new(PathType::Exit).table(PathType::Exit);
-    let vegas = vegas.into_iter().map(|(name, default, least, most)| Known { name, default, least, most });
+    let vegas = VegasParameters::new(PathType::Exit).table(PathType::Exit).into_iter();
     let streams = XON_XOFF_TABLE.into_iter().filter(|(name, ..)| IDLE.iter().all(|(idle, _)| idle != name));
-    let streams = streams.map(|(name, default, least, most)| Known { name: name.to_owned(), default, least, most });
-    let mut all: Vec<Known> = vegas.chain(streams).collect();
+    let congestion = vegas.chain(streams.map(|(name, default, least, most)| (name.to_owned(), default, least, most)));
+    let others = OTHERS.into_iter().map(|(param, serves)| Known {
+        name: param.name.to_owned(),
+        default: param.default,
+        least: param.min,
+        most: param.max,
+        serves,
+    });
+    let serves = Serves::CongestionControl;
+    let mut all: Vec<Known> =
+        congestion.map(|(name, default, least, most)| Known { name, default, least, most, serves }).chain(others).collect();
     all.sort_by(|a, b| a.name.cmp(&b.name));
     all
 }
 
 /// The treatment's parameters with those of `[base]` under them, as far as they serve it.
-pub(super) fn checked(key: &str, treatment: &Treatment, own: &BaseFile, base: &BaseFile) -> Checked<BTreeMap<String, i32>> {
+pub(super) fn checked(
+    key: &str,
+    treatment: &Treatment,
+    own: &BaseFile,
+    base: &BaseFile,
+    network: Circumstances,
+) -> Checked<BTreeMap<String, i32>> {
     let known = known();
     let mut all = BTreeMap::new();
     for (table, given) in [("base", base), (key, own)] {
         for (name, &value) in given.consensus_params.iter().flatten() {
             let key = format!("{table}.consensus-params.{}", clipped(name, 80));
             let known = find(&key, name, &known)?;
+            if let Some(needs) = known.serves.lacks(treatment, network.drawn) {
+                if table != "base" {
+                    return Err(Fault::conflict(key, format!("has no effect in this treatment: it needs {needs}")));
+                }
+                continue;
+            }
+            let least = known.least(treatment.tor);
             let value = i32::try_from(value)
                 .ok()
-                .filter(|value| (known.least..=known.most).contains(value))
-                .ok_or_else(|| Fault::out_of_range(key.clone(), value, format!("from {} to {}", known.least, known.most)))?;
-            if serve(treatment) {
-                all.insert(name.clone(), value);
-            } else if table != "base" {
-                return Err(Fault::conflict(key, format!("has no effect in this treatment: it needs {NEEDS}")));
-            }
+                .filter(|value| (least..=known.most).contains(value))
+                .ok_or_else(|| Fault::out_of_range(key, value, format!("from {least} to {}", known.most)))?;
+            all.insert(name.clone(), value);
         }
     }
     Ok(all)
 }
 
 /// A parameter of `[base]` may serve some of the treatments only, but it must serve one.
-pub(super) fn base_serves(base: &BaseFile, treatments: &[Treatment]) -> Checked<()> {
+pub(super) fn base_serves(base: &BaseFile, treatments: &[Treatment], network: Circumstances) -> Checked<()> {
     let known = known();
     for name in base.consensus_params.iter().flatten().map(|(name, _)| name) {
         let key = format!("base.consensus-params.{}", clipped(name, 80));
-        find(&key, name, &known)?;
-        if !treatments.iter().any(serve) {
-            return Err(Fault::conflict(key, format!("has no effect in any treatment: it needs {NEEDS}")));
+        let known = find(&key, name, &known)?;
+        let lacks: Vec<_> = treatments.iter().map(|treatment| known.serves.lacks(treatment, network.drawn)).collect();
+        if let Some(needs) = lacks[0].filter(|_| lacks.iter().all(Option::is_some)) {
+            return Err(Fault::conflict(key, format!("has no effect in any treatment: it needs {needs}")));
         }
     }
     Ok(())
@@ -122,5 +230,9 @@ fn find<'a>(key: &str, name: &str, known: &'a [Known]) -> Checked<&'a Known> {
         return Err(Fault::conflict(key, "has no effect: every circuit leads to an exit over three relays"));
     }
     let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
-    Err(Fault::conflict(key, format!("is no consensus parameter that has an effect here; these have: {}", names.join(", "))))
+    let names = names.join(", ");
+    Err(Fault::conflict(
+        key,
+        format!("is no consensus parameter that has an effect here; without a key of their own these have: {names}"),
+    ))
 }

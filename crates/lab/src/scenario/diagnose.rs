@@ -1,6 +1,8 @@
 //! From what the TOML parser and serde say to one sentence with file, line, key, value and what is allowed.
 
 use super::error::{Fault, Place, ScenarioError, clipped};
+use super::file::ScenarioFile;
+use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -13,8 +15,12 @@ pub(super) fn explain(file: &Path, text: &str, error: &toml::de::Error) -> Scena
         let fault = Fault::Syntax { message: clipped(error.message(), 160) };
         return ScenarioError { place: Place { file: file.into(), line }, fault };
     };
-    let key = span.and_then(|span| key_at(document.get_ref(), span.start)).unwrap_or_default();
-    let mut fault = read_message(error.message(), key);
+    let key = span.as_ref().and_then(|span| key_at(document.get_ref(), span.start)).unwrap_or_default();
+    let named = span.as_ref().filter(|_| error.message().ends_with("wanted string or table"));
+    let mut fault = match named.and_then(|span| names_at(text, span)) {
+        Some(message) => Fault::WrongValue { key, message },
+        None => read_message(error.message(), key),
+    };
     if let Fault::MissingKey { table, .. } = &mut fault {
         // The place of a key that the top level lacks is where the document begins, which is some other key.
         if line_and_value(&document, table).is_none_or(|(_, value)| !value.is_table()) {
@@ -23,6 +29,15 @@ pub(super) fn explain(file: &Path, text: &str, error: &toml::de::Error) -> Scena
         }
     }
     ScenarioError { place: Place { file: file.into(), line }, fault }
+}
+
+/// What is allowed where a value has no name but must have one: the parser tells the names only if a text stands there.
+fn names_at(text: &str, span: &Range<usize>) -> Option<String> {
+    let with_text = format!("{}\"?\"{}", text.get(..span.start)?, text.get(span.end..)?);
+    let error = toml::from_str::<ScenarioFile>(&with_text).err()?;
+    let names = error.message().strip_prefix("unknown variant `?`")?;
+    let names: Vec<String> = names.split('`').skip(1).step_by(2).map(|name| format!("\"{name}\"")).collect();
+    Some(format!("{} is not known; allowed are {}", clipped(text.get(span.clone())?, 80), names.join(", ")))
 }
 
 /// Whether an error of a document with the values of a point in it lies in one of these, and not elsewhere in the file.

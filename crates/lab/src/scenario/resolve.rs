@@ -117,6 +117,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     let circumstances = Circumstances {
         limited: limited(&network),
         drawn: clients.iter().any(|group| !matches!(group.members, Members::Hosts { path: Some(_), .. })),
+        policies: !matches!(network, Network::Explicit(_)),
     };
     let treatments = resolve_treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     some_relays::names_exist(&treatments, &network)?;

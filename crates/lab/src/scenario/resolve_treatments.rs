@@ -3,7 +3,7 @@
 use super::Scenario;
 use super::consensus_params;
 use super::error::{Fault, clipped};
-use super::own_policy::{self, Policy};
+use super::own_policy::{self, CircuitmuxFile, Policy};
 use super::predictor;
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
@@ -11,7 +11,7 @@ use super::some_relays;
 use super::switching;
 use super::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Links,
-    Tcp, TreatmentFile, UplinkQueue,
+    Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
@@ -25,6 +25,8 @@ pub(super) struct Circumstances {
     pub limited: bool,
     /// A client's paths are drawn.
     pub drawn: bool,
+    /// Exits may differ in the ports that they let out.
+    pub policies: bool,
 }
 
 pub(super) fn treatments(
@@ -62,10 +64,10 @@ pub(super) fn treatments(
             if from_base { format!("base.{setting}") } else { format!("{key}.{setting}") }
         };
         let mut treatment = one(scenario, place, name.clone(), slug.clone(), &own.over(base))?;
-        treatment.consensus_params = consensus_params::checked(&key, &treatment, &own, base)?;
+        treatment.consensus_params = consensus_params::checked(&key, &treatment, &own, base, network)?;
         if let Some(relays) = &file.relays {
             let mut others = one(scenario, |setting: &str| format!("base.{setting}"), name, slug, base)?;
-            others.consensus_params = consensus_params::checked(&key, &others, &BaseFile::default(), base)?;
+            others.consensus_params = consensus_params::checked(&key, &others, &BaseFile::default(), base, network)?;
             treatment.relays = Some(some_relays::checked(&key, relays, &own, others)?);
         }
         if let Some((setting, needs)) = without_effect(&treatment, &own, network).first() {
@@ -77,7 +79,7 @@ pub(super) fn treatments(
         some_relays::must_differ(&key, &treatment)?;
         resolved.push(treatment);
     }
-    consensus_params::base_serves(base, &resolved)?;
+    consensus_params::base_serves(base, &resolved, network)?;
     // A setting of `[base]` may serve some of the treatments only, but it must serve one.
     for setting in base.keys() {
         let needs: Vec<Option<&str>> = resolved
@@ -105,6 +107,7 @@ const CONFLUX_ON: &str =
     "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true, no switching and a client whose path is drawn";
 
 const LIGHT_AND_HEAVY: &str = "links = \"light-and-heavy\"";
+const AHEAD: &str = "predicted-circuits = true";
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
 
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
@@ -121,6 +124,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
     let tap = computes && (old_clients || by_default || treatment.handshake == Some(Handshake::Tap));
     let heavy = treatment.links == Links::LightAndHeavy;
+    let ahead = treatment.predicted_circuits != Some(false);
     let for_windows = "flow-control = \"windows\"";
     let queue = treatment.uplink_queue == UplinkQueue::DropTail;
     [
@@ -167,6 +171,19 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
             treatment.links == Links::PerCircuit,
             "links = \"per-circuit\"",
         ),
+        (
+            "client-channel-idle",
+            given.client_channel_idle.is_some(),
+            treatment.per_circuit_clients != Some(true),
+            "channels between clients and guards that several circuits share",
+        ),
+        ("build-time-bin", given.build_time_bin.is_some(), ahead, AHEAD),
+        (
+            "first-port",
+            given.first_port.is_some(),
+            ahead && network.policies,
+            "predicted-circuits = true and a network that is not by hand, whose exits let every port out",
+        ),
         ("tls", given.tls.is_some(), treatment.links != Links::Quic, "links other than \"quic\", which has its own"),
         (
             "outbuf-chunk",
@@ -188,6 +205,28 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
 
 /// Packets before nstor's links: 100 in the device, 1000 in the queue above it (ns-3.29's default `pfifo_fast`).
 const NSTOR_PACKETS: u32 = 1100;
+
+/// What another simulator has, where neither the treatment nor `[base]` says anything: nstor's baseline, as its example script sets it. Of windows only what the flow
+/// control uses counts, so that `PredicTor` has the rest.
+fn of_simulator(simulator: Simulator) -> BaseFile {
+    match simulator {
+        Simulator::Nstor => BaseFile {
+            net: Some(LinkProfile::Nstor),
+            tls: Some(Tls::Absent),
+            circuitmux: Some(CircuitmuxFile::BuiltIn(Circuitmux::RoundRobin)),
+            channel_scheduler: Some(ChannelScheduler::Vanilla),
+            predicted_circuits: Some(false),
+            random_cells: Some(false),
+            flow_control: Some(FlowControl::Windows),
+            circuit_window: Some(500),
+            circuit_window_increment: Some(50),
+            // It has no windows of streams.
+            stream_window: Some(65_535),
+            stream_window_increment: Some(65_535),
+            ..BaseFile::default()
+        },
+    }
+}
 
 /// What a link profile says where neither the treatment nor `[base]` does.
 fn profile(net: LinkProfile) -> BaseFile {
@@ -233,6 +272,7 @@ fn profile(net: LinkProfile) -> BaseFile {
 }
 
 fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFile) -> Checked<Treatment> {
+    let given = given.over(&given.simulator.map(of_simulator).unwrap_or_default());
     let net = given.net.unwrap_or(LinkProfile::Linux);
     let all = given.over(&profile(net));
     let filled = "the profile fills every axis of the link";
@@ -335,6 +375,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             .transpose()?,
         cell_payload: all.cell_payload.map(|bytes| within(key("cell-payload"), bytes, 1, 498)).transpose()?,
         predicted_circuits: all.predicted_circuits,
+        build_time_bin: all.build_time_bin.map(|bin| bins(key("build-time-bin"), bin)).transpose()?,
+        first_port: all.first_port.map(|port| within(key("first-port"), port, 1, 65_535)).transpose()?,
         links,
         per_circuit_clients: (links == Links::PerCircuit).then_some(all.per_circuit_clients.unwrap_or(planned.is_some())),
         heavy_above: two_classes.then_some(heavy_above),
@@ -351,6 +393,10 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         relay_channel_idle: all
             .relay_channel_idle
             .map(|idle| within(key("relay-channel-idle"), idle, SimDuration::from_secs(60), SimDuration::from_secs(7 * 86_400)))
+            .transpose()?,
+        client_channel_idle: all
+            .client_channel_idle
+            .map(|idle| within(key("client-channel-idle"), idle, SimDuration::from_secs(60), SimDuration::from_secs(7 * 86_400)))
             .transpose()?,
         circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
         cell_queue_high,
@@ -435,6 +481,15 @@ fn tick(key: String, tick: SimDuration) -> Checked<SimDuration> {
         return Ok(tick);
     }
     within(key, tick, SimDuration::from_millis(1), SimDuration::from_millis(10))
+}
+
+/// tor counts build times in whole milliseconds.
+fn bins(key: String, width: SimDuration) -> Checked<SimDuration> {
+    let whole = width.as_nanos().is_multiple_of(1_000_000);
+    if whole && (SimDuration::from_millis(1)..=SimDuration::from_secs(1)).contains(&width) {
+        return Ok(width);
+    }
+    Err(Fault::out_of_range(key, width, "whole milliseconds from 1 ms to 1 s"))
 }
 
 /// Ten minutes, or a thousand half-lives: counts must not overflow within a tick.

@@ -485,6 +485,12 @@ pub struct Treatment {
     /// Whether clients build circuits ahead; `None`: they do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub predicted_circuits: Option<bool>,
+    /// Width of the bins of build times; `None`: the version's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub build_time_bin: Option<SimDuration>,
+    /// The port of a client's first circuits; `None`: the version's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_port: Option<u32>,
     /// How circuits share the connections between relays.
     pub links: Links,
     /// Whether each circuit has a connection of its own between client and guard too, with a connection per circuit.
@@ -499,6 +505,9 @@ pub struct Treatment {
     pub socket_limit: Option<u32>,
     /// How long a channel between relays stays open without circuits, on average; `None`: as the consensus says, and in a run of 0.2.4 three minutes.
     pub relay_channel_idle: Option<SimDuration>,
+    /// How long a channel between a client and its guard stays open without circuits at least; `None`: three minutes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_channel_idle: Option<SimDuration>,
     /// Age from which a circuit gets no new stream.
     pub circuit_lifetime: SimDuration,
     /// A queue of so many cells stops the streams attached to the circuit there; `None`: as the consensus says.
@@ -529,7 +538,7 @@ pub struct Treatment {
     pub optimistic_data: Option<bool>,
     /// Whether DATA cells are left short for random bytes.
     pub random_cells: bool,
-    /// Whether streams go over sets of circuits; `None`: as the consensus says.
+    /// Whether streams go over sets of circuits; `None`: as the consensus says; in a run false where no path is drawn.
     pub conflux: Option<bool>,
     /// Sets that a client has or builds, with Conflux; `None`: as the consensus says.
     pub conflux_sets: Option<u32>,
@@ -541,7 +550,7 @@ pub struct Treatment {
     /// Active circuit switching; `None`: no circuit is switched.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub switching: Option<Switching>,
-    /// How many guards a client uses; `None`: as the consensus says.
+    /// How many guards a client uses; `None`: as the consensus says, and in a run where no path is drawn.
     pub guards: Option<u32>,
     /// Circuit window in cells, with windows; `None`: as the consensus says.
     pub circuit_window: Option<u32>,
@@ -551,7 +560,8 @@ pub struct Treatment {
     pub stream_window: Option<u32>,
     /// Cells per stream SENDME, with windows.
     pub stream_window_increment: Option<u32>,
-    /// Consensus parameters: what the file gives; in a run, all that have an effect and no field of their own.
+    /// Consensus parameters: what the file gives; in a run, all of congestion control, where that is on, and of the others those that the file or the consensus gives and
+    /// that have an effect.
     pub consensus_params: BTreeMap<String, i32>,
     /// The link profile.
     pub net: LinkProfile,

@@ -74,6 +74,8 @@ macro_rules! axes {
 }
 
 axes! {
+    /// Another simulator, after which `net` and whatever of tor that simulator has in a way of its own are set; single keys can be set beside it. "nstor": see docs/fidelity.md for what it sets and what stays different. Default: none.
+    simulator: Simulator,
     /// The version of tor that every host runs, which sets the defaults of all keys from here to `net`: see docs/models/versions.md. Default: "0.4.9".
     tor: TorVersion,
     /// Which circuit of a channel sends its next cell: a policy by its name, or a table that names one of your own. Default: "ewma"; with tor "0.2.4" "round-robin-head" unless the consensus has, or `ewma-half-life` gives, a half-life.
@@ -176,6 +178,12 @@ axes! {
     circuit_lifetime: SimDuration,
     /// Whether clients build circuits before any stream needs them, and to learn how long that takes; otherwise only when a stream waits for one (tor's `DisablePredictedCircuits` and `LearnCircuitBuildTimeout`). Default: true.
     predicted_circuits: bool,
+    /// Unless circuits are not predicted: width of the bins into which a client sorts the times that circuits took (tor's `CBT_BIN_WIDTH`), whole milliseconds, "1 ms" to "1 s". Default: "10 ms"; with an older tor than "0.4.9" "50 ms".
+    #[schemars(with = "Option<DurationText>")]
+    build_time_bin: SimDuration,
+    /// Unless circuits are not predicted: the port for which a client builds its first circuits, 1 to 65535. Default: 443; with tor "0.2.4" 80.
+    #[schemars(range(min = 1, max = 65_535))]
+    first_port: u32,
     /// How circuits share the connections between relays: see docs/models/links.md. Default: "shared"; with flow-control "predictor" "per-circuit".
     links: Links,
     /// With links "per-circuit": whether each circuit has a connection of its own between client and guard too, where PCTCP and PCTLS leave tor as it is. Default: false; with flow-control "predictor" true.
@@ -195,6 +203,9 @@ axes! {
     /// How long a channel between relays stays open without circuits, on average; each end draws from three quarters to five quarters of it (`nf_conntimeout_relays`), "1 min" to "7 d". Default: as the consensus says, else "1 h"; with tor "0.2.4" exactly "3 min".
     #[schemars(with = "Option<DurationText>")]
     relay_channel_idle: SimDuration,
+    /// How long a channel between a client and its guard stays open without circuits at least; each end draws up to half as long on top, with tor "0.2.4" nothing, "1 min" to "7 d". Default: "3 min".
+    #[schemars(with = "Option<DurationText>")]
+    client_channel_idle: SimDuration,
     /// A circuit's queue of so many cells stops the streams attached to it there (tor's `cellq_high`). Default: as the consensus says (0.4.9), else 256.
     #[schemars(range(min = 1, max = 1000))]
     cell_queue_high: u32,
@@ -336,6 +347,15 @@ axes! {
     /// With downlink-queue "codel": how long the delay must exceed the target before packets are dropped. Default: "100 ms".
     #[schemars(with = "Option<DurationText>")]
     codel_interval: SimDuration,
+}
+
+/// Another simulator whose models a treatment can have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Simulator {
+    /// nstor, the `PredicTor` paper's simulator on ns-3: its links and TCP, fixed windows of 500 and 50 cells for circuits and none for streams, round robin, no TLS, no
+    /// cells left short, circuits on demand. With links "per-circuit" it is that paper's PCTCP, with flow-control "predictor" its `PredicTor`.
+    Nstor,
 }
 
 /// The policies of onionlab that choose which circuit of a channel sends its next cell.

@@ -47,14 +47,14 @@ pub(crate) struct CodeDefaults {
 }
 
 impl TorVersion {
-    /// Worker threads for onion handshakes on a machine of so many cores, how many handshakes they take in hand (`cpuworker.c:cpu_init`), and by how many threads
-    /// the expected delay of those that wait is divided (`onion_queue.c:have_room_for_onionskin`).
-    pub(crate) const fn handshake_workers(self, cores: u32) -> (u32, u32, u32) {
+    /// Worker threads for onion handshakes on a machine of so many cores, how many handshakes they take in hand, `each` for each core since 0.3.5
+    /// (`cpuworker.c:cpu_init`, `max_pending_tasks_per_cpu`), and by how many threads the expected delay of those that wait is divided (`onion_queue.c:have_room_for_onionskin`).
+    pub(crate) const fn handshake_workers(self, cores: u32, each: u32) -> (u32, u32, u32) {
         let threads = if cores < 2 { 2 } else { cores };
         match self {
             Self::V0_2_4 => (cores, cores, cores),
-            Self::V0_3_5 => (cores + 1, 64 * cores, cores),
-            Self::V0_4_9 => (threads, 64 * cores, threads),
+            Self::V0_3_5 => (cores + 1, each.saturating_mul(cores), cores),
+            Self::V0_4_9 => (threads, each.saturating_mul(cores), threads),
         }
     }
 

@@ -1,5 +1,6 @@
 //! A network by hand: every host, link and path as the experiment file has it.
 
+use super::effective::in_force;
 use super::routes::{Circuits, Relays, Route, Routes, Servers};
 use super::topology::ByHand;
 use super::{Client, Host, Layout, WorldError, paths_of, relay_class, selector};
@@ -26,6 +27,7 @@ pub(super) fn layout<'a>(
         Members::Count { .. } | Members::Share { .. } | Members::Scaled { .. } | Members::Document { .. } => None,
     });
     let relays = if groups.clone().any(|(_, _, path, _)| path.is_none()) { Some(relays(network)?) } else { None };
+    let params = in_force(treatment, Params::default());
     let mut clients = Vec::new();
     let mut routes = Vec::new();
     for (group, members, path, server) in groups {
@@ -33,7 +35,7 @@ pub(super) fn layout<'a>(
             let name = &network.hosts[member as usize].name;
             let circuits = match (path, &relays) {
                 (Some(path), _) => Circuits::Fixed(path.map(HostId)),
-                (None, Some(Relays { selector, .. })) => paths_of(selector, treatment, &Params::default(), seed, name)?,
+                (None, Some(Relays { selector, .. })) => paths_of(selector, treatment, &params, seed, name)?,
                 (None, None) => unreachable!("a group without a path makes a selector"),
             };
             let servers = match server {
@@ -56,7 +58,7 @@ pub(super) fn layout<'a>(
         clients,
         topology: Box::new(topology),
         routes: Routes { clients: routes, relays, servers: of_role(Given::Server) },
-        params: Params::default(),
+        params,
         divergence: "null".to_owned(),
     })
 }

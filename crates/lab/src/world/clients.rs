@@ -9,17 +9,29 @@ use onionlab_tor::{BuildTimeModel, BuildTimeoutParameters, ClientSettings};
 /// What clients do under this treatment and a consensus with `params`.
 pub(super) fn settings(treatment: &Treatment, params: &Params) -> ClientSettings {
     let of_version = of_version(treatment.tor, params);
-    if treatment.predicted_circuits == Some(false) {
-        let build_timeout = BuildTimeoutParameters { learn: false, ..of_version.build_timeout };
-        return ClientSettings { predict: false, build_timeout, ..of_version };
-    }
-    of_version
+    let predict = treatment.predicted_circuits != Some(false);
+    let build_timeout = BuildTimeoutParameters {
+        learn: of_version.build_timeout.learn && predict,
+        bin: treatment.build_time_bin.unwrap_or(of_version.build_timeout.bin),
+        ..of_version.build_timeout
+    };
+    let first_port = treatment.first_port.map_or(of_version.first_port, |port| port as u16);
+    ClientSettings { predict, build_timeout, first_port, ..of_version }
 }
 
 /// What clients of `version` do under a consensus with `params`.
 fn of_version(version: TorVersion, params: &Params) -> ClientSettings {
     let code = of_code(version);
-    ClientSettings { build_timeout: build_timeout(version, params, code.build_timeout), ..code }
+    let available = &params::CLIENT_CIRCUITS_AVAILABLE;
+    let given = params.get(available.name).filter(|_| version >= TorVersion::V0_3_5);
+    // The time itself, and up to as much again (`channelpadding_get_circuits_available_timeout`).
+    let given = given.map(|seconds| SimDuration::from_secs(seconds.clamp(available.min, available.max) as u64));
+    ClientSettings {
+        build_timeout: build_timeout(version, params, code.build_timeout),
+        prediction: given.unwrap_or(code.prediction),
+        prediction_spread: given.unwrap_or(code.prediction_spread),
+        ..code
+    }
 }
 
 fn of_code(version: TorVersion) -> ClientSettings {
@@ -112,6 +124,16 @@ mod tests {
         assert_eq!((found.quantile, found.close_quantile), (90, 90));
         assert_eq!(of(TorVersion::V0_3_5, &[("cbtmintimeout", 20)]).least, SimDuration::from_millis(500));
         assert_eq!(of(TorVersion::V0_4_9, &[("cbtmintimeout", 20)]).least, SimDuration::from_millis(20));
+    }
+
+    #[test]
+    fn a_port_is_expected_for_as_long_as_the_consensus_says() {
+        let of = |version, seconds| of_version(version, &[("nf_conntimeout_clients", seconds)].into_iter().collect());
+        let expected = |settings: ClientSettings| (settings.prediction, settings.prediction_spread);
+        let secs = SimDuration::from_secs;
+        assert_eq!(expected(of(TorVersion::V0_4_9, 600)), (secs(600), secs(600)));
+        assert_eq!(expected(of(TorVersion::V0_3_5, 1)), (secs(60), secs(60)), "a minute is the least");
+        assert_eq!(expected(of(TorVersion::V0_2_4, 600)), (secs(3600), SimDuration::ZERO));
     }
 
     #[test]

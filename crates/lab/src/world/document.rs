@@ -1,5 +1,6 @@
 //! A network made elsewhere: hosts, places and clients as its document has them.
 
+use super::effective::in_force;
 use super::land::Land;
 use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
@@ -37,6 +38,7 @@ pub(super) fn layout<'a>(
     let options = PathOptions { distinct_subnets: network.distinct_subnets, ..PathOptions::default() };
     let selector = selector(&relays, &weights, &options)?;
     let params = network.consensus_params.iter().map(|(name, value)| (name.clone(), *value)).collect();
+    let params = in_force(treatment, params);
     let mut clients = Vec::new();
     let mut routes = Vec::new();
     for group in &scenario.clients {

@@ -10,6 +10,14 @@ use onionlab_directory::params::{self, Param, Params};
 use onionlab_paths::{EntryRules, GuardRules, GuardVersion};
 use onionlab_quantities::{Bytes, SimDuration};
 
+/// The network's parameters with those that the experiment gives in their place.
+pub(super) fn in_force(treatment: &Treatment, mut params: Params) -> Params {
+    for (name, &value) in &treatment.consensus_params {
+        params.set(name, value);
+    }
+    params
+}
+
 /// How a client chooses the first relay of its circuits: as the treatment's version of tor keeps guards, or without.
 pub(super) fn guards(treatment: &Treatment, params: &Params) -> EntryRules {
     if treatment.guards == Some(0) {
@@ -25,8 +33,8 @@ pub(super) fn guards(treatment: &Treatment, params: &Params) -> EntryRules {
 
 /// Fills in what the treatment leaves open: what the consensus says, where the treatment's version of tor reads it, else what that version's code says.
 ///
-/// The result is what `treatment_json` of the table `run` shows.
-pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
+/// The result is what `treatment_json` of the table `run` shows. Where no path is drawn there are neither guards nor sets of circuits.
+pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool) -> Treatment {
     let version = treatment.tor;
     let code = version.code();
     let read = |since: TorVersion, param: &Param| {
@@ -85,7 +93,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let idle = read(middle, &params::RELAY_CHANNEL_IDLE).map(|seconds| SimDuration::from_secs(u64::from(seconds)));
     let idle = idle.or_else(|| (version >= middle).then(|| SimDuration::from_secs(3600)));
 
-    let conflux = version >= latest && vegas && treatment.switching.is_none();
+    let conflux = version >= latest && vegas && treatment.switching.is_none() && drawn;
     let conflux = conflux && treatment.conflux.unwrap_or_else(|| read(latest, &params::CONFLUX_ENABLED) != Some(0));
     let sets = treatment.conflux_sets.or(read(latest, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
     let legs = treatment.conflux_legs.or(read(latest, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);
@@ -93,8 +101,10 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
     let bytes = |param: &Param| read(latest, param).map(|bytes| Bytes::new(u64::from(bytes)));
     let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
     let outbuf_low = treatment.outbuf_low.or_else(|| bytes(&params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
-    let relays =
-        treatment.relays.as_ref().map(|some| SomeRelays { others: Box::new(effective(&some.others, params)), ..some.clone() });
+    let relays = treatment
+        .relays
+        .as_ref()
+        .map(|some| SomeRelays { others: Box::new(effective(&some.others, params, drawn)), ..some.clone() });
     Treatment {
         relays,
         circuitmux: Some(circuitmux),
@@ -132,17 +142,18 @@ pub(super) fn effective(treatment: &Treatment, params: &Params) -> Treatment {
         conflux: Some(conflux),
         conflux_sets: conflux.then_some(sets),
         conflux_legs: conflux.then_some(legs),
-        guards: Some(match guards(treatment, params) {
+        guards: drawn.then(|| match guards(treatment, params) {
             EntryRules::Guards(rules) => rules.in_use,
             EntryRules::PerCircuit => 0,
         }),
         consensus_params: consensus_params::known()
             .into_iter()
-            .filter(|_| vegas)
-            .map(|known| {
+            .filter(|known| if known.is_of_congestion_control() { vegas } else { known.has_effect(treatment) })
+            .filter_map(|known| {
                 let value = treatment.consensus_params.get(&known.name).copied().or_else(|| params.get(&known.name));
-                let value = known.clamp(value.unwrap_or(known.default));
-                (known.name, value)
+                let value = value.or_else(|| known.is_of_congestion_control().then_some(known.default))?;
+                let value = known.clamp(value);
+                Some((known.name, value))
             })
             .collect(),
         ..treatment.clone()
@@ -169,7 +180,7 @@ mod tests {
              [[clients]]\ngroup = \"a\"\ncount = 1\nload = {{ kind = \"bulk\", size = \"1 MB\" }}\n"
         );
         let scenario = Scenario::parse(Path::new("test.toml"), file).and_then(|scenario| scenario.resolve()).unwrap();
-        effective(&scenario.treatments[0], &params.iter().map(|&(name, value)| (name.to_owned(), value)).collect())
+        effective(&scenario.treatments[0], &params.iter().copied().collect(), true)
     }
 
     const YEAR_2015: [(&str, i32); 4] =
@@ -248,6 +259,34 @@ mod tests {
         assert_eq!(of("0.4.9", &[("cc_alg", 1), ("circwindow", 300)]), (vegas, 488, None, true));
         assert_eq!(of("0.3.5", &[("cc_alg", 2)]), (windows, 498, Some(1000), false));
         assert_eq!(of("0.2.4", &[("circwindow", 20)]), (windows, 498, Some(100), false), "100 is the least");
+    }
+
+    #[test]
+    fn where_no_path_is_drawn_there_are_neither_guards_nor_sets() {
+        let drawn = of("0.4.9", &[]);
+        assert_eq!(
+            (drawn.guards, drawn.conflux, drawn.conflux_sets, drawn.conflux_legs),
+            (Some(1), Some(true), Some(3), Some(2))
+        );
+        let given = effective(&drawn, &Params::default(), false);
+        assert_eq!((given.guards, given.conflux, given.conflux_sets, given.conflux_legs), (None, Some(false), None, None));
+    }
+
+    /// What the experiment says comes before the document, and only what the version reads is shown.
+    #[test]
+    fn what_clients_and_relays_read_is_shown_where_it_is_given() {
+        let document = [("cbttestfreq", 60), ("cbtmaxopencircs", 200), ("onion_queue_wait_cutoff", 9)];
+        let shown = |version: &str, base: &str, name: &str| with(version, base, &document).consensus_params.get(name).copied();
+        assert_eq!(shown("0.4.9", "", "cbttestfreq"), Some(60));
+        assert_eq!(shown("0.4.9", "consensus-params = { cbttestfreq = 30 }\n", "cbttestfreq"), Some(30));
+        assert_eq!(shown("0.4.9", "", "cbtmaxopencircs"), Some(14), "14 is the most");
+        assert_eq!(shown("0.2.4", "", "cbtmaxopencircs"), None, "0.2.4 does not read it");
+        assert_eq!(shown("0.4.9", "", "onion_queue_wait_cutoff"), None, "computing takes no time");
+        assert_eq!(shown("0.4.9", "cpu = \"main-thread\"\n", "onion_queue_wait_cutoff"), Some(9));
+        assert_eq!(shown("0.4.9", "", "cbtquantile"), None, "nobody says anything");
+        let treatment = with("0.4.9", "consensus-params = { cbttestfreq = 30 }\n", &[]);
+        let params = in_force(&treatment, document.iter().copied().collect());
+        assert_eq!((params.get("cbttestfreq"), params.get("onion_queue_wait_cutoff")), (Some(30), Some(9)));
     }
 
     #[test]

@@ -168,7 +168,7 @@ pub fn build_with(
             sampled::layout(scenario, &scenario.treatments[treatment], network_seed, run_seed)?
         }
     };
-    let treatment = effective::effective(&scenario.treatments[treatment], &layout.params);
+    let treatment = effective::effective(&scenario.treatments[treatment], &layout.params, layout.routes.relays.is_some());
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let uplink_queue = tuning::uplink_queue(&treatment);
     let settings = some_relays::settings(&treatment, &layout.hosts, run_seed, interpreter)?;

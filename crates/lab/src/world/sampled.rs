@@ -1,5 +1,6 @@
 //! A network sampled from a consensus or from the built-in model: capacities, places, servers, clients.
 
+use super::effective::in_force;
 use super::land::Land;
 use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
@@ -64,13 +65,14 @@ pub(super) fn layout<'a>(
             derived_counts(&scenario.clients, target, rate)?
         }
     };
+    let params = in_force(treatment, network.params);
     let mut clients = Vec::new();
     let mut routes = Vec::new();
     for (group, count) in scenario.clients.iter().zip(counts) {
         for index in 0..count {
             let host = add_client(&mut land, group, index);
             let name = &land.hosts[host.index()].name;
-            let circuits = paths_of(&selector, treatment, &network.params, run_seed, name)?;
+            let circuits = paths_of(&selector, treatment, &params, run_seed, name)?;
             let servers = Servers::Drawn(RandomStream::new(run_seed, name, "server"));
             clients.push(Client { host, group });
             routes.push(Route { circuits, servers });
@@ -83,7 +85,7 @@ pub(super) fn layout<'a>(
         clients,
         topology: Box::new(topology),
         routes: Routes { clients: routes, relays: Some(Relays { selector, hosts: relay_hosts }), servers },
-        params: network.params,
+        params,
         divergence: report.to_string(),
     })
 }

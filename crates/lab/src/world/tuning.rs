@@ -177,12 +177,15 @@ fn conflux(treatment: &Treatment) -> Option<ConfluxSettings> {
 fn cpu(treatment: &Treatment) -> Option<Cpu> {
     let (per_cell, per_handshake, cores) = (treatment.cpu_per_cell?, treatment.cpu_per_handshake?, treatment.cpu_cores?);
     let per_tap = treatment.cpu_per_tap?;
-    let (handshake_threads, handshakes_in_hand, cores) = treatment.tor.handshake_workers(cores);
+    let each = treatment.consensus_params.get("max_pending_tasks_per_cpu").map(|&each| each as u32);
+    let (handshake_threads, handshakes_in_hand, cores) = treatment.tor.handshake_workers(cores, each.unwrap_or(64));
     Some(Cpu { per_cell, per_handshake, per_tap, handshake_threads, cores, handshakes_in_hand })
 }
 
 fn handshakes(treatment: &Treatment) -> Handshakes {
     let (fast, kind) = treatment.tor.handshakes();
+    let defaults = Handshakes::default();
+    let param = |name: &str| treatment.consensus_params.get(name).map(|&value| value as u64);
     Handshakes {
         fast_first_hop: treatment.create_fast.unwrap_or(fast),
         kind: match treatment.handshake.unwrap_or(kind) {
@@ -191,6 +194,8 @@ fn handshakes(treatment: &Treatment) -> Handshakes {
         },
         tap_clients: treatment.tap_clients.unwrap_or(0.0),
         ntors_per_tap: treatment.ntors_per_tap.unwrap_or(10),
+        most_delay: param("MaxOnionQueueDelay").map_or(defaults.most_delay, SimDuration::from_millis),
+        cut_off: param("onion_queue_wait_cutoff").map_or(defaults.cut_off, SimDuration::from_secs),
     }
 }
 
@@ -203,7 +208,8 @@ fn idle_channels(treatment: &Treatment) -> IdleChannels {
         let seconds = (idle.as_nanos() / 1_000_000_000) as u32;
         IdleTimeout { least: 3 * seconds / 4, spread: seconds / 2 }
     });
-    IdleChannels { clients: if old { three_minutes } else { IdleTimeout { least: 180, spread: 90 } }, relays }
+    let least = treatment.client_channel_idle.map_or(180, |idle| (idle.as_nanos() / 1_000_000_000) as u32);
+    IdleChannels { clients: IdleTimeout { least, spread: if old { 0 } else { least / 2 } }, relays }
 }
 
 /// How every TCP behaves under a treatment.
