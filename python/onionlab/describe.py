@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: From this share of unfinished transfers on, times to last byte lean towards the quick ones.
 MANY_UNFINISHED = 0.05
 
+#: What the tor of the PredicTor paper's simulator has under any flow control.
+NSTOR_TOR = {"tls": "none", "circuitmux": "round-robin", "channel-scheduler": "vanilla"}
+
 
 def plural(count: int, noun: str) -> str:
     """``1 network``, ``3 networks``."""
@@ -180,9 +183,29 @@ def warnings(experiment: Experiment) -> list[str]:
     )
     found += until_note(experiment.evaluation.until_ci, experiment.plan.networks)
     found += warm_up_warnings(experiment.settlings, experiment.measure_from, experiment.duration)
+    found += links_alone(experiment)
     found += _unfinished(experiment)
     found += _unsolved(experiment)
     return found
+
+
+def links_alone(experiment: Experiment) -> list[str]:
+    """A warning about treatments with the links of the PredicTor paper's simulator and another tor."""
+    found = [
+        treatment["name"]
+        for treatment in experiment.plan.scenario.get("treatments", [])
+        if treatment.get("net") == "nstor"
+        and (
+            any(treatment.get(key) != value for key, value in NSTOR_TOR.items())
+            or treatment.get("flow-control") not in ("windows", "predictor")
+        )
+    ]
+    if not found:
+        return []
+    return [
+        f'{", ".join(found)}: `net = "nstor"` is that simulator\'s links and TCP alone, with a tor that it does not have; '
+        '`simulator = "nstor"` sets both.'
+    ]
 
 
 def _unfinished(experiment: Experiment) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,3 +30,19 @@ from onionlab import describe
 )
 def test_every_kind_of_load_has_words(load: dict[str, Any], words: str) -> None:
     assert describe.pattern(load) == words
+
+
+def test_links_of_another_simulator_without_its_tor_are_pointed_out() -> None:
+    nstor = {"net": "nstor", "tls": "none", "circuitmux": "round-robin", "channel-scheduler": "vanilla"}
+    treatments = [
+        {**nstor, "name": "vanilla", "flow-control": "windows"},
+        {**nstor, "name": "planned", "flow-control": "predictor"},
+        {**nstor, "name": "as the version", "flow-control": None},
+        {**nstor, "name": "encrypted", "flow-control": "windows", "tls": "1.3"},
+        {"name": "linux", "net": "linux", "flow-control": None},
+    ]
+    experiment: Any = SimpleNamespace(plan=SimpleNamespace(scenario={"treatments": treatments}))
+    (sentence,) = describe.links_alone(experiment)
+    assert sentence.startswith('as the version, encrypted: `net = "nstor"` is that simulator\'s links and TCP alone')
+    experiment.plan.scenario["treatments"] = treatments[:2] + treatments[4:]
+    assert describe.links_alone(experiment) == []

@@ -82,6 +82,27 @@ def test_page_charts_and_what_differs(comparisons: dict[str, Comparison], publis
     assert "onionlab, linux" in (tmp_path / "shadow-tor-e0-samecirc.svg").read_text(encoding="utf-8")
 
 
+def test_times_that_no_seed_changes_have_no_interval(
+    comparisons: dict[str, Comparison], published: Published, tmp_path: Path
+) -> None:
+    one = comparisons["e0-samecirc"]
+    assert one.verdicts[50_000, "ttlb"].runs == 1 < one.verdicts[5_000_000, "ttlb"].runs
+    text = shadow_tor.write([one], published.source, NO_REASONS, tmp_path).read_text(encoding="utf-8")
+    rows = [line.split(" | ") for line in text.splitlines() if line.startswith(("| first byte |", "| last byte |"))]
+    assert len(rows) == len(one.verdicts)
+    for row, verdict in zip(rows, one.verdicts.values(), strict=True):
+        assert ("[" in row[4], row[7] != "") == (verdict.runs > 1, verdict.runs > 1), row
+    said = next(line for line in text.splitlines() if line.startswith("No random number takes part"))
+    assert "last byte of 50 kB" in said
+    assert "last byte of 5 MB" not in said
+    assert "all 2 seeds give the very same" in said
+    first = one.ours.filter(pl.col("seed") == 1)
+    copies = dataclasses.replace(one, ours=pl.concat([first, first.with_columns(seed=pl.lit(2, first.schema["seed"]))]))
+    text = shadow_tor.write([copies], published.source, NO_REASONS, tmp_path).read_text(encoding="utf-8")
+    assert "No random number takes part in these times under `shadow`" in text
+    assert "s [" not in text
+
+
 def test_traces_become_a_table_and_a_chart(comparisons: dict[str, Comparison], published: Published, tmp_path: Path) -> None:
     one = comparisons["e0-cc2-samecirc"]
     assert one.our_trace is not None

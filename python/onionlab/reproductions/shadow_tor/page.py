@@ -84,27 +84,40 @@ def _section(one: Comparison, reasons: Reasons) -> Iterator[str]:
     for (size, metric), theirs in case.figures.items():
         ours, beside = one.figures["shadow"][size, metric], one.figures["linux"][size, metric]
         verdict = one.verdicts[size, metric]
-        interval = f"[{_seconds(verdict.low)}, {_seconds(verdict.high)}]"
+        alone = verdict.runs == 1
+        interval = "" if alone else f"[{_seconds(verdict.low)}, {_seconds(verdict.high)}] "
         cells = (
             METRICS[metric],
             format_size(size),
             f"{theirs.count} / {ours.count} of {verdict.runs}",
             f"{_seconds(theirs.median)} s ({_range(theirs)})",
-            f"{_seconds(ours.median)} s {interval} ({_range(ours)})",
+            f"{_seconds(ours.median)} s {interval}({_range(ours)})",
             _bold(_percent(verdict.difference), verdict.narrow),
             "" if verdict.p is None else _bold(_probability(verdict.p), not verdict.narrow),
-            _probability(verdict.p_of_runs),
+            "" if alone else _probability(verdict.p_of_runs),
             {True: "within", False: "**outside**", None: "open"}[verdict.within],
             f"{_seconds(beside.median)} s ({_range(beside)})",
         )
         yield f"| {' | '.join(cells)} |"
     yield from ("", "Bold: what is judged.")
+    yield from _certain(one)
     if case.name in reasons.linux:
         yield from ("", f"`linux`: {reasons.linux[case.name]}")
     if one.our_trace is not None and one.their_trace is not None:
         yield from _trace(one.their_trace, one.our_trace, len(one.seeds))
     for stem in shadow_tor_charts.stems(one):
         yield from ("", f"![{case.name}, ours beside theirs]({stem}.svg)")
+
+
+def _certain(one: Comparison) -> Iterator[str]:
+    """Which times no seed changes."""
+    certain = [label(*figure) for figure, verdict in one.verdicts.items() if verdict.runs == 1]
+    if certain and len(one.seeds) > 1:
+        times = "these times" if len(certain) == len(one.verdicts) else f"the times to {', '.join(certain)}"
+        yield (
+            f"No random number takes part in {times} under `shadow`: all {len(one.seeds)} seeds give the very same, so that they "
+            "count as one run and have no interval."
+        )
 
 
 def _trace(theirs: pl.DataFrame, ours: pl.DataFrame, seeds: int) -> Iterator[str]:
