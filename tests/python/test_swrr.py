@@ -16,10 +16,14 @@ from fake_core import FakeCore
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
 from onionlab.reproductions import swrr
+from onionlab.reproductions.claims import Comparison
+from onionlab.reproductions.swrr import charts as swrr_charts
+from onionlab.reproductions.swrr import matters, rivalry, turns
 from onionlab.reproductions.swrr import measure as swrr_measure
 from onionlab.reproductions.swrr import networks as swrr_networks
 from onionlab.reproductions.swrr import runs as swrr_runs
 from onionlab.reproductions.swrr.assumptions import Assumptions, read
+from onionlab.reproductions.swrr.measure import Measured
 from onionlab.runner import Observer, Silent
 
 ROOT = Path(__file__).parents[2]
@@ -156,12 +160,16 @@ def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypa
     assert "This is the quick run" in text
     for claim in assumptions.claims:
         assert claim.says in text
-    for name, _ in swrr.drawings(assumptions, swrr_measure.Measured(*frames(tmp_path, assumptions), 0.0)):
+    for name, _ in swrr.drawings(assumptions, again(tmp_path, assumptions)):
         assert f"({name}.svg)" in text
         assert "NaN" not in (tmp_path / "docs" / f"{name}.svg").read_text(encoding="utf-8")
+        if not name.startswith("swrr-today"):  # in half a minute today's tor has no download done
+            assert set(pl.read_csv(tmp_path / "docs" / f"{name}.csv").columns) >= {"data", "treatment", "mean", "low", "high"}
+    assert pl.read_csv(tmp_path / "docs" / "swrr-figures.csv").height == runs
+    assert pl.read_csv(tmp_path / "docs" / "swrr-claims.csv")["claim"].n_unique() == len(assumptions.claims)
 
 
-def frames(tmp_path: Path, assumptions: Assumptions) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+def again(tmp_path: Path, assumptions: Assumptions) -> Measured:
     """What was measured, from the runs that are there."""
     cells = swrr_runs.prepare(assumptions.variants, tmp_path / "out" / "quick")
     measured = swrr_measure.measure(swrr_runs.work_off(cells, Silent()))
@@ -173,7 +181,133 @@ def frames(tmp_path: Path, assumptions: Assumptions) -> tuple[pl.DataFrame, pl.D
         pl.col("metric") == "throughput", pl.col("middles") == 5, pl.col("treatment") == "RR", pl.col("network") == 0
     )["value"]
     assert curve == pytest.approx(figure.item())
-    return measured.figures, measured.series, measured.times
+    # The share of all downloads whose last byte came before the time-out is that of those that did not fail.
+    assert (
+        measured.shares.group_by("variant", "middles", "treatment", "network", "which")
+        .agg(sorted=pl.col("share").is_sorted(), most=pl.col("share").max())
+        .select(pl.col("sorted").all() & (pl.col("most") <= 1).all())
+        .item()
+    )
+    return measured
+
+
+def test_failures_count_in_what_is_of_all() -> None:
+    """Of four downloads two are done after 1 and 3 s, one fails, one takes longer than 60 s: (1 + 3 + 60 + 60) / 4."""
+    times = pl.Series([1.0, None, 3.0, 75.0])
+    assert swrr_measure._restricted(times, 60.0) == 31.0
+    assert swrr_measure._restricted(pl.Series([], dtype=pl.Float64), 60.0) is None
+    shares = swrr_measure._shares("last-byte", times, 60.0)
+    at = dict(zip(shares["time"].to_list(), shares["share"].to_list(), strict=True))
+    assert (at[0.5], at[1.0], at[3.0], at[60.0]) == (0.0, 0.25, 0.5, 0.5)
+
+
+def test_middles_with_weights_of_their_own(full: Assumptions) -> None:
+    """Unscaled, the weights are the consensus's; links and all other relays stay."""
+    rules = full.main.network
+    scaled, own = (swrr_networks.draw_relays(replace(rules, scale_middles=scale), 3, 5) for scale in (True, False))
+    assert [relay.link for relay in scaled] == [relay.link for relay in own]
+    assert scaled[:-5] == own[:-5]
+    population = swrr_networks.weights_by_class(_core.synth(json.dumps({"year": rules.year, "seed": rules.first_seed + 3})))
+    assert {relay.weight for relay in own[-5:]} <= set(population["middle"])
+
+
+def figures_of(variants: dict[str, float], networks: int = 6) -> pl.DataFrame:
+    """Figures in which SWRR is so many times its rivals, in each variant; nothing else differs between networks but a little."""
+    rows = [
+        (variant, middles, name, network, metric, (100 + network) * (factor if name == rivalry.OURS else 1.0))
+        for variant, factor in variants.items()
+        for middles in (20, 10, 5)
+        for name in ("RR", "EWMA", "SWRR linear", "SWRR proportional", "SWRR logarithmic")
+        for network in range(networks)
+        for metric in rivalry.WORDS
+    ]
+    columns = ["variant", "middles", "treatment", "network", "metric", "value"]
+    return pl.DataFrame(rows, schema=columns, orient="row")
+
+
+@pytest.mark.parametrize(
+    ("factor", "words"),
+    [
+        (1.5, "matters as assumed: 30 of 30 figures differ by surely more than 5 %, for the better in 6 of them"),
+        (1.03, "makes some difference as assumed, but none that is surely above 5 %"),
+        (1.0, "does not matter as assumed: nothing differs by 5 %"),
+    ],
+)
+def test_whether_it_matters(full: Assumptions, factor: float, words: str) -> None:
+    """More throughput is better; more of everything else is worse."""
+    nothing = pl.DataFrame()
+    measured = Measured(figures_of({"main": factor}), nothing, nothing, nothing, nothing, 0.0)
+    assert words in " ".join(matters.answer(measured, full.main, full.rule, "as assumed"))
+
+
+def test_whether_it_matters_can_stay_open(full: Assumptions) -> None:
+    figures = figures_of({"main": 1.0}).with_columns(
+        value=pl.when(pl.col("treatment") == rivalry.OURS).then(pl.col("value") + 40 * (pl.col("network") % 2)).otherwise("value")
+    )
+    nothing = pl.DataFrame()
+    measured = Measured(figures, nothing, nothing, nothing, nothing, 0.0)
+    text = " ".join(matters.answer(measured, full.main, full.rule, "as assumed"))
+    assert "is not shown: no difference is sure with 20 networks" in text
+    assert "30 are open. The largest, which chance may have made" in text
+
+
+def test_a_turn_against_the_same_networks(full: Assumptions) -> None:
+    """SWRR takes 1.5 times as long in the turn, and as long as the others as assumed: the ratio is 1.5 of what it was."""
+    turn = full.turns[0]
+    measured = Measured(figures_of({"main": 1.0, turn.name: 1.5}), *[pl.DataFrame()] * 4, 0.0)
+    part = Comparison("first-byte", rivalry.OURS, "RR", 5, None, "equal")
+    assert turns.beside_main(measured, turn, part, 0.95) == "1.500 (1.500 to 1.500)*"
+    changed, count = turns.verdict_changes(measured, full, turn)
+    assert "first byte, SWRR linear = RR, at 5: does not hold instead of holds" in changed
+    assert count > len(changed) > 0
+    assert turns.surely_other(measured, turn, full.rule) == (10, 10)
+    text = "\n".join(turns.section(replace(full, variants=(full.main, turn, full.today)), measured))
+    assert "Nothing was turned with 20 or 10 middles" in text
+    assert f"- {turn.what}: " in text
+
+
+def test_a_steady_goodput_is_told_from_one_that_moves(full: Assumptions) -> None:
+    """A sample each 5 s for 20 minutes: the same throughout, and twice as much in the last quarter."""
+    variant = replace(full.main, middles=(5,), treatments={"RR": {}}, networks=3)
+
+    def told(last: float) -> str:
+        rows = [
+            ("main", 5, "RR", network, int(5e9 * step), (1000.0 + step % 2) * (last if step > 180 else 1.0))
+            for network in range(3)
+            for step in range(1, 241)
+        ]
+        columns = ["variant", "middles", "treatment", "network", "time_ns", "goodput_bytes"]
+        goodput = pl.DataFrame(rows, schema=columns, orient="row")
+        return " ".join(matters.settled(Measured(*[pl.DataFrame()] * 4, goodput, 0.0), variant))
+
+    assert "has settled by 0 s" in told(1.0)
+    assert "none moves by more than 5 % for sure" in told(1.0)
+    assert "does not settle in the first half" in told(2.0)
+    assert "**still moves** under RR" in told(2.0)
+
+
+def test_a_treatment_looks_alike_in_every_chart(full: Assumptions) -> None:
+    """SWRR linear is in both comparisons, with one colour and one dash, and each legend has those that are drawn."""
+    shares = pl.DataFrame(
+        [
+            ("main", middles, name, network, which, time, 0.5)
+            for middles in full.main.middles
+            for name in full.main.treatments
+            for network in (0, 1)
+            for which in ("first-byte", "last-byte")
+            for time in (0.0, 10.0)
+        ],
+        schema=["variant", "middles", "treatment", "network", "which", "time", "share"],
+        orient="row",
+    )
+    measured = Measured(*[pl.DataFrame()] * 3, shares, pl.DataFrame(), 0.0)
+    looks = []
+    for comparison, names in swrr_charts.COMPARISONS.items():
+        chart = swrr_charts.all_times(measured, full.main, comparison)
+        encoding = chart["vconcat"][0]["hconcat"][0]["layer"][-1]["encoding"]
+        assert encoding["color"]["legend"]["values"] == list(names)
+        looks.append((encoding["color"]["scale"], encoding["strokeDash"]["scale"]))
+    assert looks[0] == looks[1]
 
 
 @pytest.mark.parametrize("words", [["salsa", "--quick"], ["shadow-tor", "--quick"], ["swrr", "--seeds", "3"]])

@@ -46,7 +46,7 @@ def style(treatments: Sequence[str], dashed: bool, drawn: Sequence[str] | None =
         if len(treatments) == 1
         else alt.Legend(
             values=list(drawn if drawn is not None else treatments),
-            columns=theme.legend_columns(treatments),
+            columns=theme.legend_columns(drawn if drawn is not None else treatments),
             symbolType="stroke",
             symbolFillColor="transparent",
             symbolOpacity=1,
@@ -68,6 +68,7 @@ def band_chart(
     spread: Literal["x", "y"],
     banded: bool,
     dashed: bool | None = None,
+    drawn: Sequence[str] | None = None,
     cut_before: float | None = None,
     size: tuple[int, int] = (theme.WIDTH, theme.HEIGHT),
 ) -> alt.LayerChart:
@@ -88,13 +89,15 @@ def band_chart(
     dashed : bool, optional
         Whether lines differ by their dashes too. Dashes tell smooth lines apart in print; of a jagged line they leave only
         crumbs. Where nothing is said, distributions have them (``spread="x"``).
+    drawn : sequence of str, optional
+        The treatments in the data, for the legend; all by default.
     cut_before : float, optional
         Shade what lies before, which is not measured, and draw a vertical rule here.
     size : tuple of int
         Width and height of the plot, in pixels.
     """
     base = alt.Chart(alt.NamedData(data), width=size[0], height=size[1])
-    looks = style(treatments, dashed=spread == "x" if dashed is None else dashed)
+    looks = style(treatments, dashed=spread == "x" if dashed is None else dashed, drawn=drawn)
     along: Axis = y if spread == "x" else x
     other: Literal["x", "y"] = "y" if spread == "x" else "x"
     across: Axis = x if spread == "x" else y

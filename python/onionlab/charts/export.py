@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import vl_convert
 
 from onionlab.charts.theme import FAINT, INK
@@ -33,6 +34,19 @@ def write(directory: Path, name: str, specification: dict[str, Any]) -> None:
     svg = to_svg(specification)
     write_text(directory / f"{name}.svg", svg)
     write_bytes(directory / f"{name}.png", to_png(svg))
+
+
+def write_with_data(directory: Path, name: str, specification: dict[str, Any]) -> None:
+    """Draw a chart as `write` does, and write the numbers behind it as CSV: ``data``, the name of a data set, and its columns."""
+    write(directory, name, specification)
+    frames = [
+        pl.DataFrame(rows, infer_schema_length=None).select(pl.lit(data).alias("data"), pl.all())
+        for data, rows in specification.get("datasets", {}).items()
+        if rows
+    ]
+    if frames:
+        table = pl.concat(frames, how="diagonal_relaxed").with_columns(pl.selectors.float().round_sig_figs(5))
+        write_text(directory / f"{name}.csv", table.write_csv())
 
 
 def inline(svg: str, name: str, title: str) -> str:

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from onionlab.quantity import format_fixed
-from onionlab.reproductions.claims import Difference, Finding, Judged, Rule, comparisons, per_comparison
+from onionlab.reproductions.claims import Comparison, Difference, Finding, Judged, Rule, comparisons, per_comparison
 from onionlab.reproductions.scales import FAILS, HOLDS, SLIGHTLY, UNDECIDED
+from onionlab.stats import Interval
 
 SIGNS = {"less": "<", "greater": ">", "equal": "="}
 BOLD = {HOLDS: "**holds**", SLIGHTLY: "**holds slightly**", FAILS: "**does not hold**", UNDECIDED: "undecided"}
@@ -69,9 +70,9 @@ def table(judged: Sequence[Judged], words: Words) -> Iterator[str]:
     yield ""
 
 
-def _finding(finding: Finding, words: Words) -> str:
-    part, found = finding.part, finding.difference
-    name, unit, places = words[part.metric]
+def asked(part: Comparison, words: Words) -> str:
+    """A comparison in words."""
+    name = words[part.metric][0]
     sides = f"{part.of} {SIGNS[part.sense]} {part.to}" if part.to is not None else part.of
     if part.against is None:
         where = f"at {part.at}"
@@ -83,10 +84,16 @@ def _finding(finding: Finding, words: Words) -> str:
         where += f" by {100 * part.by:g} % or more"
     if part.margin is not None:
         where += f" within {100 * part.margin:g} %"
+    return f"{name}, {sides}, {where}"
+
+
+def _finding(finding: Finding, words: Words) -> str:
+    part, found = finding.part, finding.difference
+    _, unit, places = words[part.metric]
     if found is None:
-        return f"{name}, {sides}, {where}: nothing has both"
+        return f"{asked(part, words)}: nothing has both"
     interval = found.interval
-    text = f"{name}, {sides}, {where}: {format_fixed(interval.mean, places, signed=True)} {unit}".rstrip()
+    text = f"{asked(part, words)}: {format_fixed(interval.mean, places, signed=True)} {unit}".rstrip()
     if interval.low is not None and interval.high is not None:
         bounds = " to ".join(format_fixed(bound, places, signed=True) for bound in (interval.low, interval.high))
         same = interval.low == interval.high == 0
@@ -104,16 +111,23 @@ def _by_ratio(found: Difference) -> bool:
 
 
 def _ratio(found: Difference) -> str:
-    """The ratio in per cent, where it counts; a dagger where it should and there is none."""
+    """The ratio, where it counts; a dagger where it should and there is none."""
     if not _by_ratio(found) or found.ratio is None:
         return "†" if found.wide and found.ratio is None and found.interval.low is not None else ""
-    mean, low, high = (_less_one(bound) for bound in (found.ratio.mean, found.ratio.low, found.ratio.high))
-    return f"; ratio {mean} % ({low} to {high})"
+    return f"; ratio {times(found.ratio)}"
 
 
-def _less_one(logarithm: float | None) -> str:
-    share = math.expm1(min(logarithm, 50.0)) if logarithm is not None else math.nan
-    return format_fixed(100 * share, 1, signed=True)
+def times(logarithms: Interval) -> str:
+    """A mean ratio with its interval, from those of the logarithms."""
+    mean, low, high = (
+        "" if bound is None else _factor(math.exp(min(bound, 50.0)))
+        for bound in (logarithms.mean, logarithms.low, logarithms.high)
+    )
+    return f"{mean} ({low} to {high})" if low else mean
+
+
+def _factor(value: float) -> str:
+    return format_fixed(value, 0 if value >= 100 else 1 if value >= 10 else 3)
 
 
 def _needed(finding: Finding) -> str:

@@ -100,7 +100,7 @@ def reproduce(
         others = further.measure(everything)
     judged = judge_all(asked, beds, sampled)
     for name, specification in cci_charts.drawings(beds, sampled):
-        export.write(docs, name, specification)
+        export.write_with_data(docs, name, specification)
     path = docs / "cci.md"
     text = cci_page.page(
         asked.assumptions, asked.published, asked.rule, beds, sampled, judged, list(further.page(others, asked.rule)), quick=quick

@@ -87,7 +87,7 @@ def run(asked: Asked, experiments: Path, out: Path, observe: Observe | None, *, 
 def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool) -> Path:
     """Write ``predictor.md`` and its charts as SVG and PNG into ``docs``; ``whole`` is what is asked without ``quick``."""
     for name, specification in predictor_charts.drawings(asked, measured):
-        export.write(docs, name, specification)
+        export.write_with_data(docs, name, specification)
     judged = judge(measured.figures, asked.claims, asked.rule)
     path = docs / "predictor.md"
     write_text(path, predictor_page.page(asked, whole, measured, judged, quick=quick))

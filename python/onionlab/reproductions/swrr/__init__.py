@@ -12,9 +12,12 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from onionlab import runner
 from onionlab.charts import export
 from onionlab.files import write_text
+from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.swrr import charts as swrr_charts
@@ -54,13 +57,21 @@ def reproduce(
 
 
 def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bool) -> Path:
-    """Write ``swrr.md`` and its charts as SVG and PNG into ``docs``; return the page."""
+    """Write ``swrr.md``, its charts as SVG and PNG, and the numbers behind both as CSV into ``docs``; return the page."""
     for name, specification in drawings(assumptions, measured):
-        export.write(docs, name, specification)
+        export.write_with_data(docs, name, specification)
     judged = judge(measured.of(assumptions.main.name), assumptions.claims, assumptions.rule)
+    write_text(docs / "swrr-claims.csv", pl.DataFrame(list(claims_table.rows(judged)), infer_schema_length=None).write_csv())
+    write_text(docs / "swrr-figures.csv", wide(measured).write_csv())
     path = docs / "swrr.md"
     write_text(path, swrr_page.page(assumptions, measured, judged, quick=quick))
     return path
+
+
+def wide(measured: Measured) -> pl.DataFrame:
+    """The figures of every run, a row for each."""
+    rows = measured.figures.pivot(on="metric", index=["variant", "middles", "treatment", "network"], values="value")
+    return rows.with_columns(pl.selectors.float().round_sig_figs(6))
 
 
 def drawings(assumptions: Assumptions, measured: Measured) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -73,3 +84,4 @@ def drawings(assumptions: Assumptions, measured: Measured) -> Iterator[tuple[str
     for variant, comparison, prefix, around in wanted:
         yield swrr_charts.stem("over-time", comparison, prefix), swrr_charts.over_time(measured, variant, comparison, around)
         yield swrr_charts.stem("times", comparison, prefix), swrr_charts.times(measured, variant, comparison, around)
+        yield swrr_charts.stem("all", comparison, prefix), swrr_charts.all_times(measured, variant, comparison, around)

@@ -40,6 +40,8 @@ class NetworkRules:
         Whether all middles have equal weights and links.
     limit_by_tor
         Whether a middle is limited by tor's own ``BandwidthRate`` instead of by its link.
+    scale_middles
+        Whether the middles' weights are scaled until they have as much as all others, and with it the middle position.
     """
 
     year: float
@@ -54,6 +56,7 @@ class NetworkRules:
     client_delay: str
     even_links: bool
     limit_by_tor: bool
+    scale_middles: bool
 
 
 @dataclass(frozen=True)

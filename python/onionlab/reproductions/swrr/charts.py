@@ -55,7 +55,14 @@ def over_time(measured: Measured, variant: Variant, comparison: str, around: str
             data[name] = curves.with_columns(pl.col("time") / 60)
             panels.append(
                 _panel(
-                    name, data[name], comparison, time, Axis("mean", what, _domain(data[name])), spread="y", measured_from=begin
+                    name,
+                    data[name],
+                    variant,
+                    comparison,
+                    time,
+                    Axis("mean", what, _domain(data[name])),
+                    spread="y",
+                    measured_from=begin,
                 )
             )
         rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "over-time", middles, around)))
@@ -81,7 +88,7 @@ def times(measured: Measured, variant: Variant, comparison: str, around: str = "
             data[name] = bands(own, "quantile", "value", COMPARISONS[comparison])
             x = Axis("mean", what, _domain(data[name]))
             y = Axis("quantile", "share of downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
-            panels.append(_panel(name, data[name], comparison, x, y, spread="x"))
+            panels.append(_panel(name, data[name], variant, comparison, x, y, spread="x"))
         rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "times", middles, around)))
     about = [
         f"web clients; mean quantile function of {variant.networks} sampled networks; band: 95 % t interval over them",
@@ -90,9 +97,37 @@ def times(measured: Measured, variant: Variant, comparison: str, around: str = "
     return _whole(rows, f"Download times: {WORDS[comparison]}{around}", about, data)
 
 
+def all_times(measured: Measured, variant: Variant, comparison: str, around: str = "") -> dict[str, Any]:
+    """Which share of all web downloads had its first and its last byte within a time; a row for each number of middles."""
+    all_shares = measured.shares.filter(pl.col("variant") == variant.name)
+    rows = []
+    data: dict[str, pl.DataFrame] = {}
+    for middles in variant.middles:
+        panels = []
+        for which, what, end in (
+            ("first-byte", "time to the first byte (s)", variant.load.stall),
+            ("last-byte", "time for 320 KiB (s)", variant.load.timeout),
+        ):
+            own = all_shares.filter(pl.col("middles") == middles, pl.col("which") == which, pl.col("time") <= end)
+            if own.is_empty():
+                continue
+            name = f"{which}-{middles}"
+            data[name] = bands(own, "time", "share", COMPARISONS[comparison]).with_columns(pl.col("high").clip(upper_bound=1.0))
+            x = Axis("time", what, {"domain": [0, end], "nice": False})
+            y = Axis("mean", "share of all downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
+            panels.append(_panel(name, data[name], variant, comparison, x, y, spread="y"))
+        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "all", middles, around)))
+    about = [
+        f"web clients; mean over {variant.networks} sampled networks; band: 95 % t interval over them, point by point",
+        "share of all downloads that ended, those that timed out included: a curve levels off at the share that was done",
+    ]
+    return _whole(rows, f"Downloads done in time: {WORDS[comparison]}{around}", about, data)
+
+
 def _panel(
     name: str,
     curves: pl.DataFrame,
+    variant: Variant,
     comparison: str,
     x: Axis,
     y: Axis,
@@ -100,9 +135,19 @@ def _panel(
     spread: Any,
     measured_from: float | None = None,
 ) -> alt.LayerChart:
-    banded = curves["low"].null_count() < curves.height
-    treatments = COMPARISONS[comparison]
-    return band_chart(name, treatments, x, y, spread=spread, banded=banded, cut_before=measured_from, size=SIZE)
+    """One panel; a treatment has the colour and dash that it has in every chart, by its place among all."""
+    return band_chart(
+        name,
+        list(variant.treatments),
+        x,
+        y,
+        spread=spread,
+        banded=curves["low"].null_count() < curves.height,
+        dashed=True,
+        drawn=COMPARISONS[comparison],
+        cut_before=measured_from,
+        size=SIZE,
+    )
 
 
 def _domain(curves: pl.DataFrame) -> dict[str, Any]:
@@ -114,7 +159,7 @@ def _domain(curves: pl.DataFrame) -> dict[str, Any]:
 
 
 def _heading(comparison: str, form: str, middles: int, around: str) -> alt.TitleParams:
-    number = None if around else FIGURES[comparison][form].get(middles)
+    number = None if around else FIGURES[comparison].get(form, {}).get(middles)
     text = f"{middles} middles" if number is None else f"{middles} middles (the paper's figure {number})"
     return alt.TitleParams(text, fontSize=13, offset=6)
 

@@ -14,7 +14,7 @@ import polars as pl
 
 from onionlab.reproductions.swrr.runs import Cell
 from onionlab.results import Experiment
-from onionlab.stats.curves import QUANTILES
+from onionlab.stats.curves import QUANTILES as ALL_QUANTILES
 from onionlab.stats.intervals import Floats, lower_quantile, pointwise_band
 from onionlab.stats.metrics import measured, ordered
 
@@ -23,6 +23,15 @@ TIMEOUTS = ("timeout", "stall")
 
 #: Seconds for which a point of a chart over time stands.
 STEP = 15
+
+#: Points of a quantile function: every hundredth.
+QUANTILES = ALL_QUANTILES[::2]
+
+#: Points of a distribution function among all downloads.
+POINTS = 121
+
+#: Payload of a relay cell in bytes.
+CELL_PAYLOAD = 498
 
 KEYS = ("variant", "middles", "treatment", "network")
 
@@ -35,11 +44,17 @@ class Measured:
     ----------
     figures
         ``metric, value``: throughput in Mbit/s, time-outs and their share of the downloads that ended in per cent, times in
-        seconds, utilisation of the middles in per cent, and the mean time of a cell in circuit queues there in milliseconds.
+        seconds (medians of what was done, and means of all with failures as the time-out), utilisation of the middles in per
+        cent, the mean time of a cell in circuit queues there in milliseconds, what their links send in Mbit/s and in bytes for a
+        cell, and how many per cent of their cells bring payload to a client.
     series
         ``time, throughput, timeouts``: Mbit/s over the step that ends at ``time`` (seconds), and time-outs so far.
     times
         ``which, quantile, value``: quantile functions of web clients' time to ``first-byte`` and ``last-byte`` in seconds.
+    shares
+        ``which, time, share``: which share of all web downloads that ended had its first or last byte within so many seconds.
+    goodput
+        ``time_ns, goodput_bytes``: every sample of the network.
     seconds
         That all runs took, one after the other.
     """
@@ -47,6 +62,8 @@ class Measured:
     figures: pl.DataFrame
     series: pl.DataFrame
     times: pl.DataFrame
+    shares: pl.DataFrame
+    goodput: pl.DataFrame
     seconds: float
 
     def of(self, variant: str) -> pl.DataFrame:
@@ -56,7 +73,7 @@ class Measured:
 
 def measure(finished: Iterable[tuple[Cell, Experiment]]) -> Measured:
     """Reduce every cell's runs."""
-    figures, series, times, seconds = [], [], [], 0.0
+    figures, series, times, shares, goodput, seconds = [], [], [], [], [], 0.0
     for cell, experiment in finished:
         seconds += float(experiment.runs["wall_seconds"].sum())
         for treatment in experiment.treatments:
@@ -67,7 +84,14 @@ def measure(finished: Iterable[tuple[Cell, Experiment]]) -> Measured:
             keys = (cell.variant.name, cell.middles, treatment, cell.number)
             relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("class") == "middle")
             own = _figures(transfers, network, relays, experiment, sorted_times)
+            ended = web.filter(pl.col("outcome") != "unfinished")
+            done = {"first-byte": ended["ttfb"], "last-byte": ended["ttlb"]}
+            longest = float(cell.variant.load.timeout)
+            own |= {f"{which}-all": _restricted(values, longest) for which, values in done.items()}
             figures += [(*keys, metric, value) for metric, value in own.items()]
+            goodput.append(_keyed(network.select("time_ns", "goodput_bytes"), keys))
+            if ended.height:
+                shares += [_keyed(_shares(which, values, longest), keys) for which, values in done.items()]
             series.append(_keyed(_series(transfers, network, experiment.duration), keys))
             for which, values in sorted_times.items():
                 if values.size:
@@ -76,7 +100,20 @@ def measure(finished: Iterable[tuple[Cell, Experiment]]) -> Measured:
                     times.append(_keyed(frame, keys))
     schema = {"variant": pl.String, "middles": pl.Int64, "treatment": pl.String, "network": pl.Int64}
     frame = pl.DataFrame(figures, schema={**schema, "metric": pl.String, "value": pl.Float64}, orient="row")
-    return Measured(frame, pl.concat(series), pl.concat(times), seconds)
+    return Measured(frame, pl.concat(series), pl.concat(times), pl.concat(shares), pl.concat(goodput), seconds)
+
+
+def _restricted(values: pl.Series, longest: float) -> float | None:
+    """Mean time of all downloads; one without a value, or with a longer one, counts as the longest."""
+    mean = values.fill_null(longest).clip(upper_bound=longest).mean()
+    return float(mean) if isinstance(mean, int | float) else None
+
+
+def _shares(which: str, values: pl.Series, longest: float) -> pl.DataFrame:
+    """Distribution function of a time among all downloads; it ends at the share of those that have one."""
+    at = np.linspace(0.0, longest, POINTS)
+    share = np.searchsorted(ordered(values), at, side="right") / values.len()
+    return pl.DataFrame({"which": [which] * POINTS, "time": at, "share": share})
 
 
 def _keyed(frame: pl.DataFrame, keys: tuple[str, int, str, int]) -> pl.DataFrame:
@@ -95,13 +132,17 @@ def _figures(
     late = ended.filter(pl.col("outcome").is_in(TIMEOUTS)).height
     passed = relays.filter(pl.col("time_ns") > begin)
     cells = int(passed["cells_sent"].sum())
+    sent, payload = int(passed["bytes_sent"].sum()), int(series["goodput_bytes"].sum())
     used = series["utilisation_middle"].fill_nan(None).mean()
     return {
-        "throughput": int(series["goodput_bytes"].sum()) * 8e-6 / length,
+        "throughput": payload * 8e-6 / length,
         "timeouts": float(late),
         "timeout-share": 100 * late / ended.height if ended.height else None,
         "utilisation": 100 * float(used) if isinstance(used, int | float) else None,
         "queue-wait": int(passed["queue_wait_ns"].sum()) / cells / 1e6 if cells else None,
+        "sent": sent * 8e-6 / length,
+        "cell-bytes": sent / cells if cells else None,
+        "payload-cells": 100 * payload / CELL_PAYLOAD / cells if cells else None,
     } | {which: lower_quantile(values, 0.5) if values.size else None for which, values in times.items()}
 
 

@@ -75,7 +75,7 @@ def draw_relays(rules: NetworkRules, number: int, middles: int) -> list[Relay]:
         chosen = [max(1, round(sum(chosen) / middles))] * middles
     unit = rules.middle_link * middles / sum(chosen)
     # With as much weight as all others together the middles have the middle position to themselves.
-    scale = sum(map(sum, drawn.values())) / sum(chosen)
+    scale = sum(map(sum, drawn.values())) / sum(chosen) if rules.scale_middles else 1
     relays = [
         Relay(f"{kind}{index}", kind, weight, max(rules.least_link, 1000 * weight))
         for kind, weights in drawn.items()

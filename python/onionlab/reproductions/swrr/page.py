@@ -8,22 +8,16 @@ from itertools import combinations
 import polars as pl
 
 from onionlab import _core
-from onionlab.quantity import format_duration, format_fixed, format_number
+from onionlab.quantity import format_duration, format_number
 from onionlab.reproductions import claims_table
-from onionlab.reproductions.claims import Comparison, Difference, Judged, comparisons, difference, per_comparison
-from onionlab.reproductions.figures import NOTHING, level
+from onionlab.reproductions.claims import Judged, comparisons, per_comparison
+from onionlab.reproductions.figures import level
 from onionlab.reproductions.swrr import charts as swrr_charts
+from onionlab.reproductions.swrr import matters, rivalry, turns
 from onionlab.reproductions.swrr.assumptions import Assumptions, Variant
 from onionlab.reproductions.swrr.measure import Measured
-from onionlab.stats.intervals import CONFIDENCE, half_width
+from onionlab.stats.intervals import half_width
 
-#: Metrics in words, with their unit and the places that are shown.
-WORDS = {
-    "throughput": ("throughput", "Mbit/s", 2),
-    "timeouts": ("time-outs", "", 0),
-    "first-byte": ("first byte", "s", 2),
-    "last-byte": ("320 KiB", "s", 2),
-}
 #: Columns of the table of means: metric and places.
 LEVELS = {
     "middles used, %": ("utilisation", 1),
@@ -33,10 +27,28 @@ LEVELS = {
     "of all downloads, %": ("timeout-share", 1),
     "first byte, s": ("first-byte", 2),
     "320 KiB, s": ("last-byte", 2),
+    "320 KiB of all, s": ("last-byte-all", 2),
 }
 
-#: Who is compared in short: the paper's scheduler and its rivals.
-OURS, RIVALS = "SWRR linear", ("RR", "EWMA")
+#: Forms of the charts, with what they show.
+FORMS = {
+    "over-time": "throughput and time-outs over time",
+    "times": "times to the first and the last byte",
+    "all": "share of all downloads done within a time",
+}
+
+DATA = (
+    "The numbers behind each chart lie beside it as CSV. [swrr-figures.csv](swrr-figures.csv) has the figures of every run, "
+    "[swrr-claims.csv](swrr-claims.csv) what each verdict rests on."
+)
+
+WEIGHTS = """\
+The three weights do not use the choice alike. With T the microseconds since a circuit was served and D its queue in cells, the
+linear one, 10000 T − D, goes by waiting time alone; D only breaks ties, which circuits served at one instant have. The
+proportional one, (T + 1000) / (D + 1000), lets a queue of 256 cells take away a fifth: the order is another only where waits are
+that near to each other, and the two often run alike to the last digit (above). The logarithmic one, log(T + 1) / log(D + 2), is
+the only one that puts short queues first: 256 cells instead of one divide it by five, for which the wait would have to grow to
+its fifth power."""
 
 INTRODUCTION = """\
 # SWRR: does a weighted round robin among circuits relieve congestion?
@@ -70,20 +82,27 @@ def page(assumptions: Assumptions, measured: Measured, judged: Sequence[Judged],
         lines.append(_quick(assumptions))
     lines += ["## In short", ""]
     lines += claims_table.short(judged)
-    lines += _against(measured, main, "SWRR (linear) against RR and EWMA, as assumed")
-    lines += ["## The claims", ""]
     rule = assumptions.rule
+    lines += matters.answer(measured, main, rule, "as assumed")
+    lines += matters.answer(measured, assumptions.today, rule, "with today's tor")
+    lines += rivalry.table(measured, main, "SWRR (linear) against RR and EWMA, as assumed")
+    lines += ["## The claims", ""]
+    lines += matters.failures(assumptions, measured, judged)
     lines += claims_table.explanation(rule, judged, f"{main.networks} networks", "Sizes are numbers of middles.")
-    lines += claims_table.table(judged, WORDS)
+    lines += claims_table.table(judged, rivalry.WORDS)
     lines += ["## The figures", ""]
     for comparison in swrr_charts.COMPARISONS:
         lines += _identical(measured.of(main.name), main, comparison)
-        for form in ("over-time", "times"):
+        for form in FORMS:
             lines += _picture(swrr_charts.stem(form, comparison), comparison, form)
+    lines += [DATA, ""]
     lines += ["## What was measured", ""]
     lines += _levels(measured, main)
+    lines += ["Whether it is steady while it is measured:", "", *matters.settled(measured, main)]
+    lines += ["## How much there is to choose from", "", *matters.choice(measured, main), WEIGHTS, ""]
+    lines += matters.capacity(measured, main)
     lines += ["## What the answer depends on", ""]
-    lines += _turns(assumptions, measured)
+    lines += turns.section(assumptions, measured)
     lines += ["## With today's tor around it", ""]
     lines += _today(assumptions, measured)
     lines += ["## What the paper does not say", ""]
@@ -107,36 +126,6 @@ def _quick(assumptions: Assumptions) -> str:
     )
 
 
-def _against(measured: Measured, variant: Variant, heading: str) -> Iterator[str]:
-    """SWRR against its rivals at every number of middles."""
-    yield f"{heading} ({variant.networks} networks; difference in per cent of the other's mean, 95 % interval):"
-    yield ""
-    yield "| middles | against | throughput | time-outs | first byte | 320 KiB |"
-    yield "| ---: | --- | ---: | ---: | ---: | ---: |"
-    for middles in variant.middles:
-        for rival in RIVALS:
-            if rival in variant.treatments:
-                yield f"| {middles} | {rival} | {' | '.join(_rivalry(measured, variant, middles, rival))} |"
-    yield ""
-
-
-def _rivalry(measured: Measured, variant: Variant, middles: int, rival: str) -> Iterator[str]:
-    figures = measured.of(variant.name)
-    for metric in WORDS:
-        yield _relative(difference(figures, Comparison(metric, OURS, rival, middles, None, "equal"), CONFIDENCE))
-
-
-def _relative(found: Difference | None) -> str:
-    """A difference in per cent with its interval; an asterisk where the interval is clear of zero."""
-    if found is None or found.percent is None:
-        return NOTHING
-    text = f"{format_fixed(found.percent, 1, signed=True)} %"
-    if found.interval.low is None or found.interval.high is None:
-        return text
-    low, high = (format_fixed(100 * bound / found.base, 1, signed=True) for bound in (found.interval.low, found.interval.high))
-    return f"{text} ({low} to {high}){'*' if found.clear else ''}"
-
-
 def _identical(figures: pl.DataFrame, variant: Variant, comparison: str) -> Iterator[str]:
     """A sentence for each pair of treatments whose runs have all figures in common in some network."""
     wide = figures.pivot(on="treatment", index=["middles", "network", "metric"], values="value")
@@ -150,13 +139,18 @@ def _identical(figures: pl.DataFrame, variant: Variant, comparison: str) -> Iter
 
 
 def _picture(stem: str, comparison: str, form: str, what: str = "") -> list[str]:
-    words = {"over-time": "throughput and time-outs over time", "times": "times to the first and the last byte"}
-    return [f"![{what}{swrr_charts.WORDS[comparison]}: {words[form]}]({stem}.svg)", ""]
+    return [f"![{what}{swrr_charts.WORDS[comparison]}: {FORMS[form]}]({stem}.svg)", ""]
 
 
 def _levels(measured: Measured, variant: Variant) -> Iterator[str]:
     """Means of every treatment at every number of middles."""
-    yield "Means over networks with their 95 % intervals; time-outs while it is measured; times are medians of web clients."
+    yield (
+        "Means over networks with their 95 % intervals, as bounds where they would reach below zero or are those "
+        "of a log-normal mean; "
+        "time-outs while it is measured; times are medians over the web downloads that got a first byte, and over "
+        "those complete in "
+        f"time; *of all*: the mean over all web downloads, failures as {variant.load.timeout} s."
+    )
     yield ""
     head = ("middles", "scheduler", *LEVELS)
     yield f"| {' | '.join(head)} |"
@@ -169,28 +163,6 @@ def _levels(measured: Measured, variant: Variant) -> Iterator[str]:
     yield ""
 
 
-def _turns(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
-    first = assumptions.turns[0]
-    middles = first.middles[0]
-    yield (
-        f"One assumption at a time is another, with {middles} middles and {first.networks} networks; the first line is the "
-        f"experiment as assumed with all its {assumptions.main.networks} networks. SWRR (linear) against RR, and against EWMA "
-        "where that was run: difference in per cent, 95 % interval, an asterisk where it excludes zero. Where tor's own limit is "
-        "what is full, more than 100 % can be used: the limit counts what tor writes, use what the link carries, headers and all."
-    )
-    yield ""
-    yield "| what is different | against | middles used | throughput | time-outs | first byte | 320 KiB |"
-    yield "| --- | --- | ---: | ---: | ---: | ---: | ---: |"
-    for variant in (assumptions.main, *assumptions.turns):
-        what = "nothing" if variant is assumptions.main else variant.what
-        for rival in RIVALS:
-            if rival in variant.treatments:
-                used = level(measured.of(variant.name), 1, middles=middles, treatment=OURS, metric="utilisation")
-                yield f"| {what} | {rival} | {used} % | {' | '.join(_rivalry(measured, variant, middles, rival))} |"
-                what = ""
-    yield ""
-
-
 def _today(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
     variant = assumptions.today
     yield (
@@ -199,9 +171,20 @@ def _today(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
         f"that there is less to choose from. Here is {variant.what}; all else is as before."
     )
     yield ""
-    yield from _against(measured, variant, "SWRR (linear) against RR and EWMA with today's tor")
+    yield from matters.answer(measured, variant, assumptions.rule, "with today's tor")
+    yield from matters.choice(measured, variant)
+    other, known = turns.surely_other(measured, variant, assumptions.rule)
+    changed, count = turns.verdict_changes(measured, assumptions, variant)
+    ends = f"come out otherwise today: {'; '.join(changed)}" if changed else "none comes out otherwise today"
+    yield (
+        f"Beside the tor of then, on the same {variant.networks} networks: the ratio of SWRR to a rival is surely "
+        f"another in {other} of "
+        f"{known} figures, intervals at 95 % together. Of the {count} comparisons of the claims that can be made here {ends}."
+    )
+    yield ""
+    yield from rivalry.table(measured, variant, "SWRR (linear) against RR and EWMA with today's tor")
     yield from _levels(measured, variant)
-    for form in ("over-time", "times"):
+    for form in FORMS:
         yield from _picture(swrr_charts.stem(form, "schedulers", "swrr-today"), "schedulers", form, "today's tor, ")
 
 
