@@ -262,7 +262,9 @@ impl World {
     /// The client has lost a circuit whose switch to another entry failed: streams on it start over on the circuit that was built for that, if it is open, as any new stream would (4.3.2).
     pub(crate) fn start_over_on_spare(&mut self, id: CircuitId) {
         let Some(switch) = self.switching.as_ref().and_then(|switching| switching.switch(id)) else { return };
-        let (to, entry, failed) = (switch.to, switch.entry, switch.failed.is_some());
+        // A spare that is being closed may still look open to the client.
+        let failed = switch.failed.is_some_and(|outcome| outcome != SwitchOutcome::SpareClosed);
+        let (to, entry) = (switch.to, switch.entry);
         let open = self.circuits[to.index()].state == CircuitState::Open && !self.circuits[to.index()].timed_out;
         if entry == SwitchEntry::Other && failed && open && !self.circuits[id.index()].client_streams.is_empty() {
             self.take_over(id, to);
