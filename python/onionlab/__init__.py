@@ -22,6 +22,7 @@ from onionlab.errors import (
 )
 from onionlab.results import Experiment, load
 from onionlab.runner import run
+from onionlab.until import UntilCi
 
 __version__ = _version()
 
@@ -36,6 +37,7 @@ __all__ = [
     "ResultsError",
     "RunError",
     "ScenarioError",
+    "UntilCi",
     "__version__",
     "compare",
     "load",

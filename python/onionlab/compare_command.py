@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from onionlab import cost
 from onionlab.comparison import Comparison, compare
 from onionlab.errors import ResultsError
 from onionlab.report.comparison import caveats, pairing, write_comparison
@@ -66,6 +67,7 @@ def show(comparison: Comparison, console: Console) -> None:
         "± or (from–to) 95 % interval over sampled networks",
         f"second line: difference to “{base}”, * where its 95 % interval excludes zero",
         *(escape(sentence) for sentence in pairing(comparison)),
+        *([escape(taken)] if (taken := cost.compared(comparison)) else []),
         *(f"[yellow]note:[/yellow] {escape(sentence)}" for sentence in caveats(comparison)),
     ):
         wide.print(line, soft_wrap=True, highlight=False)

@@ -96,13 +96,42 @@ def settings(experiment: Experiment, treatment: str) -> dict[str, str]:
     scenario = experiment.plan.scenario
     found = flatten({key: value for key, value in scenario.items() if key not in _EXTENT})
     own: dict[str, Any] = next((entry for entry in scenario.get("treatments", []) if entry.get("name") == treatment), {})
-    for key, value in own.items():
-        if key not in ("name", "slug"):
-            found |= flatten(value, f"treatment.{key}")
+    found |= _of_treatment(own, "treatment")
     chosen = experiment.evaluation.measure_from
     if chosen is not None:
         found["measure-from"] = chosen
     return found | {"onionlab": f"{experiment.plan.version}, build {experiment.plan.build or 'unknown'}"}
+
+
+def _of_treatment(own: Mapping[str, Any], prefix: str) -> dict[str, str]:
+    """A treatment's settings; of the relays that it leaves alone only those that are other there."""
+    found: dict[str, str] = {}
+    for key, value in own.items():
+        if key in ("name", "slug"):
+            continue
+        if key == "circuitmux" and isinstance(value, dict):
+            found[f"{prefix}.{key}"] = _own_policy(value)
+        if key == "relays" and isinstance(value, dict):
+            others = {name: setting for name, setting in value.get("others", {}).items() if setting != own.get(name)}
+            found |= _of_treatment(others, f"{prefix}.{key}.others")
+            value = {name: setting for name, setting in value.items() if name != "others"}
+        found |= flatten(value, f"{prefix}.{key}")
+    return found
+
+
+def _own_policy(circuitmux: Mapping[str, Any]) -> str:
+    """A circuit scheduler of one's own in short, such as ``python shortest_queue.py:ShortestQueue``.
+
+    Examples
+    --------
+    >>> _own_policy({"python": {"path": "/mine/shortest_queue.py", "class": "ShortestQueue", "digest": "5c"}, "parameters": {}})
+    'python shortest_queue.py:ShortestQueue'
+    """
+    for language, code in circuitmux.items():
+        if isinstance(code, dict) and "path" in code:
+            name = code.get("class")
+            return f"{language} {Path(code['path']).name}{f':{name}' if name else ''}"
+    return "own"
 
 
 def variants(directories: Sequence[Path]) -> list[Variant]:
@@ -173,6 +202,14 @@ class Comparison:
     def labels(self) -> list[str]:
         """Names of the variants in their order."""
         return [variant.label for variant in self.variants]
+
+    @cached_property
+    def places(self) -> list[int]:
+        """Each variant's place in the palette: that of its treatment in its own report, or the first that is free."""
+        own = [variant.experiment.treatments.index(variant.treatment) for variant in self.variants]
+        kept = [place not in own[:number] for number, place in enumerate(own)]
+        free = (place for place in range(2 * len(own) + max(own)) if place not in own)
+        return [place if keeps else next(free) for place, keeps in zip(own, kept, strict=True)]
 
     @cached_property
     def differing(self) -> pl.DataFrame:

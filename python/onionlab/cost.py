@@ -7,6 +7,7 @@ and seeds, the difference is the treatment's.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ import polars as pl
 from onionlab.quantity import format_number
 
 if TYPE_CHECKING:
+    from onionlab.comparison import Comparison
     from onionlab.results import Experiment
 
 #: What the figures mean, for whoever reads them.
@@ -44,17 +46,24 @@ def clock(experiment: Experiment) -> str:
 
 def costs(experiment: Experiment) -> list[Cost]:
     """The cost of each treatment that has a finished run with any cell, in the order of the experiment."""
-    runs = experiment.runs.select("treatment", "network", "seed", "cell_hops", seconds=clock(experiment))
-    base = runs.filter(pl.col("treatment") == experiment.treatments[0])
+    return _costs(experiment.runs, experiment.treatments, clock(experiment))
+
+
+def _costs(runs: pl.DataFrame, treatments: Sequence[str], seconds: str, unpaired: Collection[str] = ()) -> list[Cost]:
+    """The cost of each treatment of a ``run`` table by a clock; to the first one unless it is not paired with it."""
+    runs = runs.select("treatment", "network", "seed", "cell_hops", seconds=seconds)
+    base = runs.filter(pl.col("treatment") == treatments[0])
     found = []
-    for treatment in experiment.treatments:
+    for treatment in treatments:
         own = runs.filter(pl.col("treatment") == treatment)
         cost = _per_hop(own)
         if cost is None:
             continue
         keys = ["network", "seed"]
         before, after = _per_hop(base.join(own, on=keys, how="semi")), _per_hop(own.join(base, on=keys, how="semi"))
-        paired = treatment != experiment.treatments[0] and before is not None and after is not None and before > 0
+        paired = (
+            treatment != treatments[0] and treatment not in unpaired and before is not None and after is not None and before > 0
+        )
         found.append(Cost(treatment, cost, after / before if paired and after is not None and before is not None else None))
     return found
 
@@ -66,9 +75,22 @@ def _per_hop(runs: pl.DataFrame) -> float | None:
 
 def sentence(experiment: Experiment) -> str:
     """All of it on one line; empty where there is nothing to tell."""
+    return _sentence(costs(experiment), clock(experiment))
+
+
+def compared(comparison: Comparison) -> str:
+    """The cost of each variant of a comparison on one line, beside the first where they are paired; empty as `sentence`."""
+    clocks = {clock(variant.experiment) for variant in comparison.variants}
+    seconds = clocks.pop() if len(clocks) == 1 else "wall_seconds"
+    columns = ("treatment", "network", "seed", "cell_hops", seconds)
+    runs = pl.concat(variant.labelled(variant.experiment.runs).select(*columns) for variant in comparison.variants)
+    return _sentence(_costs(runs, comparison.labels, seconds, comparison.unpaired), seconds)
+
+
+def _sentence(found: Sequence[Cost], seconds: str) -> str:
     parts = [
         f"“{of.treatment}” {format_number(of.nanoseconds)} ns" + (f" ({of.ratio:.2f} times)" if of.ratio is not None else "")
-        for of in costs(experiment)
+        for of in found
     ]
-    time = "processor time" if clock(experiment) == "cpu_seconds" else "wall time"
+    time = "processor time" if seconds == "cpu_seconds" else "wall time"
     return f"{time} for each cell moved: {', '.join(parts)}" if parts else ""

@@ -43,7 +43,7 @@ def run(
     observer: Observer | None = None,
     networks: int | None = None,
     measure_from: str | None = None,
-    until_ci: UntilCi | None = None,
+    until_ci: UntilCi | str | None = None,
     cluster: str | None = None,
 ) -> Experiment:
     """Run an experiment file and draw its report.
@@ -71,8 +71,9 @@ def run(
     measure_from : str, optional
         ``auto`` or a time such as ``"40 s"`` in place of the file's `measure-from`; ``auto`` is when the network's goodput has
         settled (`onionlab.stats.steady_state`).
-    until_ci : UntilCi, optional
-        Add networks until an interval is narrow enough (`onionlab.until`).
+    until_ci : UntilCi or str, optional
+        Add networks until an interval is narrow enough (`onionlab.until`): a width such as ``"5%"``, of the median time to the
+        last byte of the first kind of client, or an `onionlab.UntilCi`, which says of what.
     cluster : str, optional
         Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, on whose workers the runs are made; needs
         ``onionlab[cluster]``. Results are the same.
@@ -101,12 +102,12 @@ def run(
     place = chosen(jobs, cluster)
     root = Path(out) if out is not None else default_directory(path)
     if until_ci is not None:
-        from onionlab.until import run_until
+        from onionlab.until import rule_from, run_until
 
         if networks is not None:
             raise ValueError("until_ci finds the number of networks; leave out networks")
         how: dict[str, Any] = {"jobs": jobs, "fresh": fresh, "observer": observer, "cluster": cluster}
-        return run_until(path, root, until_ci, report=report, measure_from=measure_from, **how)
+        return run_until(path, root, rule_from(until_ci), report=report, measure_from=measure_from, **how)
     text = read_experiment(path)
     if networks is not None:
         from onionlab.until import with_networks

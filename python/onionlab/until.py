@@ -104,6 +104,26 @@ def parse_width(text: str) -> float:
     return float(found[1]) / (100 if found[2] else 1)
 
 
+def rule_from(given: UntilCi | str) -> UntilCi:
+    """The rule itself, or that of a width such as ``5%``.
+
+    Raises
+    ------
+    ScenarioError
+        If it is neither.
+
+    Examples
+    --------
+    >>> rule_from("5%").width
+    0.05
+    """
+    if isinstance(given, UntilCi):
+        return given
+    if isinstance(given, str):
+        return UntilCi(parse_width(given))
+    raise ScenarioError(f"until_ci is {given!r}; allowed is a width such as '5%', or an onionlab.UntilCi")
+
+
 def rule_of(width: str | None, *, metric: str | None, kind: str | None, of: str | None, at_most: int | None) -> UntilCi | None:
     """The rule that the options of a command line ask for; None without ``--until-ci``.
 
@@ -280,6 +300,7 @@ def run_until(
         )
     if rule.of == "difference" and len(plan.treatments) < 2:
         raise ScenarioError(f"{experiment}: --of difference needs two treatments")
+    _check_kind(rule, [str(group["group"]) for group in plan.scenario["clients"]])
     pilot = networks = max(PILOT, int(tomllib.loads(text).get("networks", 1)))
     if pilot > rule.at_most:
         raise ScenarioError(f"{experiment} asks for {pilot} networks; --max-networks {rule.at_most} is less")
@@ -303,6 +324,13 @@ def run_until(
     if report:
         finished.report()
     return finished
+
+
+def _check_kind(rule: UntilCi, groups: Sequence[str]) -> None:
+    """Refuse a kind that no run can have: it is a group, a group with a size behind it, or the whole network."""
+    if rule.kind in (None, WHOLE) or any(rule.kind == group or f"{rule.kind}".startswith(f"{group}, ") for group in groups):
+        return
+    raise ScenarioError(f"--kind {rule.kind!r} is not one of {', '.join([*groups, WHOLE])}")
 
 
 def _settled(rule: UntilCi, results: Experiment) -> UntilCi:

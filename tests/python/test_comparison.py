@@ -15,6 +15,9 @@ import onionlab.comparison
 import onionlab.stats.welch
 from conftest import EXPERIMENT
 from fake_core import FakeCore
+from onionlab import cost
+from onionlab.charts import theme
+from onionlab.charts.comparison import comparison_charts
 from onionlab.errors import ResultsError
 from onionlab.report.comparison import caveats, pairing
 from onionlab.stats import per_network
@@ -62,6 +65,47 @@ def test_treatments_of_two_directories_are_paired_as_if_in_one(apart: tuple[Path
     assert set(comparison.summary["pairing"].drop_nulls()) == {"paired"}
     assert "paired with “round robin” over 3 networks" in pairing(comparison)[0]
     assert core.made
+
+
+def test_of_relays_left_alone_only_what_differs_is_listed(apart: tuple[Path, Path], core: FakeCore, tmp_path: Path) -> None:
+    """A share of relays has a scheduler of one's own; the others have all else in common with them."""
+    own = '{ python = { path = "/mine/shortest_queue.py", class = "Shortest", digest = "5c" }, parameters = { patience = 0.5 } }'
+    others = '{ circuitmux = "ewma", mss = 1434, tls = "1.2" }'
+    head = f'[[treatments]]\nname = "some"\ncircuitmux = {own}\nmss = 1434\ntls = "1.2"\n'
+    some = made(tmp_path, "some", f"{HEAD}{head}relays = {{ share = 0.3, others = {others} }}\n")
+    keys = dict(onionlab.compare([apart[0], some]).differing.select("key", "some").iter_rows())
+    assert keys["treatment.circuitmux"] == "python shortest_queue.py:Shortest"
+    assert keys["treatment.relays.others.circuitmux"] == "ewma"
+    assert keys["treatment.relays.share"] == "0.3"
+    assert not {"treatment.relays.others.mss", "treatment.relays.others.tls"} & set(keys)
+    assert keys["treatment.circuitmux.parameters.patience"] == "0.5"
+
+
+def test_a_treatment_keeps_the_colour_of_its_own_report(core: FakeCore, tmp_path: Path) -> None:
+    """EWMA is the first where it is alone; then the first of the other experiment has to take what is free."""
+    both = made(tmp_path, "both", EXPERIMENT)
+    alone = made(tmp_path, "alone", f"{HEAD}[[treatments]]{SECOND}")
+    comparison = onionlab.compare([alone, both])
+    assert comparison.labels == ["alone: EWMA", "both: round robin", "both: EWMA"]
+    assert comparison.places == [0, 2, 1]
+    assert onionlab.compare([both, alone]).places == [0, 1, 2]
+    chart = next(chart for chart in comparison_charts(comparison) if chart.name == "network-throughput")
+    assert chart.specification is not None
+    encodings = [layer["encoding"] for layer in chart.specification["layer"]]
+    (scale, *_) = [encoding["color"]["scale"] for encoding in encodings if "color" in encoding]
+    assert scale["range"] == [theme.PALETTE[place] for place in comparison.places]
+
+
+def test_the_cost_is_beside_the_first_where_networks_are_the_same(
+    apart: tuple[Path, Path], core: FakeCore, tmp_path: Path
+) -> None:
+    paired = cost.compared(onionlab.compare(apart))
+    assert paired.startswith("processor time for each cell moved: “round robin” ")
+    assert paired.endswith(" times)")
+    other = made(tmp_path, "other", f"{HEAD}[network]\nyear = 2020\n\n[[treatments]]{SECOND}")
+    unpaired = cost.compared(onionlab.compare([apart[0], other]))
+    assert unpaired.endswith(" ns")
+    assert "times" not in unpaired
 
 
 def test_other_networks_are_two_samples(apart: tuple[Path, Path], core: FakeCore) -> None:

@@ -151,7 +151,21 @@ def test_bad_options_are_refused_before_anything_runs(
 def test_unknown_kind_names_those_that_exist(core: FakeCore, short_file: Path) -> None:
     with pytest.raises(ScenarioError, match="--kind 'voice' is not one of web, bulk, whole network"):
         until(short_file, UntilCi(0.5, kind="voice"))
+    assert core.made == [], "before anything runs"
+    # Which sizes a group has only runs tell.
+    with pytest.raises(ScenarioError, match="--kind 'web, 7 MiB' is not one of web, bulk, whole network"):
+        until(short_file, UntilCi(0.5, kind="web, 7 MiB"))
     assert len(core.made) == 2 * PILOT
+
+
+def test_a_rule_from_python(core: FakeCore, short_file: Path) -> None:
+    """A width as text is the rule of the command line; what is neither is refused in a sentence."""
+    found = onionlab.run(short_file, short_file.parent / "text", report=False, until_ci="50 %").evaluation.until_ci
+    assert found == until(short_file, onionlab.UntilCi(0.5), "rule").evaluation.until_ci
+    made = len(core.made)
+    with pytest.raises(ScenarioError, match=r"until_ci is 0\.05; allowed is a width such as '5%'"):
+        onionlab.run(short_file, short_file.parent / "number", until_ci=0.05)  # type: ignore[arg-type]
+    assert len(core.made) == made
 
 
 def test_a_network_by_hand_has_nothing_to_add(core: FakeCore, short_file: Path) -> None:

@@ -35,12 +35,14 @@ def values(curves: pl.DataFrame) -> list[dict[str, Any]]:
     return curves.with_columns(pl.selectors.float().round_sig_figs(6)).to_dicts()
 
 
-def style(treatments: Sequence[str], dashed: bool, drawn: Sequence[str] | None = None) -> dict[str, Any]:
-    """Colour and dash of lines, one legend for both, with the treatments ``drawn``, all by default.
+def style(
+    treatments: Sequence[str], dashed: bool, drawn: Sequence[str] | None = None, places: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Colour and dash of lines, by their order or ``places``, one legend for both, with the treatments ``drawn``, all by default.
 
     A single treatment needs none, for the title names it.
     """
-    colour = alt.Scale(domain=list(treatments), range=list(theme.colours(treatments).values()))
+    colour = alt.Scale(domain=list(treatments), range=list(theme.colours(treatments, places).values()))
     legend = (
         None
         if len(treatments) == 1
@@ -54,7 +56,7 @@ def style(treatments: Sequence[str], dashed: bool, drawn: Sequence[str] | None =
     )
     looks: dict[str, Any] = {"color": alt.Color("treatment:N", scale=colour, legend=legend, sort=list(treatments))}
     if dashed:
-        dash = alt.Scale(domain=list(treatments), range=theme.dashes(treatments))
+        dash = alt.Scale(domain=list(treatments), range=theme.dashes(treatments, places))
         looks["strokeDash"] = alt.StrokeDash("treatment:N", scale=dash, legend=legend, sort=list(treatments))
     return looks
 
@@ -69,6 +71,7 @@ def band_chart(
     banded: bool,
     dashed: bool | None = None,
     drawn: Sequence[str] | None = None,
+    places: Sequence[int] | None = None,
     cut_before: float | None = None,
     size: tuple[int, int] = (theme.WIDTH, theme.HEIGHT),
 ) -> alt.LayerChart:
@@ -91,13 +94,15 @@ def band_chart(
         crumbs. Where nothing is said, distributions have them (``spread="x"``).
     drawn : sequence of str, optional
         The treatments in the data, for the legend; all by default.
+    places : sequence of int, optional
+        Of the treatments in the palette, where that is not their order.
     cut_before : float, optional
         Shade what lies before, which is not measured, and draw a vertical rule here.
     size : tuple of int
         Width and height of the plot, in pixels.
     """
     base = alt.Chart(alt.NamedData(data), width=size[0], height=size[1])
-    looks = style(treatments, dashed=spread == "x" if dashed is None else dashed, drawn=drawn)
+    looks = style(treatments, dashed=spread == "x" if dashed is None else dashed, drawn=drawn, places=places)
     along: Axis = y if spread == "x" else x
     other: Literal["x", "y"] = "y" if spread == "x" else "x"
     across: Axis = x if spread == "x" else y

@@ -61,7 +61,7 @@ def distribution(comparison: Comparison, kind: str, column: str) -> Chart:
     shares = Axis("quantile", "share of transfers", {"domain": [0, 1]}, {"format": "%"})
     shown = curves.with_columns(pl.col("low", "high").clip(domain[0], domain[1]))
     banded = curves["low"].null_count() < curves.height
-    chart = band_chart("curves", comparison.labels, times, shares, spread="x", banded=banded)
+    chart = band_chart("curves", comparison.labels, times, shares, spread="x", banded=banded, places=comparison.places)
     return Chart(name, title, curves, _finish(chart, title, BAND if banded else "no bands", {"curves": shown}), notes)
 
 
@@ -89,6 +89,7 @@ def goodput(comparison: Comparison) -> Chart:
         Axis("mean", "goodput (Mbit/s)", {"domain": [0, top], "nice": True}),
         spread="y",
         banded=banded,
+        places=comparison.places,
         cut_before=cut,
     )
     about = f"{BAND if banded else 'no bands'}{'; shaded: warm-up, not measured' if cut else ''}"
@@ -123,7 +124,7 @@ def differences(comparison: Comparison) -> Chart:
     colour = alt.Color(
         "treatment:N",
         sort=labels,
-        scale=alt.Scale(domain=labels[1:], range=list(theme.colours(labels).values())[1:]),
+        scale=alt.Scale(domain=labels[1:], range=list(theme.colours(labels, comparison.places).values())[1:]),
         legend=alt.Legend(columns=theme.legend_columns(labels[1:]), symbolSize=90, symbolStrokeWidth=0)
         if len(labels) > 2
         else None,

@@ -53,14 +53,16 @@ PAPERS = {
 }
 
 
-def colours(treatments: Sequence[str]) -> dict[str, str]:
-    """Colour of each treatment, by its place in the experiment."""
-    return {treatment: PALETTE[number % len(PALETTE)] for number, treatment in enumerate(treatments)}
+def colours(treatments: Sequence[str], places: Sequence[int] | None = None) -> dict[str, str]:
+    """Colour of each treatment, by its place in the experiment, or by the places given."""
+    numbers = range(len(treatments)) if places is None else places
+    return {treatment: PALETTE[number % len(PALETTE)] for number, treatment in zip(numbers, treatments, strict=True)}
 
 
-def dashes(treatments: Sequence[str]) -> list[list[int]]:
-    """Dash pattern of each treatment: the first six differ in colour and every other one in dash too."""
-    return [list(DASHES[(number // len(PALETTE) + number) % len(DASHES)]) for number, _ in enumerate(treatments)]
+def dashes(treatments: Sequence[str], places: Sequence[int] | None = None) -> list[list[int]]:
+    """Dash pattern of each treatment, by its place: the first six differ in colour and every other one in dash too."""
+    numbers = range(len(treatments)) if places is None else places
+    return [list(DASHES[(number // len(PALETTE) + number) % len(DASHES)]) for number in numbers]
 
 
 def config() -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from onionlab import describe
+from onionlab import cost, describe
 from onionlab.charts import Chart, colours
 from onionlab.charts.comparison import comparison_charts
 from onionlab.charts.export import inline, to_svg
@@ -124,7 +124,7 @@ def page(comparison: Comparison, charts: list[Chart]) -> dict[str, Any]:
     return {
         "labels": labels,
         "base": labels[0],
-        "colours": colours(labels),
+        "colours": colours(labels, comparison.places),
         "confidence": round(100 * CONFIDENCE),
         "variants": [
             {
@@ -140,6 +140,7 @@ def page(comparison: Comparison, charts: list[Chart]) -> dict[str, Any]:
         ],
         "differing": comparison.differing.rows(),
         "pairing": pairing(comparison),
+        "cost": cost.compared(comparison),
         "warnings": caveats(comparison),
         "effects": effect_lines(comparison.summary),
         "client_columns": list(CLIENT_COLUMNS.values()),
