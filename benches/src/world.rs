@@ -72,7 +72,7 @@ pub fn build(relays: u32, clients: u32) -> World {
         configs.push(ClientConfig {
             host: HostId(relays + 10 + index),
             users: 1,
-            load: if index % 10 == 0 { bulk.clone() } else { web.clone() },
+            load: Some(if index % 10 == 0 { bulk.clone() } else { web.clone() }),
             stream: RandomStream::new(SEED, &format!("client{index}"), "load"),
             boot,
             start: boot + SimDuration::from_secs(5),

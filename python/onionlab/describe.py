@@ -104,11 +104,19 @@ def load(experiment: Experiment) -> str:
         else:
             number = "clients"
         each = f", {group['users']:,} users each" if group.get("users", 1) > 1 else ""
-        parts.append(f"{number} “{group['group']}” ({pattern(group.get('load', {}))}{each})")
+        parts.append(f"{number} “{group['group']}” ({pattern(group.get('load', {}))}{services(group.get('onion'))}{each})")
     target = experiment.plan.scenario.get("load-target")
     if target:
         parts.append(f"load aimed at {100 * target['utilisation']:g} % of {target['position']} capacity")
     return "; ".join(parts)
+
+
+def services(onion: Mapping[str, Any] | None) -> str:
+    """The onion services that a group loads from, in words; nothing where it loads from servers."""
+    if onion is None:
+        return ""
+    count = onion["services"]["services"] if "services" in onion else len(onion["hosts"])
+    return f" from {plural(count, 'onion service')}"
 
 
 def pattern(load: Mapping[str, Any]) -> str:

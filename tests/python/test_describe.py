@@ -46,3 +46,15 @@ def test_links_of_another_simulator_without_its_tor_are_pointed_out() -> None:
     assert sentence.startswith('as the version, encrypted: `net = "nstor"` is that simulator\'s links and TCP alone')
     experiment.plan.scenario["treatments"] = treatments[:2] + treatments[4:]
     assert describe.links_alone(experiment) == []
+
+
+@pytest.mark.parametrize(
+    ("onion", "words"),
+    [
+        (None, ""),
+        ({"services": {"services": 4, "rate": "1 Gbit/s"}}, " from 4 onion services"),
+        ({"hosts": [7]}, " from 1 onion service"),
+    ],
+)
+def test_onion_services_have_words(onion: dict[str, Any] | None, words: str) -> None:
+    assert describe.services(onion) == words

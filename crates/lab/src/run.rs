@@ -131,7 +131,7 @@ impl RunError {
             Self::NoSuchRun { .. } => "run-unknown",
             Self::World(WorldError::Directory(_) | WorldError::NoExitPolicies { .. }) => "document-consensus",
             Self::World(WorldError::Latency(_)) => "document-latency",
-            Self::World(WorldError::Paths(_)) => "run-no-paths",
+            Self::World(WorldError::Paths(_) | WorldError::NoOnionPath { .. }) => "run-no-paths",
             Self::World(WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. }) => "run-too-many-clients",
             Self::World(WorldError::NoSuchRelay { .. }) => "run-no-such-relay",
             Self::World(WorldError::Policy { .. }) => "scenario-policy",
@@ -338,13 +338,15 @@ impl<'a> Tables<'a> {
                     .nanos_if(nanos(circuit.closed))
                     .text(circuit.outcome.name())
                     .text(circuit.reason.map_or("none", CloseReason::name))
-                    .text(if circuit.internal { "internal" } else { "exit" })
+                    .text(circuit.purpose.name())
                     .text(if circuit.timed_out { "yes" } else { "no" })
                     .number(circuit.cells_in)
                     .number(circuit.cells_out)
                     .number_if(circuit.vegas.map(|vegas| u64::from(vegas.cwnd)))
                     .nanos_if(measured(circuit.vegas, |vegas| vegas.min_rtt))
-                    .nanos_if(measured(circuit.vegas, |vegas| vegas.ewma_rtt));
+                    .nanos_if(measured(circuit.vegas, |vegas| vegas.ewma_rtt))
+                    .text(circuit.third.map_or("", host))
+                    .nanos_if(nanos(circuit.joined));
             })?;
         }
         self.take_vegas(records.vegas)?;

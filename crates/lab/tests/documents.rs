@@ -6,7 +6,7 @@ use onionlab_engine::HostId;
 use onionlab_lab::scenario::document::NetworkDocument;
 use onionlab_lab::{Scenario, network_schema, world};
 use onionlab_quantities::SimTime;
-use onionlab_tor::RelayClass;
+use onionlab_tor::{CircuitPurpose, RelayClass};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn a_small_network_runs() {
     let records = built.world.take_records();
     let done = records.transfers.iter().filter(|transfer| transfer.last_byte.is_some()).count();
     assert!(done >= 10, "{done} transfers in 30 s");
-    let outward = records.circuits.iter().filter(|circuit| !circuit.internal);
+    let outward = records.circuits.iter().filter(|circuit| circuit.purpose == CircuitPurpose::Exit);
     let exits: BTreeSet<&str> = outward.map(|circuit| built.names.hosts[circuit.path[2].index()].as_str()).collect();
     assert!(exits.iter().all(|exit| exit.contains("exit")), "{exits:?}");
     assert!(records.circuits.iter().all(|circuit| built.names.hosts[circuit.path[0].index()].contains("guard")));

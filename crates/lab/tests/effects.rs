@@ -285,6 +285,52 @@ fn every_consensus_parameter_has_an_effect() {
     assert!(idle.is_empty(), "without effect: {idle:?}");
 }
 
+/// A client and an onion service over relays of which the slowest is one of six.
+const ONION: &str = r#"
+title = "A slow way to an onion service"
+duration = "30 s"
+[network]
+kind = "explicit"
+default-latency = "10 ms"
+hosts = [
+  { name = "guard1", role = "guard", up = "4 Mbit/s", down = "4 Mbit/s" },
+  { name = "guard2", role = "guard", up = "4 Mbit/s", down = "4 Mbit/s" },
+  { name = "middle1", role = "middle", up = "4 Mbit/s", down = "4 Mbit/s" },
+  { name = "middle2", role = "middle", up = "4 Mbit/s", down = "4 Mbit/s" },
+  { name = "middle3", role = "middle", up = "4 Mbit/s", down = "4 Mbit/s" },
+  { name = "exit1", role = "exit", up = "4 Mbit/s", down = "4 Mbit/s" },
+  { name = "client1", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+  { name = "client2", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+  { name = "service1", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
+]
+[[clients]]
+group = "bulk"
+hosts = ["client1", "client2"]
+load = { kind = "bulk", size = "2 MB" }
+onion = { hosts = ["service1"] }
+[[treatments]]
+name = "one"
+"#;
+
+/// The congestion control of circuits to onion services has parameters of its own; those for circuits to exits have no effect where there are none.
+#[test]
+fn every_consensus_parameter_of_onion_services_has_an_effect() {
+    let with = |base: &str, params: &str| {
+        let params: Vec<&str> = params.lines().filter(|line| !line.is_empty()).collect();
+        format!("{base}flow-control = \"vegas\"\nconsensus-params = {{ {} }}\n", params.join(", "))
+    };
+    let changes = [
+        ("cc_vegas_gamma_onion = 31", "cc_vegas_alpha_onion = 31"),
+        ("", "cc_vegas_beta_onion = 186"),
+        ("", "cc_vegas_gamma_onion = 31"),
+        ("", "cc_vegas_delta_onion = 93"),
+        ("", "cc_sscap_onion = 100"),
+    ];
+    assert_eq!(without_effect(ONION, &changes, with), Vec::<String>::new());
+    let of_exits = "cc_vegas_beta_exit = 186\ncc_vegas_gamma_exit = 31\ncc_vegas_delta_exit = 93\ncc_sscap_exit = 100";
+    assert_eq!(without_effect(ONION, &[("", of_exits)], with).len(), 1, "no stream leaves at an exit");
+}
+
 const SAMPLED: &str = r#"
 title = "A small synthetic network"
 duration = "10 s"
@@ -332,12 +378,16 @@ fn every_key_of_a_sampled_network_has_an_effect() {
         ("", "users = 2"),
         ("", "users-at-full-scale = 5000"),
         ("", "record = false"),
+        ("", "onion = { services = 2 }"),
     ];
     let in_group = |base: &str, keys: &str| {
         let count = if keys.contains("count") || keys.contains("full-scale") { "" } else { "count = 10\n" };
         base.replace("CLIENTS", &format!("{count}{keys}"))
     };
     idle.extend(without_effect(SAMPLED, &changes, in_group));
+    let services = ["services = 2", "services = 3", "services = 2, rate = \"1 Mbit/s\""]
+        .map(|keys| records(&in_group(SAMPLED, &format!("onion = {{ {keys} }}"))));
+    assert!(services[0] != services[1] && services[0] != services[2], "the number of services or their rate is without effect");
     // Each key of each load, beside the load alone.
     let changes = [
         ("size = \"1 MB\"", "request = \"50 kB\""),

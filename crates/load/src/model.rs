@@ -228,6 +228,11 @@ impl LoadModel {
         }
     }
 
+    /// The server's port, if the load says one.
+    pub const fn port(&self) -> Option<u16> {
+        self.asked().2
+    }
+
     /// The size of a request, what of the answer is written first, and the port, as far as the load says.
     const fn asked(&self) -> (Option<Bytes>, Option<Bytes>, Option<u16>) {
         match self {

@@ -5,7 +5,7 @@ use crate::candidates::{ExitDemand, PathError};
 use crate::guards::{GuardRules, Guards, Standing};
 use crate::onion::{Layer2, Layer2Rules, OnionPath};
 use crate::selector::{Path, PathSelector, Request};
-use onionlab_directory::Position;
+use onionlab_directory::{Flag, Position};
 use onionlab_quantities::{RandomStream, Seed, SimTime};
 
 /// How a client chooses the first relay of its circuits.
@@ -27,6 +27,7 @@ pub struct ClientPaths {
     layer2: Option<Layer2>,
     stream: RandomStream,
     onion: RandomStream,
+    introductions: RandomStream,
 }
 
 /// An exit for which no guard can be used is drawn anew this often. Tor gives such a circuit up and begins another.
@@ -58,6 +59,7 @@ impl ClientPaths {
             layer2: layer2.map(|rules| Layer2::new(rules, stream("layer-2 guards"))),
             stream: stream("circuit path"),
             onion: stream("onion circuit path"),
+            introductions: stream("introduction point"),
         })
     }
 
@@ -125,6 +127,13 @@ impl ClientPaths {
             let second = layer2.choose(now, network, &[guard, last], draws.draw())?;
             Some((guard, second))
         })
+    }
+
+    /// The relay number `ordinal` that an onion service draws for an introduction point, as a middle one is, among Stable ones (`pick_intro_point`). `None` if the
+    /// network has none.
+    pub fn introduction_point(&self, network: &PathSelector, ordinal: u64) -> Option<RelayIndex> {
+        let draws = &mut self.introductions.member(ordinal).sequence();
+        network.pick_middle(true, draws, |relay| !network.flags(relay).contains(Flag::MiddleOnly))
     }
 
     /// The path of a circuit of three relays that ends within the network, built ahead for onion services: all relays Stable, the last drawn as a

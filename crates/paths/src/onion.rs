@@ -211,6 +211,27 @@ mod tests {
         }
     }
 
+    /// Against the weights of middle relays among Stable ones: each count within five standard deviations.
+    #[test]
+    fn introduction_points_are_drawn_as_middle_relays_are() {
+        let network = network();
+        let service = client(&network, "service");
+        let draws = 60_000;
+        let mut counts: BTreeMap<RelayIndex, f64> = BTreeMap::new();
+        for ordinal in 0..draws {
+            *counts.entry(service.introduction_point(&network, ordinal).unwrap()).or_default() += 1.0;
+        }
+        let stable = |relay: &RelayIndex| network.flags(*relay).contains(Flag::Stable);
+        let chances: Vec<_> = network.any_middle().chances().iter().copied().filter(|(relay, _)| stable(relay)).collect();
+        let total: f64 = chances.iter().map(|(_, chance)| chance).sum();
+        assert!(chances.len() >= 10 && counts.keys().all(stable));
+        for (relay, chance) in chances {
+            let expected = draws as f64 * chance / total;
+            let got = counts.get(&relay).copied().unwrap_or(0.0);
+            assert!((got - expected).abs() <= 5.0 * expected.sqrt(), "{relay:?}: {got} of {expected} expected");
+        }
+    }
+
     #[test]
     fn internal_circuits_end_at_a_middle_relay() {
         let network = network();

@@ -2,7 +2,7 @@
 
 use crate::cell::{Cell, CellKind};
 use crate::channel::{self, Attached, ChannelEnd, ChannelKind, ChannelLog, Opening, SchedulerState};
-use crate::circuit::{Circuit, CircuitState, HOPS};
+use crate::circuit::{Circuit, CircuitState};
 use crate::ids::{CircuitId, ClientId, EndId};
 use crate::node::Role;
 use crate::queues::Direction;
@@ -92,7 +92,7 @@ impl World {
     /// The node at `hop` extends the circuit to the next: as soon as the channel is open, a CREATE2 goes through the circuit's queue.
     pub(crate) fn extend_from(&mut self, id: CircuitId, hop: u8) {
         let hops = &self.circuits[id.index()].hops;
-        if hop as usize + 1 >= HOPS || hops[hop as usize].closed || hops[hop as usize].sides[1].end.is_some() {
+        if hop >= hops.last() || hops[hop as usize].closed || hops[hop as usize].sides[1].end.is_some() {
             return;
         }
         let (from, to) = (hops[hop as usize].host, hops[hop as usize + 1].host);
@@ -117,7 +117,7 @@ impl World {
         let host = self.ends[end.index()].host;
         self.waits_at.remove(&id);
         // The hop that waits is the last that is known: the one whose host this is, away from the client.
-        let Some(hop) = self.circuits[id.index()].hops.iter().position(|hop| hop.host == host) else { return };
+        let Some(hop) = self.circuits[id.index()].hops.at(host) else { return };
         self.attach_circuit(id, hop as u8, Direction::ToExit, end);
         if hop == 0 {
             self.circuits[id.index()].began = self.queue.now();
@@ -173,11 +173,11 @@ impl World {
         let circuit = &mut self.circuits[id.index()];
         circuit.built += 1;
         let built = circuit.built;
-        if (built as usize) < HOPS - 1 {
+        if built < circuit.hops.last() {
             self.originate(0, Direction::ToExit, Cell::new(CellKind::Extend, id).for_hop(built));
         } else {
             circuit.state = CircuitState::Open;
-            circuit.built_at = Some(now);
+            circuit.built_at = circuit.built_at.min(now);
         }
         self.hop_added(id);
     }

@@ -57,6 +57,24 @@ pub(crate) enum CellKind {
     SwitchAck,
     /// What a client's program writes first on a standby stream: the resumption of its session, and from which byte on.
     Resume,
+    /// ESTABLISH_RENDEZVOUS: this relay is to be a client's rendezvous point.
+    EstablishRendezvous,
+    /// RENDEZVOUS_ESTABLISHED: its answer.
+    RendezvousEstablished,
+    /// ESTABLISH_INTRO: this relay is to be an introduction point of a service.
+    EstablishIntro,
+    /// INTRO_ESTABLISHED: its answer.
+    IntroEstablished,
+    /// INTRODUCE1: a client asks an introduction point to tell the service where it waits.
+    Introduce1,
+    /// INTRODUCE2: the introduction point tells it.
+    Introduce2,
+    /// INTRODUCE_ACK: its answer to the client; with a `length` it has not told it.
+    IntroduceAck,
+    /// RENDEZVOUS1: a service has come to the rendezvous point.
+    Rendezvous1,
+    /// RENDEZVOUS2: the client is told, and the two circuits are one.
+    Rendezvous2,
     /// A part of a trajectory of a relay that plans (module `predictor`), and the last part.
     Feedback,
     FeedbackEnd,

@@ -1,18 +1,23 @@
 //! A circuit at all its hops.
 
 use crate::cell::CellQueue;
-use crate::ids::{ClientId, EndId, FlowId, SetId, StreamId};
+use crate::ids::{CircuitId, ClientId, EndId, FlowId, MeetingId, SetId, StreamId};
 use crate::queues::Direction;
 use crate::random_cells::RandomCells;
 use crate::records::CloseReason;
 use onionlab_circuitmux::Slot;
 use onionlab_engine::HostId;
+use onionlab_flowcontrol::CongestionControl;
 use onionlab_flowcontrol::windows::DeliverWindow;
-use onionlab_flowcontrol::{CongestionControl, Signals};
 use onionlab_quantities::{SimDuration, SimTime};
+use std::collections::VecDeque;
+use std::ops::{Index, IndexMut};
 
-/// Hops of a circuit, the client's own end included: client, guard, middle, exit.
+/// Hops of a circuit, the client's own end included: client, guard, middle, exit. Some circuits of onion services have one more.
 pub(crate) const HOPS: usize = 4;
+
+/// What a cell aims at that goes on over another circuit, joined to its own at a rendezvous point: no hop has this number.
+pub(crate) const ACROSS: u8 = 15;
 
 /// One of the two ends of a circuit, where DATA cells begin and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,6 +61,12 @@ pub(crate) struct Side {
     pub blocked: bool,
 }
 
+impl Hop {
+    const fn new(host: HostId) -> Self {
+        Self { host, sides: [Side::NONE; 2], closed: false }
+    }
+}
+
 impl Side {
     const NONE: Self = Self { end: EndId::NONE, slot: Slot(u32::MAX), queue: CellQueue::EMPTY, blocked: false };
 }
@@ -66,6 +77,100 @@ pub(crate) struct Hop {
     /// Index 0: towards the client; 1: away from it.
     pub sides: [Side; 2],
     pub closed: bool,
+}
+
+/// The hops of a circuit, the client's own end first. What only circuits of onion services have is out of the way of all others.
+#[derive(Debug)]
+pub(crate) struct Hops {
+    near: [Hop; HOPS],
+    /// What it has as a circuit of an onion service or of its client.
+    pub onion: Option<Box<OnionPart>>,
+}
+
+/// What a circuit has as one of an onion service or of its client (module `onion`).
+#[derive(Debug)]
+pub(crate) struct OnionPart {
+    /// The hop at its fourth relay.
+    fourth: Option<Hop>,
+    /// What it is a part of; none if it serves all meetings.
+    pub meeting: MeetingId,
+    /// The circuit to which it is joined at its last relay, which is the last relay of both (`rend_splice`).
+    pub splice: CircuitId,
+    /// Its last relay has answered ESTABLISH_RENDEZVOUS.
+    pub awaited: bool,
+    /// INTRODUCE2 cells that are under way on it, by what they introduce.
+    pub introductions: VecDeque<MeetingId>,
+}
+
+impl OnionPart {
+    pub const NONE: Self =
+        Self { fourth: None, meeting: MeetingId::NONE, splice: CircuitId::NONE, awaited: false, introductions: VecDeque::new() };
+}
+
+impl Hops {
+    fn new(path: [HostId; HOPS]) -> Self {
+        Self { near: path.map(Hop::new), onion: None }
+    }
+
+    /// The last of them.
+    pub fn last(&self) -> u8 {
+        let fourth = self.onion.as_ref().is_some_and(|part| part.fourth.is_some());
+        HOPS as u8 - u8::from(!fourth)
+    }
+
+    /// One more relay, at the end of three.
+    pub fn lengthen(&mut self, host: HostId) {
+        self.onion.get_or_insert_with(|| Box::new(OnionPart::NONE)).fourth = Some(Hop::new(host));
+    }
+
+    pub fn get(&self, hop: u8) -> Option<&Hop> {
+        (hop <= self.last()).then(|| &self[hop as usize])
+    }
+
+    /// The hop at this host that extends the circuit, or waits to: there is one, since only the last relay may be another one of them too.
+    pub fn at(&self, host: HostId) -> Option<usize> {
+        self.iter().position(|hop| hop.host == host)
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = &Hop> {
+        self.near.iter().chain(self.onion.as_ref().and_then(|part| part.fourth.as_ref()))
+    }
+
+    #[cfg(test)]
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Hop> {
+        self.near.iter_mut().chain(self.onion.as_mut().and_then(|part| part.fourth.as_mut()))
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fourth(&self) -> Option<&Hop> {
+        self.onion.as_ref().and_then(|part| part.fourth.as_ref())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn fourth_mut(&mut self) -> Option<&mut Hop> {
+        self.onion.as_mut().and_then(|part| part.fourth.as_mut())
+    }
+}
+
+/// The fourth relay takes the place of the check of bounds: circuits of three pay nothing for it.
+impl Index<usize> for Hops {
+    type Output = Hop;
+    #[inline]
+    fn index(&self, hop: usize) -> &Hop {
+        match self.near.get(hop) {
+            Some(here) => here,
+            None => self.fourth().expect("a circuit has no more hops than relays"),
+        }
+    }
+}
+
+impl IndexMut<usize> for Hops {
+    #[inline]
+    fn index_mut(&mut self, hop: usize) -> &mut Hop {
+        if hop < HOPS { &mut self.near[hop] } else { self.fourth_mut().expect("a circuit has no more hops than relays") }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,6 +191,14 @@ pub(crate) enum Intent {
     Leg,
     /// Streams of another circuit, when that is switched.
     Spare,
+    /// A client's, to the rendezvous point of its choice: streams to an onion service.
+    Rendezvous,
+    /// A client's, to an introduction point of an onion service.
+    Introduce,
+    /// An onion service's, to an introduction point of its own.
+    Introduction,
+    /// An onion service's, to the rendezvous point of a client's choice.
+    Answer,
 }
 
 /// What one end of the circuit may send, and what it owes for what it received.
@@ -98,7 +211,7 @@ pub(crate) struct Edge {
 #[derive(Debug)]
 pub(crate) struct Circuit {
     pub client: ClientId,
-    pub hops: [Hop; HOPS],
+    pub hops: Hops,
     /// The last hop that is built: 0 is the client alone.
     pub built: u8,
     pub state: CircuitState,
@@ -128,7 +241,8 @@ pub(crate) struct Circuit {
     pub relaxed: bool,
     /// It takes no new streams.
     pub unusable: bool,
-    pub built_at: Option<SimTime>,
+    /// The end of time before it is.
+    pub built_at: SimTime,
     /// Why it was closed, at whichever hop that happened first.
     pub close_reason: Option<CloseReason>,
     /// When its first stream was attached.
@@ -146,7 +260,7 @@ impl Circuit {
     pub fn new(client: ClientId, path: [HostId; HOPS], edges: [Edge; 2], now: SimTime) -> Self {
         Self {
             client,
-            hops: path.map(|host| Hop { host, sides: [Side::NONE; 2], closed: false }),
+            hops: Hops::new(path),
             built: 0,
             state: CircuitState::Building,
             edges,
@@ -163,7 +277,7 @@ impl Circuit {
             timed_out: false,
             relaxed: false,
             unusable: false,
-            built_at: None,
+            built_at: SimTime::MAX,
             close_reason: None,
             first_used: None,
             cells_to_client: 0,
@@ -175,8 +289,19 @@ impl Circuit {
     }
 
     /// The relay at its end.
-    pub const fn last_relay(&self) -> HostId {
-        self.hops[HOPS - 1].host
+    pub fn last_relay(&self) -> HostId {
+        self.hops[self.hops.last() as usize].host
+    }
+
+    /// When it had all its relays, or, if it was built ahead and got a fourth later, the first three.
+    pub fn built_at(&self) -> Option<SimTime> {
+        (self.built_at != SimTime::MAX).then_some(self.built_at)
+    }
+
+    /// The circuit to which it is joined at a rendezvous point.
+    #[inline]
+    pub fn splice(&self) -> Option<CircuitId> {
+        self.hops.onion.as_ref().map(|part| part.splice).filter(|splice| splice.is_some())
     }
 
     pub fn edge(&mut self, place: Place) -> &mut Edge {
@@ -184,14 +309,13 @@ impl Circuit {
     }
 
     /// The side on which the cells leave that this end sends.
-    pub const fn way_out(&self, place: Place) -> &Side {
+    pub fn way_out(&self, place: Place) -> &Side {
         &self.hops[place.hop() as usize].sides[place.outgoing() as usize]
     }
 
-    /// What that side tells the end's congestion control.
-    pub const fn signals(&self, place: Place) -> Signals {
-        let side = self.way_out(place);
-        Signals { blocked: side.blocked, queued: side.queue.len }
+    /// Nothing is left of it anywhere.
+    pub fn is_gone(&self) -> bool {
+        self.state == CircuitState::Closed && self.live_cells == 0 && self.all_hops_closed()
     }
 
     pub fn all_hops_closed(&self) -> bool {

@@ -2,10 +2,10 @@
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::{self, ChannelKind, Opening};
-use crate::circuit::{CircuitState, HOPS, Intent, Place};
+use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
 use crate::queues::Direction;
-use crate::records::{ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CloseReason};
+use crate::records::{ChannelClose, ChannelRecord, CircuitOutcome, CircuitPurpose, CircuitRecord, CloseReason};
 use crate::sampling::vegas_state;
 use crate::settings::DestroyCells;
 use crate::stream::ExitState;
@@ -63,7 +63,7 @@ impl World {
             }
             self.circuits[id.index()].hops[hop as usize].sides[direction as usize].end = EndId::NONE;
             let next_hop = if direction == Direction::ToClient { hop.wrapping_sub(1) } else { hop + 1 };
-            let reached = (next_hop as usize) < HOPS && !self.circuits[id.index()].hops[next_hop as usize].closed;
+            let reached = self.circuits[id.index()].hops.get(next_hop).is_some_and(|next| !next.closed);
             if Some(side.end) != not_to && reached && self.ends[side.end.index()].opening == Opening::Open {
                 let mut cell = Cell::new(CellKind::Destroy, id);
                 cell.set_arrives_at(next_hop);
@@ -71,7 +71,9 @@ impl World {
                 self.send_destroy(side.end, cell);
             }
         }
-        if hop as usize == HOPS - 1 {
+        if self.circuits[id.index()].hops.onion.is_some() {
+            self.onion_circuit_closed(id, hop);
+        } else if hop == EXIT {
             for stream in std::mem::take(&mut self.circuits[id.index()].streams) {
                 self.end_at_exit(stream);
             }
@@ -122,7 +124,7 @@ impl World {
 
     /// Hops that no CREATE2 will ever reach need no DESTROY.
     fn close_unreached(&mut self, id: CircuitId, from: u8) {
-        for hop in from as usize..HOPS {
+        for hop in from as usize..=self.circuits[id.index()].hops.last() as usize {
             let here = &mut self.circuits[id.index()].hops[hop];
             if here.sides.iter().all(|side| !side.end.is_some()) {
                 here.closed = true;
@@ -154,13 +156,15 @@ impl World {
         CircuitRecord {
             circuit: self.serials[id.index()],
             client: circuit.client,
-            path: [circuit.hops[1].host, circuit.hops[2].host, circuit.hops[3].host],
+            path: [circuit.hops[1].host, circuit.hops[2].host, circuit.last_relay()],
+            third: (circuit.hops.last() == 4).then(|| circuit.hops[3].host),
             launched: circuit.launched,
-            built: circuit.built_at,
+            built: circuit.built_at(),
             timed_out: circuit.timed_out,
-            internal: circuit.intent == Intent::Internal,
+            purpose: CircuitPurpose::of(circuit.intent),
+            joined: self.joined_at(id),
             closed: closed.then(|| self.queue.now()),
-            outcome: match (closed, circuit.built_at) {
+            outcome: match (closed, circuit.built_at()) {
                 (false, _) => CircuitOutcome::Open,
                 (true, Some(_)) => CircuitOutcome::Closed,
                 (true, None) => CircuitOutcome::Failed,
@@ -175,11 +179,11 @@ impl World {
     /// A circuit's slot is free when every hop has closed it and no cell names it any more.
     pub(crate) fn recycle_circuit(&mut self, id: CircuitId) {
         let circuit = &mut self.circuits[id.index()];
-        if circuit.state == CircuitState::Closed
-            && circuit.live_cells == 0
-            && circuit.all_hops_closed()
-            && circuit.client.is_some()
-        {
+        if circuit.is_gone() && circuit.client.is_some() {
+            if circuit.hops.onion.is_some() && !self.part_is_over(id) {
+                return;
+            }
+            let circuit = &mut self.circuits[id.index()];
             circuit.client = crate::ids::ClientId::NONE;
             let set = circuit.set;
             self.free_circuits.push(id);
@@ -215,7 +219,7 @@ impl World {
             for circuit in self.waiting.remove(&end).unwrap_or_default() {
                 let host = self.ends[end.index()].host;
                 self.waits_at.remove(&circuit);
-                if let Some(hop) = self.circuits[circuit.index()].hops.iter().position(|hop| hop.host == host) {
+                if let Some(hop) = self.circuits[circuit.index()].hops.at(host) {
                     self.closes_because(circuit, CloseReason::ChannelClosed);
                     self.close_at(circuit, hop as u8, Some(end));
                 }

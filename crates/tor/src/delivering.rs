@@ -23,7 +23,7 @@ impl World {
         }
         if self.count_for_circuit(cell.circuit, place).is_err() {
             self.closes_because(cell.circuit, CloseReason::Protocol);
-            self.close_at(cell.circuit, place.hop(), None);
+            self.close_end(cell.circuit, place);
             return false;
         }
         true
@@ -41,7 +41,7 @@ impl World {
     /// The same cell on its open stream: the bytes join the outbuf, which may have become too long for the sender to go on.
     pub(crate) fn count_for_stream(&mut self, cell: Cell, place: Place) -> Result<(), FlowError> {
         let now = self.queue.now();
-        let parameters = self.xon_xoff(place);
+        let parameters = self.xon_xoff(cell.circuit, place);
         let end = self.streams[cell.stream.index()].end(place);
         let before = Bytes::new(end.outbuf);
         end.outbuf += u64::from(cell.length);
@@ -59,9 +59,9 @@ impl World {
     /// The program or server took `bytes` of the outbuf: stream SENDMEs that were held back, or an XON.
     pub(crate) fn delivered(&mut self, id: StreamId, place: Place, bytes: u64) {
         let now = self.queue.now();
-        let parameters = self.xon_xoff(place);
+        let circuit = self.streams[id.index()].circuit;
+        let parameters = self.xon_xoff(circuit, place);
         let stream = &mut self.streams[id.index()];
-        let circuit = stream.circuit;
         let end = stream.end(place);
         end.outbuf -= bytes;
         match &mut end.control {
@@ -82,11 +82,13 @@ impl World {
         }
     }
 
-    fn xon_xoff(&self, place: Place) -> XonXoffParameters {
-        match (&self.settings.flow_control, place) {
-            (FlowControl::Vegas(control), Place::Client) => control.client_streams,
-            (FlowControl::Vegas(control), Place::Exit) => control.exit_streams,
-            (FlowControl::Windows | FlowControl::Predictor(_), _) => XonXoffParameters::new(),
+    fn xon_xoff(&self, id: CircuitId, place: Place) -> XonXoffParameters {
+        let exit = place == Place::Exit && self.circuits[id.index()].hops.onion.is_none();
+        match &self.settings.flow_control {
+            FlowControl::Vegas(control) if exit => control.exit_streams,
+            // An onion service is no exit.
+            FlowControl::Vegas(control) => control.client_streams,
+            FlowControl::Windows | FlowControl::Predictor(_) => XonXoffParameters::new(),
         }
     }
 

@@ -19,6 +19,10 @@ impl World {
     /// BEGIN: the exit connects to the server, or ends the stream if it has no socket left.
     pub(crate) fn process_begin(&mut self, cell: Cell) {
         let of = self.streams[cell.stream.index()].circuit;
+        if self.circuits[of.index()].hops.onion.is_some() {
+            self.begin_at_service(cell);
+            return;
+        }
         if self.streams[cell.stream.index()].switching.shares {
             self.begin_beside(cell.stream);
             return;
@@ -73,6 +77,10 @@ impl World {
         if matches!(self.streams[cell.stream.index()].exit, ExitState::None | ExitState::Ended)
             || self.count_for_stream(cell, Place::Exit).is_err()
         {
+            return;
+        }
+        if self.streams[cell.stream.index()].unread.is_some() {
+            self.data_at_service(cell);
             return;
         }
         if cell.probe.is_some() {
@@ -155,6 +163,7 @@ impl World {
         }
         match place {
             Place::Client => self.event_loop.watch_program(id),
+            Place::Exit if stream.unread.is_some() => self.event_loop.watch_service(id),
             // Bytes that tor has read but not packaged wait for the next that come, or a SENDME; here they do not wait.
             Place::Exit => {
                 let waiting = stream.ends[Place::Exit as usize].inbuf > 0 || self.net.readable(stream.socket) > 0;
@@ -225,7 +234,7 @@ impl World {
             Some(tokens) if tokens > 0 => Some(wanted.min(tokens as u64)),
             Some(_) => {
                 if !std::mem::replace(&mut stream.end(place).waits_for_tokens, true) {
-                    let host = self.circuits[circuit.index()].hops[place.hop() as usize].host;
+                    let host = self.host_at(circuit, place);
                     let event = match place {
                         Place::Client => Event::ClientStreamTokens(id),
                         Place::Exit => Event::ExitStreamTokens(id),
@@ -251,6 +260,10 @@ impl World {
             if stream.exit == ExitState::None {
                 stream.exit = ExitState::Ended;
             }
+            return;
+        }
+        if stream.unread.is_some() {
+            self.end_at_service(id);
             return;
         }
         let had_a_connection = std::mem::replace(&mut stream.exit, ExitState::Ended) != ExitState::Waiting;
@@ -324,6 +337,9 @@ impl World {
     /// The answer is written as fast as the socket takes it, in pieces. False if not everything fitted.
     fn write_answer(&mut self, id: StreamId) -> bool {
         let stream = &mut self.streams[id.index()];
+        if stream.unread.is_some() {
+            return self.write_to_service(id);
+        }
         let socket = stream.socket.peer();
         let header = stream.header.min(stream.size);
         while stream.answer_written < stream.size {

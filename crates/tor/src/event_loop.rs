@@ -85,6 +85,8 @@ pub(crate) struct EventLoop {
 pub(crate) enum Later {
     /// The client's program at this stream may be read.
     ReadProgram(StreamId),
+    /// The program behind an onion service may be read at this stream.
+    ReadService(StreamId),
     /// The circuit for which this channel is there may be gone.
     Part(EndId),
     /// A circuit may be on the wrong one of two channels.
@@ -95,6 +97,11 @@ impl EventLoop {
     /// The client's program at this stream will be read in the next pass.
     pub fn watch_program(&mut self, stream: StreamId) {
         self.later.push_back(Later::ReadProgram(stream));
+    }
+
+    /// The program behind an onion service will be read at this stream in the next pass.
+    pub fn watch_service(&mut self, stream: StreamId) {
+        self.later.push_back(Later::ReadService(stream));
     }
 
     /// It will be seen whether this queue of a circuit is on the right channel.
@@ -168,6 +175,7 @@ impl World {
     fn do_later(&mut self) {
         match self.event_loop.later.pop_front() {
             Some(Later::ReadProgram(stream)) => self.read_program(stream),
+            Some(Later::ReadService(stream)) => self.read_service(stream),
             Some(Later::Part(end)) => self.part(end),
             Some(Later::Move(queue)) => self.move_if_open(queue),
             None => {}

@@ -60,6 +60,10 @@ id! {
     LetterId
 }
 id! {
+    /// What a client and an onion service do to meet.
+    MeetingId
+}
+id! {
     /// A Conflux set: circuits of one client to one exit.
     SetId
 }

@@ -24,6 +24,7 @@ mod light_heavy;
 mod links;
 mod memory;
 mod node;
+mod onion;
 mod opening;
 mod outbuf;
 mod over_quic;
@@ -57,7 +58,7 @@ pub use cpu::Cpu;
 pub use handshakes::{Handshake, Handshakes};
 pub use head_of_line::Held;
 pub use idle::{IdleChannels, IdleTimeout};
-pub use ids::{CircuitId, ClientId, EndId, FlowId, ProbeId, SequenceId, SetId, StreamId, TransferId};
+pub use ids::{CircuitId, ClientId, EndId, FlowId, MeetingId, ProbeId, SequenceId, SetId, StreamId, TransferId};
 pub use light_heavy::LightAndHeavy;
 pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
@@ -65,8 +66,8 @@ pub use node::{RateLimit, RelayClass, Role};
 pub use predictor::{ControllerSample, Feedback, Phase, PlanSample, PredictorSettings};
 pub use probes::{ProbeOutcome, ProbeRecord};
 pub use records::{
-    ChannelClose, ChannelRecord, CircuitOutcome, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind, LatencySample,
-    NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample, VegasState,
+    ChannelClose, ChannelRecord, CircuitOutcome, CircuitPurpose, CircuitRecord, CircuitSerial, CloseReason, ExchangeKind,
+    LatencySample, NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample, VegasState,
 };
 pub use settings::{
     ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings, SomeRelays,

@@ -2,8 +2,10 @@
 //!
 //! A circuit is in use while a stream is open on it. It has two parts, guard to middle and middle to exit; a link is a pair of relays with at
 //! least one part, and shared with two or more (Pahl, Kaiser, Engel and Adamsky 2023, section 3; `crates/shared-links` has the expectation). Its
-//! way from the client to the guard counts for nothing, as there.
+//! way from the client to the guard counts for nothing, as there. Of two circuits that are joined at a rendezvous point each counts; the service's has a third part,
+//! from its middle to the rendezvous point.
 
+use crate::ids::CircuitId;
 use crate::world::World;
 use onionlab_engine::HostId;
 
@@ -31,17 +33,22 @@ pub struct LinkSample {
     pub middle_exit: LinkCount,
     /// Circuits with one of their two parts on a shared directed link.
     pub with_one: u32,
-    /// Circuits with both.
+    /// Circuits with both, or more; an onion service's has three.
     pub with_two: u32,
 }
 
 impl LinkSample {
     /// Counts the links of circuits over these relays: guard, middle, exit.
     pub fn of(paths: &[[HostId; 3]]) -> Self {
+        Self::with_third_parts(paths, &[])
+    }
+
+    /// The same where some circuits have a third part: from and to which relay, and of the how-manieth path.
+    fn with_third_parts(paths: &[[HostId; 3]], third: &[(HostId, HostId, u32)]) -> Self {
         // (from, to, circuit), sorted, so that the parts on one link stand together.
         let parts =
             |position: usize| paths.iter().zip(0_u32..).map(move |(path, circuit)| (path[position], path[position + 1], circuit));
-        let mut directed: Vec<(HostId, HostId, u32)> = parts(0).chain(parts(1)).collect();
+        let mut directed: Vec<(HostId, HostId, u32)> = parts(0).chain(parts(1)).chain(third.iter().copied()).collect();
         let mut shared_parts = vec![0_u8; paths.len()];
         directed.sort_unstable();
         for on_link in directed.chunk_by(same_link).filter(|on_link| on_link.len() > 1) {
@@ -51,7 +58,7 @@ impl LinkSample {
         }
         let mut with = [0_u32; 3];
         for parts in shared_parts {
-            with[usize::from(parts)] += 1;
+            with[usize::from(parts).min(2)] += 1;
         }
         Self {
             circuits: paths.len() as u32,
@@ -86,9 +93,13 @@ impl World {
         // A circuit counts once, however many streams it has.
         circuits.sort_unstable();
         circuits.dedup();
-        let paths: Vec<[HostId; 3]> =
-            circuits.iter().map(|circuit| std::array::from_fn(|hop| self.circuits[circuit.index()].hops[hop + 1].host)).collect();
-        LinkSample::of(&paths)
+        let joined: Vec<_> = circuits.iter().filter_map(|circuit| self.circuits[circuit.index()].splice()).collect();
+        circuits.extend(joined);
+        let hosts = |hop: usize| move |circuit: &CircuitId| self.circuits[circuit.index()].hops[hop].host;
+        let paths: Vec<[HostId; 3]> = circuits.iter().map(|circuit| [1, 2, 3].map(|hop| hosts(hop)(circuit))).collect();
+        let longer = circuits.iter().zip(0..).filter(|(circuit, _)| self.circuits[circuit.index()].hops.last() == 4);
+        let third: Vec<_> = longer.map(|(circuit, index)| (hosts(3)(circuit), hosts(4)(circuit), index)).collect();
+        LinkSample::with_third_parts(&paths, &third)
     }
 }
 

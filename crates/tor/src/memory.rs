@@ -131,7 +131,7 @@ mod tests {
     }
 
     fn queued(bench: &Bench, circuits: &[CircuitId]) -> u64 {
-        let queues = circuits.iter().flat_map(|circuit| &bench.world.circuits[circuit.index()].hops);
+        let queues = circuits.iter().flat_map(|circuit| bench.world.circuits[circuit.index()].hops.iter());
         queues.flat_map(|hop| &hop.sides).map(|side| u64::from(side.queue.len)).sum()
     }
 

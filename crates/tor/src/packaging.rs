@@ -8,7 +8,7 @@ use crate::circuit::Place;
 use crate::ids::{CircuitId, ProbeId, StreamId};
 use crate::stream::StreamControl;
 use crate::world::World;
-use onionlab_flowcontrol::CongestionAlgorithm;
+use onionlab_flowcontrol::{CongestionAlgorithm, Signals};
 
 impl World {
     /// Sends a cell from one end of its circuit, or of the set of which that is a leg, to the other.
@@ -21,6 +21,9 @@ impl World {
 
     /// Sends a cell from one end of its circuit to the other.
     pub(crate) fn send_on(&mut self, place: Place, cell: Cell) {
+        if self.circuits[cell.circuit.index()].hops.onion.is_some() {
+            return self.send_across(place, cell);
+        }
         self.originate(place.hop(), place.outgoing(), cell.for_hop(place.other().hop()));
     }
 
@@ -87,10 +90,10 @@ impl World {
     /// A circuit SENDME arrived. `congestion_control_dispatch_cc_alg`, then `circuit_resume_edge_reading`.
     pub(crate) fn circuit_sendme(&mut self, id: CircuitId, place: Place) {
         let now = self.queue.now();
-        let circuit = &mut self.circuits[id.index()];
-        let signals = circuit.signals(place);
-        if circuit.edge(place).package.sendme_received(now, signals).is_err() {
-            self.close_at(id, place.hop(), None);
+        let way_out = self.way_out(id, place);
+        let signals = Signals { blocked: way_out.blocked, queued: way_out.queue.len };
+        if self.circuits[id.index()].edge(place).package.sendme_received(now, signals).is_err() {
+            self.close_end(id, place);
             return;
         }
         if place == Place::Exit {
@@ -130,10 +133,10 @@ impl World {
             return;
         };
         // A SENDME that was not due can only belong to a stream that has ended: nothing to do.
-        if !open || package.sendme_received(now, onionlab_flowcontrol::Signals::default()).is_err() {
+        if !open || package.sendme_received(now, Signals::default()).is_err() {
             return;
         }
-        if self.is_in_a_set(cell.circuit) || !self.circuits[cell.circuit.index()].way_out(place).blocked {
+        if self.is_in_a_set(cell.circuit) || !self.way_out(cell.circuit, place).blocked {
             self.package(cell.stream, place, u32::MAX);
             self.resume_reading(cell.stream, place);
         }
@@ -141,6 +144,7 @@ impl World {
 
     /// The circuit's queue at this end has become short enough: every stream may read again.
     pub(crate) fn resume_streams(&mut self, id: CircuitId, place: Place) {
+        let Some((id, place)) = self.end_of_streams(id, place) else { return };
         let id = self.home(id);
         let streams = self.streams_at(id, place);
         for &stream in &streams {
@@ -180,9 +184,8 @@ impl World {
         let mut sharing = streams.iter().filter(|&&stream| waits(self, stream)).count() as u64;
         while sharing > 0 {
             let Some(leg) = self.sending_circuit(id, place) else { return };
-            let circuit = &self.circuits[leg.index()];
-            let window = u64::from(circuit.edges[place as usize].package.available());
-            let room = self.settings.cell_queue_high.get().saturating_sub(u64::from(circuit.way_out(place).queue.len));
+            let window = u64::from(self.circuits[leg.index()].edges[place as usize].package.available());
+            let room = self.settings.cell_queue_high.get().saturating_sub(u64::from(self.way_out(leg, place).queue.len));
             let budget = window.min(room);
             let share = budget.div_ceil(sharing) as u32;
             let mut packaged = 0;
@@ -190,7 +193,7 @@ impl World {
             for &stream in streams {
                 packaged += u64::from(self.package(stream, place, share));
                 sharing += u64::from(self.streams[stream.index()].ends[place as usize].inbuf > 0);
-                if self.circuits[id.index()].hops[place.hop() as usize].closed || self.sending_circuit(id, place).is_none() {
+                if self.end_is_closed(id, place) || self.sending_circuit(id, place).is_none() {
                     return;
                 }
             }

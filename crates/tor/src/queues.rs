@@ -68,7 +68,7 @@ impl World {
         let here = &mut circuit.hops[hop as usize];
         let side = &mut here.sides[direction as usize];
         if here.closed || !side.end.is_some() {
-            self.forward_or_lose(id, hop, direction, cell);
+            self.go_across_or_lose(id, hop, direction, cell);
             return;
         }
         let (max, next_hop) = match direction {

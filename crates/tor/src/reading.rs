@@ -2,7 +2,7 @@
 
 use crate::cell::{CELL_BYTES, Cell, CellKind};
 use crate::channel::Opening;
-use crate::circuit::{Hop, Place};
+use crate::circuit::{ACROSS, Hop, Place};
 use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
 use crate::queues::Direction;
@@ -151,13 +151,16 @@ impl World {
             CellKind::Link => self.process_link(cell),
             CellKind::LinkedAck => self.process_linked_ack(cell),
             CellKind::Switch => self.process_switch(cell, Place::Exit),
+            CellKind::EstablishRendezvous | CellKind::EstablishIntro | CellKind::Introduce1 | CellKind::Rendezvous1 => {
+                self.onion_cell_at_relay(cell, hop);
+            }
             _ => return self.in_order(cell, Place::Exit),
         }
         self.discard(cell);
     }
 
     /// A cell of a stream: at once, or when its turn has come, and then those that have waited for it (`connection_edge_process_relay_cell`).
-    fn in_order(&mut self, cell: Cell, place: Place) {
+    pub(crate) fn in_order(&mut self, cell: Cell, place: Place) {
         if cell.kind == CellKind::Data && !self.data_arrived(cell, place) {
             self.discard(cell);
             return;
@@ -193,11 +196,19 @@ impl World {
     fn recognised_at_client(&mut self, cell: Cell) {
         #[cfg(debug_assertions)]
         self.check_sequence(cell, Direction::ToClient);
+        if cell.target() == ACROSS && self.is_for_service(cell) {
+            return self.recognised_at_service(cell);
+        }
         match cell.kind {
             CellKind::Extended => self.process_extended(cell.circuit),
             CellKind::SendmeCircuit => self.circuit_sendme(cell.circuit, Place::Client),
             CellKind::Linked => self.process_linked(cell),
             CellKind::Switch => self.process_switch(cell, Place::Client),
+            CellKind::RendezvousEstablished
+            | CellKind::IntroEstablished
+            | CellKind::Introduce2
+            | CellKind::IntroduceAck
+            | CellKind::Rendezvous2 => self.onion_cell_at_owner(cell),
             _ => return self.in_order(cell, Place::Client),
         }
         self.discard(cell);

@@ -1,6 +1,7 @@
 //! What a run leaves behind: plain rows, announced here, written by whoever runs the world.
 
 use crate::channel::ChannelKind;
+use crate::circuit::Intent;
 use crate::head_of_line::Held;
 use crate::ids::ClientId;
 use crate::links::LinkSample;
@@ -126,6 +127,48 @@ impl CircuitOutcome {
     }
 }
 
+/// What a client, or an onion service, built a circuit for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum CircuitPurpose {
+    /// Streams that leave at its last relay.
+    Exit,
+    /// Anything within the network: built ahead.
+    Internal,
+    /// A client's, to a rendezvous point: streams to an onion service.
+    Rendezvous,
+    /// A client's, to an introduction point.
+    Introduce,
+    /// An onion service's, to an introduction point.
+    ServiceIntroduction,
+    /// An onion service's, to a rendezvous point.
+    ServiceRendezvous,
+}
+
+impl CircuitPurpose {
+    pub(crate) const fn of(intent: Intent) -> Self {
+        match intent {
+            Intent::Exit | Intent::Leg | Intent::Spare => Self::Exit,
+            Intent::Internal => Self::Internal,
+            Intent::Rendezvous => Self::Rendezvous,
+            Intent::Introduce => Self::Introduce,
+            Intent::Introduction => Self::ServiceIntroduction,
+            Intent::Answer => Self::ServiceRendezvous,
+        }
+    }
+
+    /// The name in the records.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exit => "exit",
+            Self::Internal => "internal",
+            Self::Rendezvous => "rendezvous",
+            Self::Introduce => "introduce",
+            Self::ServiceIntroduction => "service-introduction",
+            Self::ServiceRendezvous => "service-rendezvous",
+        }
+    }
+}
+
 /// Why a circuit was closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CloseReason {
@@ -145,6 +188,8 @@ pub enum CloseReason {
     ChannelClosed,
     /// A relay had no socket left to extend it (`ConnLimit`).
     OutOfSockets,
+    /// The client did not meet the onion service in time, or no longer waits for it.
+    NoRendezvous,
     /// An end or a relay broke the rules of flow control.
     Protocol,
     /// Its streams go on over another one (active circuit switching).
@@ -167,6 +212,7 @@ impl CloseReason {
             Self::HandshakeQueue => "handshake-queue",
             Self::ChannelClosed => "channel-closed",
             Self::OutOfSockets => "out-of-sockets",
+            Self::NoRendezvous => "no-rendezvous",
             Self::Protocol => "protocol",
             Self::Switched => "switched",
             Self::SwitchFailed => "switch-failed",
@@ -182,27 +228,31 @@ pub struct CircuitRecord {
     pub circuit: CircuitSerial,
     /// Whose.
     pub client: ClientId,
-    /// Guard, middle, exit or last relay.
+    /// First, second and last relay.
     pub path: [HostId; 3],
+    /// The third of four.
+    pub third: Option<HostId>,
     /// CREATE2 was wanted.
     pub launched: SimTime,
     /// The last EXTENDED2 arrived.
     pub built: Option<SimTime>,
     /// It took longer than the client waits for circuits, so that no stream used it.
     pub timed_out: bool,
-    /// It ends at a relay, built ahead for onion services.
-    pub internal: bool,
+    /// What for.
+    pub purpose: CircuitPurpose,
+    /// A client's circuit to a rendezvous point: RENDEZVOUS2 arrived.
+    pub joined: Option<SimTime>,
     /// It was closed.
     pub closed: Option<SimTime>,
     /// How.
     pub outcome: CircuitOutcome,
     /// Why it was closed, at whichever hop that happened first; a relay can have closed what is still open at the client.
     pub reason: Option<CloseReason>,
-    /// DATA cells that reached the client, and the exit.
+    /// DATA cells that reached the client.
     pub cells_in: u64,
-    /// DATA cells that reached the exit.
+    /// DATA cells that reached the exit, or the onion service.
     pub cells_out: u64,
-    /// The exit's congestion control as it stood; none with fixed windows.
+    /// The congestion control of the exit, or of the onion service, as it stood; none with fixed windows.
     pub vegas: Option<VegasState>,
 }
 

@@ -155,7 +155,8 @@ impl World {
     fn bytes_towards_servers(&self) -> HashMap<HostId, u64> {
         let mut bytes = HashMap::new();
         for stream in &self.streams {
-            if matches!(stream.exit, ExitState::Connecting | ExitState::Connected | ExitState::Flushing) {
+            let open = matches!(stream.exit, ExitState::Connecting | ExitState::Connected | ExitState::Flushing);
+            if open && stream.unread.is_none() {
                 let exit = self.circuits[stream.circuit.index()].last_relay();
                 *bytes.entry(exit).or_insert(0) += self.net.buffered_bytes(stream.socket);
             }

@@ -64,9 +64,11 @@ pub enum FlowControl {
 pub struct CongestionSettings {
     /// For circuits to an exit.
     pub exit_circuits: Arc<VegasParameters>,
+    /// For circuits between a client and an onion service.
+    pub onion_circuits: Arc<VegasParameters>,
     /// For streams where they end at an exit.
     pub exit_streams: XonXoffParameters,
-    /// For streams where they end at a client.
+    /// For streams where they end at a client or an onion service.
     pub client_streams: XonXoffParameters,
 }
 
@@ -75,6 +77,7 @@ impl Default for CongestionSettings {
     fn default() -> Self {
         Self {
             exit_circuits: Arc::new(VegasParameters::new(PathType::Exit)),
+            onion_circuits: Arc::new(VegasParameters::new(PathType::Onion)),
             exit_streams: XonXoffParameters::from_consensus(false, |_| None),
             client_streams: XonXoffParameters::from_consensus(true, |_| None),
         }

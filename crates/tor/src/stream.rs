@@ -169,6 +169,8 @@ pub(crate) struct Stream {
     pub request_received: u64,
     pub answer_written: u64,
     pub exit: ExitState,
+    /// Behind an onion service, where the server is on the exit's host: what it has written and the service's tor has not read.
+    pub unread: Option<u64>,
     /// The exit's socket; the server's is its peer.
     pub socket: SocketId,
     pub server_closed: bool,

@@ -57,7 +57,7 @@ pub(crate) fn in_a_row_with(tcp: TcpConfig, settings: Settings, server: Bandwidt
         settings,
         clients: vec![ClientConfig {
             host: HostId(0),
-            load,
+            load: Some(load),
             stream: RandomStream::new(Seed(1), "client", "load"),
             boot: SimTime::ZERO,
             start: at(10_000),

@@ -15,12 +15,13 @@ use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, FlowId, LetterId, SequenceId, StreamId, TransferId};
 use crate::light_heavy::Classes;
 use crate::node::{Node, Role};
+use crate::onion::Meeting;
 use crate::predictor::Predictor;
 use crate::probes::Probes;
 use crate::records::{CircuitSerial, Records};
 use crate::sampling::Sampler;
 use crate::sent::{SentId, SentPool};
-use crate::settings::{FlowControl, Links, Settings};
+use crate::settings::{CongestionSettings, FlowControl, Links, Settings};
 use crate::sockets::Sockets;
 use crate::stream::{Stream, StreamControl, XonXoff};
 use crate::switching::Switching;
@@ -28,11 +29,12 @@ use crate::tls::Tls;
 use onionlab_circuitmux::PolicyKind;
 use onionlab_engine::{EventQueue, prefetch};
 use onionlab_flowcontrol::windows::{CIRCUIT_INCREMENT, CIRCUIT_WINDOW, DeliverWindow, PackageWindow};
-use onionlab_flowcontrol::{CongestionControl, NoWindow};
+use onionlab_flowcontrol::{CongestionControl, NoWindow, VegasParameters};
 use onionlab_net::{HostConfig, NetEvent, Network, SocketId, Topology, tcp::Effects, tcp::TcpConfig};
 use onionlab_quantities::{RandomStream, Seed, SimDuration, SimTime};
 use slab::Slab;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// What can happen. The host concerned comes with it from the queue.
 #[derive(Debug, Clone, Copy)]
@@ -147,6 +149,7 @@ pub struct World {
     pub(crate) clients: Vec<Client>,
     pub(crate) sequences: Vec<Sequence>,
     pub(crate) sets: Slab<Set>,
+    pub(crate) meetings: Slab<Meeting>,
     pub(crate) flows: Slab<Flow>,
     pub(crate) transfers: Slab<Transfer>,
     pub(crate) paths: Box<dyn PathSource>,
@@ -160,6 +163,8 @@ pub struct World {
     pub(crate) old_clients: RandomStream,
     /// How long an end leaves its channel open without circuits.
     pub(crate) idle_times: RandomStream,
+    /// By which introduction point a client comes to an onion service.
+    pub(crate) introduction_points: RandomStream,
     pub(crate) resumptions: u64,
     /// A buffer for the streams of the circuit that resumes.
     pub(crate) resuming: Vec<StreamId>,
@@ -262,6 +267,7 @@ impl World {
             clients,
             sequences: Vec::new(),
             sets: Slab::new(),
+            meetings: Slab::new(),
             flows: Slab::new(),
             transfers: Slab::new(),
             paths: config.paths,
@@ -269,6 +275,7 @@ impl World {
             event_loop: EventLoop::default(),
             first_streams: RandomStream::new(config.seed, "circuits", "first stream to resume"),
             random_cells: RandomStream::new(config.seed, "circuits", "cells with random bytes"),
+            introduction_points: RandomStream::new(config.seed, "clients", "introduction point"),
             idle_times: RandomStream::new(config.seed, "channels", "idle time-out"),
             old_clients: RandomStream::new(config.seed, "clients", "builds with TAP"),
             resumptions: 0,
@@ -434,6 +441,15 @@ impl World {
 
     /// Flow control of a new circuit's ends: the client's and the exit's.
     pub(crate) fn circuit_edges(&self) -> [Edge; 2] {
+        self.edges_by(|control| &control.exit_circuits)
+    }
+
+    /// The same for circuits that meet at a rendezvous point: the client's and the onion service's.
+    pub(crate) fn onion_edges(&self) -> [Edge; 2] {
+        self.edges_by(|control| &control.onion_circuits)
+    }
+
+    fn edges_by(&self, parameters: impl Fn(&CongestionSettings) -> &Arc<VegasParameters>) -> [Edge; 2] {
         let edge = match &self.settings.flow_control {
             FlowControl::Windows => {
                 let (window, increment) =
@@ -441,8 +457,8 @@ impl World {
                 Edge { package: CongestionControl::fixed(window, increment), deliver: DeliverWindow::new(window, increment) }
             }
             FlowControl::Vegas(control) => Edge {
-                package: CongestionControl::vegas(&control.exit_circuits),
-                deliver: DeliverWindow::circuit(control.exit_circuits.sendme_inc as u16),
+                package: CongestionControl::vegas(parameters(control)),
+                deliver: DeliverWindow::circuit(parameters(control).sendme_inc as u16),
             },
             FlowControl::Predictor(_) => {
                 let package = CongestionControl::fixed(CIRCUIT_WINDOW, CIRCUIT_INCREMENT);

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{Plan, mbit, ms};
+use common::{OnionRoute, Plan, mbit, ms};
 use onionlab_circuitmux::{EwmaClock, PolicyKind, SwrrWeight};
 use onionlab_net::quic::QuicCongestion;
 use onionlab_net::tcp::TcpConfig;
@@ -16,6 +16,7 @@ use onionlab_tor::{
     ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells, Feedback, FlowControl,
     Handshake, Handshakes, LightAndHeavy, Links, Outcome, Phase, PredictorSettings, ProbeOutcome, RateLimit, Records, RelayClass,
     Role, SwitchAsk, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchingSettings, Tls, TokenRefill,
+    World,
 };
 use proptest::prelude::*;
 
@@ -137,6 +138,7 @@ prop_compose! {
         request in prop_oneof![Just(200_u64), 1_u64..600_000],
         (per_transfer, predict, learn) in any::<(bool, bool, bool)>(),
         (users, conflux, switching) in (1_u32..4, any::<bool>(), prop::option::of(switching())),
+        onion in prop::option::of((0_usize..2, 0_usize..2, 0_usize..2)),
         vegas in any::<bool>(),
         cpu in prop::option::of((0_u64..300, 0_u64..5000, 1_u32..4)),
         (links, probe, predictor) in (links(), 1_u64..2000, prop::option::weighted(0.25, predictor())),
@@ -201,8 +203,25 @@ prop_compose! {
             plan.other_paths = (0..8).map(combination).collect();
         }
         let server = plan.host("server", Role::Server, mbit(100.0));
+        // Every other client loads from an onion service; its circuits end at the relay that would be its exit.
+        let onion = onion.filter(|_| predictor.is_none() && switching.is_none());
+        if let Some((guard, middle, last)) = onion {
+            let service = plan.host("service", Role::Client, mbit(20.0));
+            plan.services.push(service);
+            let internal = [relays[guard], relays[2 + middle], relays[4 + last]];
+            let introductions = vec![relays[1 - guard], relays[4], relays[5]];
+            plan.onion.insert(clients.len() as u32, OnionRoute { internal, third: relays[3 - middle], introductions });
+        }
         for (index, (guard, middle, exit, size, count)) in clients.into_iter().enumerate() {
             let host = plan.host(&format!("client{index}"), Role::Client, mbit(20.0));
+            let server = match plan.services.first() {
+                Some(&service) if index % 2 == 0 => {
+                    let internal = [relays[guard], relays[2 + middle], relays[4 + exit]];
+                    plan.onion.insert(index as u32, OnionRoute { internal, third: relays[3 - middle], introductions: vec![] });
+                    service
+                }
+                _ => server,
+            };
             let load = format!("kind = \"sequence\"\nrequest = \"{request} B\"\ntransfers = [{{ size = \"{size} B\", count = {count}, pause = \"100 ms\" }}]");
             plan.client(host, [relays[guard], relays[2 + middle], relays[4 + exit]], server, &load, 12);
         }
@@ -257,7 +276,7 @@ fn check_switches(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
 fn check_probes(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
     let one_way = plan.default_path.latency;
     let ended_early = !records.switches.is_empty() || records.transfers.iter().any(|transfer| transfer.retries > 0);
-    prop_assert!(!records.probes.is_empty());
+    prop_assert!(!records.probes.is_empty() || !plan.services.is_empty());
     for probe in &records.probes {
         prop_assert!(probe.outcome != ProbeOutcome::UnderWay, "{:?}", probe);
         prop_assert!(probe.at_exit.is_none_or(|at| at >= probe.sent + one_way * 3), "{:?}", probe);
@@ -342,18 +361,25 @@ proptest! {
         check_probes(&plan, &records)?;
         // No circuit was closed for exceeding a window, and nothing is left anywhere.
         // A client gives up a leg that is being built with the other legs of its set.
-        let late = [CloseReason::BuildTimeout, CloseReason::MeasurementExpired, CloseReason::Finished, CloseReason::DroppedIdle].map(Some);
+        let late = [CloseReason::BuildTimeout, CloseReason::MeasurementExpired, CloseReason::Finished, CloseReason::DroppedIdle, CloseReason::NoRendezvous];
+        let late = late.map(Some);
         for circuit in &records.circuits {
             prop_assert!(circuit.outcome != CircuitOutcome::Failed || late.contains(&circuit.reason), "{:?}", circuit);
             prop_assert!(circuit.reason != Some(CloseReason::Protocol), "{:?}", circuit);
         }
         prop_assert_eq!(world.streams(), 0);
         prop_assert_eq!(world.probes_under_way(), 0);
-        // A circuit may just be being built to see how long it takes.
+        // A circuit may just be being built, to see how long it takes or for an onion service.
+        let rests = |world: &mut World| {
+            world.take_records();
+            world.finish();
+            world.cells_in_flight() == 0 && world.take_records().channels.iter().all(|channel| channel.open.is_some())
+        };
         for second in 3001..3100 {
-            if world.cells_in_flight() > 0 {
-                world.run_until(SimTime::ZERO + SimDuration::from_secs(second));
+            if rests(&mut world) {
+                break;
             }
+            world.run_until(SimTime::ZERO + SimDuration::from_secs(second));
         }
         prop_assert_eq!(world.cells_in_flight(), 0);
         // Two sockets for each channel that is open, if they do not share one over QUIC, and none else.

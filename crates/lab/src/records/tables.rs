@@ -62,9 +62,14 @@ pub const CIRCUITS: Table = Table {
             "reason",
             Kind::Text,
             "",
-            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"measurement-expired\", \"queue-limit\", \"out-of-memory\", \"handshake-queue\", \"channel-closed\", \"out-of-sockets\" (a relay could open no further connection) or \"protocol\"; with switching also \"switched\", \"switch-failed\" and \"dropped-idle\"; \"none\" if it was not.",
+            "Why it was closed, wherever that happened first: \"finished\", \"build-timeout\", \"measurement-expired\", \"queue-limit\", \"out-of-memory\", \"handshake-queue\", \"channel-closed\", \"out-of-sockets\" (a relay could open no further connection), \"no-rendezvous\" (client and onion service did not meet) or \"protocol\"; with switching also \"switched\", \"switch-failed\" and \"dropped-idle\"; \"none\" if it was not.",
         ),
-        Column::new("purpose", Kind::Text, "", "\"exit\" for streams, \"internal\" if built ahead for onion services."),
+        Column::new(
+            "purpose",
+            Kind::Text,
+            "",
+            "\"exit\" for streams, \"internal\" if built ahead for onion services; with those also \"rendezvous\" (a client's, for streams to a service) and \"introduce\", \"service-rendezvous\" and \"service-introduction\".",
+        ),
         Column::new(
             "timed_out",
             Kind::Text,
@@ -72,8 +77,14 @@ pub const CIRCUITS: Table = Table {
             "\"yes\" if it took longer than the client waits for circuits: it was built on to measure how long it takes, and no stream used it.",
         ),
         Column::new("cells_in", Kind::U64, "cell", "DATA cells that reached the client."),
-        Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit."),
-        Column::new("cwnd", Kind::U32, "cell", "The exit's congestion window at the end; none with fixed windows.").nullable(),
+        Column::new("cells_out", Kind::U64, "cell", "DATA cells that reached the exit, or the onion service."),
+        Column::new(
+            "cwnd",
+            Kind::U32,
+            "cell",
+            "The congestion window of the exit, or of the onion service, at the end; none with fixed windows.",
+        )
+        .nullable(),
         Column::new(
             "min_rtt_ns",
             Kind::I64,
@@ -82,6 +93,14 @@ pub const CIRCUITS: Table = Table {
         )
         .nullable(),
         Column::new("ewma_rtt_ns", Kind::I64, "ns", "Smoothed round-trip time at the end, of the same SENDMEs.").nullable(),
+        Column::new("third", Kind::Text, "", "The third of four relays; \"\" where there are three."),
+        Column::new(
+            "joined_ns",
+            Kind::I64,
+            "ns",
+            "With purpose \"rendezvous\": RENDEZVOUS2 arrived, so that streams to the service could begin; none if it did not.",
+        )
+        .nullable(),
     ],
 };
 

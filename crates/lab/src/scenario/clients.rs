@@ -1,5 +1,6 @@
 //! The `[[clients]]` tables: who loads what, when, and how patiently.
 
+use super::onion::OnionFile;
 use super::text::{BandwidthText, DurationText};
 use onionlab_load::LoadModel;
 use onionlab_quantities::{Bandwidth, SimDuration};
@@ -38,6 +39,8 @@ pub struct ClientsFile {
     pub path: Option<[String; 3]>,
     /// Explicit network: the server to load from. Default: drawn for each client.
     pub server: Option<String>,
+    /// The streams go to onion services of this group's own instead of servers, through six relays. Needs tor "0.4.9"; not with switching nor flow-control "predictor".
+    pub onion: Option<OnionFile>,
     /// When the clients start: one time for all ("5 s") or a range to draw from uniformly. Default: from "0 s" to "10 s", or to half of a run shorter than 20 s.
     pub start: Option<StartFile>,
     /// How long before its start a client's tor runs and builds circuits, at most since time zero. Default: "10 s".

@@ -119,9 +119,9 @@ impl Known {
         self.serves == Serves::CongestionControl
     }
 
-    /// Whether it has an effect under the treatment in a network whose paths are drawn.
-    pub(crate) fn has_effect(&self, treatment: &Treatment) -> bool {
-        self.serves.lacks(treatment, true).is_none()
+    /// Whether it has an effect under the treatment in a network whose paths are drawn, with onion services or without.
+    pub(crate) fn has_effect(&self, treatment: &Treatment, onion: bool) -> bool {
+        self.serves.lacks(treatment, true, onion).is_none()
     }
 
     /// The least value that this version takes: bins of build times were wider before 0.4.9, and time-outs no shorter than half a second.
@@ -132,7 +132,7 @@ impl Known {
 
 impl Serves {
     /// What the treatment would need for these parameters to have an effect; none: it has all.
-    fn lacks(self, treatment: &Treatment, drawn: bool) -> Option<&'static str> {
+    fn lacks(self, treatment: &Treatment, drawn: bool, onion: bool) -> Option<&'static str> {
         let ahead = treatment.predicted_circuits != Some(false);
         let guards = treatment.guards != Some(0) && drawn;
         let later = treatment.tor >= TorVersion::V0_3_5;
@@ -143,18 +143,23 @@ impl Serves {
             Self::Learning => (ahead, "predicted-circuits = true"),
             Self::BuildingAhead => (ahead && later, "tor = \"0.3.5\" or \"0.4.9\", and predicted-circuits = true"),
             Self::Guards => (guards && later, "tor = \"0.3.5\" or \"0.4.9\", guards and a client whose path is drawn"),
-            Self::Vanguards => {
-                (drawn && ahead && latest, "tor = \"0.4.9\", predicted-circuits = true and a client whose path is drawn")
-            }
+            Self::Vanguards => (
+                drawn && (ahead || onion) && latest,
+                "tor = \"0.4.9\", predicted-circuits = true and a client whose path is drawn",
+            ),
             Self::Handshakes => (treatment.cpu == CpuModel::MainThread && latest, "tor = \"0.4.9\" and cpu = \"main-thread\""),
         };
         (!has_all).then_some(needs)
     }
 }
 
-/// Every parameter that the table may name, in the order of their names.
-pub(crate) fn known() -> Vec<Known> {
-    let vegas = VegasParameters::new(PathType::Exit).table(PathType::Exit).into_iter();
+/// How parameters for circuits of onion services end.
+const ONION: &str = "_onion";
+
+/// Every parameter that the table may name, in the order of their names: with onion services (`onion`) those for their circuits too.
+pub(crate) fn known(onion: bool) -> Vec<Known> {
+    let of = |path| VegasParameters::new(path).table(path).into_iter();
+    let vegas = of(PathType::Exit).chain(of(PathType::Onion).filter(|(name, ..)| onion && name.ends_with(ONION)));
     let streams = XON_XOFF_TABLE.into_iter().filter(|(name, ..)| IDLE.iter().all(|(idle, _)| idle != name));
     let congestion = vegas.chain(streams.map(|(name, default, least, most)| (name.to_owned(), default, least, most)));
     let others = OTHERS.into_iter().map(|(param, serves)| Known {
@@ -179,13 +184,13 @@ pub(super) fn checked(
     base: &BaseFile,
     network: Circumstances,
 ) -> Checked<BTreeMap<String, i32>> {
-    let known = known();
+    let known = known(network.onion);
     let mut all = BTreeMap::new();
     for (table, given) in [("base", base), (key, own)] {
         for (name, &value) in given.consensus_params.iter().flatten() {
             let key = format!("{table}.consensus-params.{}", clipped(name, 80));
             let known = find(&key, name, &known)?;
-            if let Some(needs) = known.serves.lacks(treatment, network.drawn) {
+            if let Some(needs) = known.serves.lacks(treatment, network.drawn, network.onion) {
                 if table != "base" {
                     return Err(Fault::conflict(key, format!("has no effect in this treatment: it needs {needs}")));
                 }
@@ -204,11 +209,12 @@ pub(super) fn checked(
 
 /// A parameter of `[base]` may serve some of the treatments only, but it must serve one.
 pub(super) fn base_serves(base: &BaseFile, treatments: &[Treatment], network: Circumstances) -> Checked<()> {
-    let known = known();
+    let known = known(network.onion);
     for name in base.consensus_params.iter().flatten().map(|(name, _)| name) {
         let key = format!("base.consensus-params.{}", clipped(name, 80));
         let known = find(&key, name, &known)?;
-        let lacks: Vec<_> = treatments.iter().map(|treatment| known.serves.lacks(treatment, network.drawn)).collect();
+        let lacks: Vec<_> =
+            treatments.iter().map(|treatment| known.serves.lacks(treatment, network.drawn, network.onion)).collect();
         if let Some(needs) = lacks[0].filter(|_| lacks.iter().all(Option::is_some)) {
             return Err(Fault::conflict(key, format!("has no effect in any treatment: it needs {needs}")));
         }
@@ -226,8 +232,11 @@ fn find<'a>(key: &str, name: &str, known: &'a [Known]) -> Checked<&'a Known> {
     if let Some((_, reason)) = IDLE.iter().find(|(param, _)| *param == name) {
         return Err(Fault::conflict(key, format!("has no effect: {reason}")));
     }
-    if name.starts_with("cc_") && (name.ends_with("_onion") || name.ends_with("_sbws")) {
-        return Err(Fault::conflict(key, "has no effect: every circuit leads to an exit over three relays"));
+    if name.starts_with("cc_") && name.ends_with(ONION) {
+        return Err(Fault::conflict(key, "has no effect: no group of clients has `onion`"));
+    }
+    if name.starts_with("cc_") && name.ends_with("_sbws") {
+        return Err(Fault::conflict(key, "has no effect: no circuit is as short as those of bandwidth scanners"));
     }
     let names: Vec<&str> = known.iter().map(|known| known.name.as_str()).collect();
     let names = names.join(", ");

@@ -11,6 +11,7 @@ pub mod document;
 mod error;
 mod file;
 pub mod network;
+pub mod onion;
 pub mod own_policy;
 pub mod predictor;
 mod resolve;

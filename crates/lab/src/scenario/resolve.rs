@@ -6,7 +6,7 @@ use super::file::ScenarioFile;
 use super::resolve_treatments::Circumstances;
 use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use super::treatment::{FlowControl, Links};
-use super::{Scenario, resolve_clients, resolve_network, resolve_treatments, some_relays, switching};
+use super::{Scenario, onion, resolve_clients, resolve_network, resolve_treatments, some_relays, switching};
 use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -116,12 +116,14 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     }
     let circumstances = Circumstances {
         limited: limited(&network),
+        onion: clients.iter().any(|group| group.onion.is_some()),
         drawn: clients.iter().any(|group| !matches!(group.members, Members::Hosts { path: Some(_), .. })),
         policies: !matches!(network, Network::Explicit(_)),
     };
     let treatments = resolve_treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     some_relays::names_exist(&treatments, &network)?;
     switching::spares_exist(&treatments, &network)?;
+    onion::possible(&clients, &treatments)?;
     if let Some(index) = clients.iter().position(|group| group.trace)
         && treatments.iter().all(|treatment| treatment.flow_control_by_file() == FlowControl::Windows)
     {

@@ -5,6 +5,7 @@ use super::clients::{ClientsFile, StartFile, StartRange};
 use super::document::NetworkDocument;
 use super::error::{Fault, clipped};
 use super::network::Role;
+use super::onion;
 use super::resolve::{Checked, MAX_CLIENTS, count, name, named_file, refuse, within};
 use super::resolve_network::{host_index, rate};
 use super::resolved::{ClientGroup, ExplicitNetwork, FileRef, Members, Network};
@@ -48,6 +49,7 @@ pub(super) fn clients(
             Network::File(made) => listed(&key, file, &made.network, &group)?,
             Network::Consensus(_) | Network::Synthetic(_) => sampled(&key, file, derived, shares)?,
         };
+        let onion = onion::onion(&key, file, network, derived, &mut taken)?;
         let load = load(scenario, &format!("{key}.load"), &file.load)?;
         if load.has_timeouts() {
             refuse(&key, "timeout", file.timeout.as_ref(), "has no effect: the load has a time-out for each size")?;
@@ -74,6 +76,7 @@ pub(super) fn clients(
             boot_before: within(format!("{key}.boot-before"), boot_before, SimDuration::ZERO, MAX_WAIT)?,
             stop,
             load,
+            onion,
             timeout,
             stall,
             circuit_per_transfer: file.circuit_per_transfer.unwrap_or(false),
@@ -215,6 +218,7 @@ fn by_hand<'a>(key: &str, file: &'a ClientsFile, network: &ExplicitNetwork, take
         }
     };
     let server = match &file.server {
+        None if file.onion.is_some() => None,
         Some(server) => Some(find(&format!("{key}.server"), server, &[Role::Server])?),
         None if any(&[Role::Server]) => None,
         None => return Err(Fault::conflict(key, "has nothing to load from: the network has no host of role \"server\"")),

@@ -27,6 +27,8 @@ pub(super) struct Circumstances {
     pub drawn: bool,
     /// Exits may differ in the ports that they let out.
     pub policies: bool,
+    /// There are onion services.
+    pub onion: bool,
 }
 
 pub(super) fn treatments(

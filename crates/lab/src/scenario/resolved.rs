@@ -3,6 +3,7 @@
 use super::clients::{Position, StartRange};
 use super::document::NetworkDocument;
 use super::network::{ExitPolicies, PowerFile, Role};
+use super::onion::Onion;
 use super::own_policy::Policy;
 use super::predictor::Predictor;
 use super::some_relays::SomeRelays;
@@ -102,6 +103,11 @@ pub fn plan(points: &[ResolvedScenario]) -> Vec<PlannedRun> {
 }
 
 impl ResolvedScenario {
+    /// Whether there are onion services.
+    pub fn has_onion_services(&self) -> bool {
+        self.clients.iter().any(|group| group.onion.is_some())
+    }
+
     /// The experiment as JSON with sorted keys, which `run.parquet` keeps and by which a finished run is recognised.
     pub fn to_json(&self) -> String {
         serde_json::to_value(self).expect("no map with keys other than strings").to_string()
@@ -350,6 +356,9 @@ pub struct ClientGroup {
     pub stop: SimDuration,
     /// What they load.
     pub load: LoadModel,
+    /// The onion services that they load from; `None`: they load from servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub onion: Option<Onion>,
     /// A transfer that takes longer has failed.
     pub timeout: SimDuration,
     /// A transfer that receives nothing for so long has failed.

@@ -1,11 +1,13 @@
 //! A network by hand: every host, link and path as the experiment file has it.
 
 use super::effective::in_force;
+use super::onion::{self, Surroundings};
 use super::routes::{Circuits, Relays, Route, Routes, Servers};
 use super::topology::ByHand;
 use super::{Client, Host, Layout, WorldError, paths_of, relay_class, selector};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::network::Role as Given;
+use crate::scenario::onion::Onion;
 use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members, Treatment};
 use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Families, Params, PortSummary, Relay};
 use onionlab_engine::HostId;
@@ -42,8 +44,16 @@ pub(super) fn layout<'a>(
                 Some(server) => Servers::Fixed(HostId(server)),
                 None => Servers::Drawn(RandomStream::new(seed, name, "server")),
             };
-            clients.push(Client { host: HostId(member), group });
+            clients.push(Client { host: HostId(member), group, serves: false });
             routes.push(Route { circuits, servers });
+        }
+    }
+    let names: Vec<String> = network.hosts.iter().map(|host| host.name.clone()).collect();
+    for group in &scenario.clients {
+        if let (Some(Onion::Hosts(members)), Some(relays)) = (&group.onion, &relays) {
+            let members: Vec<HostId> = members.iter().copied().map(HostId).collect();
+            let surroundings = Surroundings { selector: &relays.selector, treatment, params: &params, seed };
+            onion::join(group, &members, &names, &surroundings, &mut clients, &mut routes)?;
         }
     }
     let of_role = |role| {

@@ -2,6 +2,7 @@
 
 use super::effective::in_force;
 use super::land::Land;
+use super::onion::{self, Surroundings};
 use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
 use super::{Client, Layout, WorldError, paths_of, relay_class, selector};
@@ -45,10 +46,12 @@ pub(super) fn layout<'a>(
         for client in network.clients.iter().filter(|client| client.group == group.group) {
             let circuits = paths_of(&selector, treatment, &params, run_seed, &client.name)?;
             let servers = Servers::Drawn(RandomStream::new(run_seed, &client.name, "server"));
-            clients.push(Client { host: add_client(&mut land, client), group });
+            clients.push(Client { host: add_client(&mut land, client), group, serves: false });
             routes.push(Route { circuits, servers });
         }
     }
+    let surroundings = Surroundings { selector: &selector, treatment, params: &params, seed: run_seed };
+    onion::add(&mut land, &scenario.clients, &surroundings, &mut clients, &mut routes)?;
     let relay_hosts = (0..relays.len() as u32).map(HostId).collect();
     let topology = ByPlace { table: land.table, locations: land.locations, jitter: file.jitter, loss: file.loss };
     Ok(Layout {

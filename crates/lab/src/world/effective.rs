@@ -33,8 +33,9 @@ pub(super) fn guards(treatment: &Treatment, params: &Params) -> EntryRules {
 
 /// Fills in what the treatment leaves open: what the consensus says, where the treatment's version of tor reads it, else what that version's code says.
 ///
-/// The result is what `treatment_json` of the table `run` shows. Where no path is drawn there are neither guards nor sets of circuits.
-pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool) -> Treatment {
+/// The result is what `treatment_json` of the table `run` shows. Where no path is drawn there are neither guards nor sets of circuits; with onion services (`onion`) the parameters for
+/// their circuits are there too.
+pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, onion: bool) -> Treatment {
     let version = treatment.tor;
     let code = version.code();
     let read = |since: TorVersion, param: &Param| {
@@ -104,7 +105,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool) -> 
     let relays = treatment
         .relays
         .as_ref()
-        .map(|some| SomeRelays { others: Box::new(effective(&some.others, params, drawn)), ..some.clone() });
+        .map(|some| SomeRelays { others: Box::new(effective(&some.others, params, drawn, onion)), ..some.clone() });
     Treatment {
         relays,
         circuitmux: Some(circuitmux),
@@ -146,9 +147,9 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool) -> 
             EntryRules::Guards(rules) => rules.in_use,
             EntryRules::PerCircuit => 0,
         }),
-        consensus_params: consensus_params::known()
+        consensus_params: consensus_params::known(onion)
             .into_iter()
-            .filter(|known| if known.is_of_congestion_control() { vegas } else { known.has_effect(treatment) })
+            .filter(|known| if known.is_of_congestion_control() { vegas } else { known.has_effect(treatment, onion) })
             .filter_map(|known| {
                 let value = treatment.consensus_params.get(&known.name).copied().or_else(|| params.get(&known.name));
                 let value = value.or_else(|| known.is_of_congestion_control().then_some(known.default))?;
@@ -180,7 +181,7 @@ mod tests {
              [[clients]]\ngroup = \"a\"\ncount = 1\nload = {{ kind = \"bulk\", size = \"1 MB\" }}\n"
         );
         let scenario = Scenario::parse(Path::new("test.toml"), file).and_then(|scenario| scenario.resolve()).unwrap();
-        effective(&scenario.treatments[0], &params.iter().copied().collect(), true)
+        effective(&scenario.treatments[0], &params.iter().copied().collect(), true, false)
     }
 
     const YEAR_2015: [(&str, i32); 4] =
@@ -268,7 +269,7 @@ mod tests {
             (drawn.guards, drawn.conflux, drawn.conflux_sets, drawn.conflux_legs),
             (Some(1), Some(true), Some(3), Some(2))
         );
-        let given = effective(&drawn, &Params::default(), false);
+        let given = effective(&drawn, &Params::default(), false, false);
         assert_eq!((given.guards, given.conflux, given.conflux_sets, given.conflux_legs), (None, Some(false), None, None));
     }
 

@@ -1,6 +1,6 @@
 //! The world of one run: hosts, links, clients and settings, from a resolved experiment.
 //!
-//! Hosts are numbered relays first (in the order of their source), then servers, then clients (group by group). What depends on
+//! Hosts are numbered relays first (in the order of their source), then servers, then clients (group by group), then onion services. What depends on
 //! the network's seed (sampling, capacities, places) is the same for all runs within a network; what depends on the run's seed
 //! (guards, paths, start times, load) is the same under all treatments.
 
@@ -10,6 +10,7 @@ mod document;
 mod effective;
 mod land;
 mod load_target;
+mod onion;
 mod own_policy;
 mod routes;
 mod sampled;
@@ -73,6 +74,14 @@ pub enum WorldError {
         /// The treatment.
         treatment: String,
     },
+    /// No circuit of an onion service can be drawn.
+    #[error(
+        "{host} finds no relays for circuits of onion services: these need four, the second to last of them Stable, drawn as middle relays are"
+    )]
+    NoOnionPath {
+        /// A client or a service.
+        host: String,
+    },
     /// A policy of the user's own cannot be had.
     #[error("{file}, a circuitmux policy, {what}")]
     Policy {
@@ -125,10 +134,11 @@ struct Host {
     role: Role,
 }
 
-/// One client before it is known when it starts.
+/// One client before it is known when it starts, or an onion service that the group loads from.
 struct Client<'a> {
     host: HostId,
     group: &'a ClientGroup,
+    serves: bool,
 }
 
 /// A network with its clients, before any treatment.
@@ -168,7 +178,8 @@ pub fn build_with(
             sampled::layout(scenario, &scenario.treatments[treatment], network_seed, run_seed)?
         }
     };
-    let treatment = effective::effective(&scenario.treatments[treatment], &layout.params, layout.routes.relays.is_some());
+    let (drawn, onion) = (layout.routes.relays.is_some(), scenario.has_onion_services());
+    let treatment = effective::effective(&scenario.treatments[treatment], &layout.params, drawn, onion);
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let uplink_queue = tuning::uplink_queue(&treatment);
     let settings = some_relays::settings(&treatment, &layout.hosts, run_seed, interpreter)?;
@@ -182,6 +193,7 @@ pub fn build_with(
         relays: layout.hosts.iter().map(relay).collect(),
         clients: layout.clients.iter().map(|client| (client.host, client.group.group.clone())).collect(),
     };
+    onion::check(&layout.routes, &layout.clients, |host| names.hosts[host.index()].clone())?;
     let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
     let paths: Box<dyn PathSource> = if let Some(switching) = &treatment.switching {
         let clients: Vec<&str> = names.clients.iter().map(|(host, _)| &*names.hosts[host.index()]).collect();
@@ -245,9 +257,12 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
     let group = client.group;
     let span = group.start.to.as_nanos() - group.start.from.as_nanos();
     let start = group.start.from.as_nanos() + RandomStream::new(seed, name, "start").at(0).below(span + 1);
+    if client.serves {
+        return service(client, name, seed);
+    }
     ClientConfig {
         host: client.host,
-        load: LoadModel::clone(&group.load),
+        load: Some(LoadModel::clone(&group.load)),
         stream: RandomStream::new(seed, name, "load"),
         boot: SimTime::from_nanos(start.saturating_sub(group.boot_before.as_nanos())),
         start: SimTime::from_nanos(start),
@@ -261,6 +276,27 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         trace: group.trace,
         latency: group.record_latency,
         probe: group.probe,
+    }
+}
+
+/// An onion service runs from the beginning, and does nothing of its own accord.
+fn service(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
+    ClientConfig {
+        host: client.host,
+        load: None,
+        stream: RandomStream::new(seed, name, "load"),
+        boot: SimTime::ZERO,
+        start: SimTime::ZERO,
+        stop: SimTime::ZERO,
+        timeout: client.group.timeout,
+        stall: client.group.stall,
+        circuit_per_transfer: false,
+        users: 1,
+        spread: SimDuration::ZERO,
+        record: client.group.record,
+        trace: false,
+        latency: false,
+        probe: None,
     }
 }
 

@@ -5,6 +5,7 @@ use onionlab_paths::{ClientPaths, ExitDemand, PathSelector, RelayIndex, Request}
 use onionlab_quantities::{RandomStream, SimTime};
 use onionlab_tor::{ClientId, PathRequest, PathSource, Purpose};
 use std::cell::RefCell;
+use std::sync::Arc;
 
 /// Where one client's circuits and transfers go.
 pub(super) struct Route {
@@ -26,6 +27,10 @@ pub(super) enum Servers {
     Fixed(HostId),
     /// Any, equally likely, anew for each transfer.
     Drawn(RandomStream),
+    /// The hosts of onion services, any of them equally likely, anew for each transfer.
+    Onion(RandomStream, Arc<[HostId]>),
+    /// An onion service asks nobody.
+    None,
 }
 
 /// What paths are drawn from.
@@ -73,13 +78,60 @@ impl PathSource for Routes {
         relays.relay(relay).is_some_and(|relay| relays.selector.serves(relay, port))
     }
 
+    fn onion_path(&self, client: ClientId, circuit: u64, to: HostId) -> Option<[HostId; 4]> {
+        let (paths, relays) = self.onion(client)?;
+        let path = paths.borrow_mut().onion_path(NOW, &relays.selector, circuit, Some(relays.relay(to)?))?;
+        Some([path.guard, path.layer2, path.middle?, path.last].map(|relay| relays.hosts[relay.get()]))
+    }
+
+    fn introduction_point(&self, service: ClientId, ordinal: u64) -> Option<HostId> {
+        let (paths, relays) = self.onion(service)?;
+        let point = paths.borrow().introduction_point(&relays.selector, ordinal)?;
+        Some(relays.hosts[point.get()])
+    }
+
     fn server(&self, client: ClientId, stream: u64) -> HostId {
         match &self.clients[client.index()].servers {
             Servers::Fixed(server) => *server,
+            Servers::Onion(draws, services) => services[draws.at(stream).below(services.len() as u64) as usize],
+            Servers::None => unreachable!("an onion service opens no streams"),
             Servers::Drawn(draws) => self.servers[draws.at(stream).below(self.servers.len() as u64) as usize],
         }
     }
 }
+
+impl Routes {
+    /// The paths of a client with drawn ones, and what they are drawn from.
+    fn onion(&self, client: ClientId) -> Option<(&RefCell<ClientPaths>, &Relays)> {
+        match (&self.clients[client.index()].circuits, &self.relays) {
+            (Circuits::Drawn(paths), Some(relays)) => Some((paths, relays)),
+            _ => None,
+        }
+    }
+
+    /// The first client or service that finds no relays for circuits of onion services.
+    pub(super) fn without_onion_path(&self) -> Option<ClientId> {
+        let concerned = |route: &Route| matches!(route.servers, Servers::Onion(..) | Servers::None);
+        let ids = (0..).map(ClientId).zip(&self.clients).filter(|(_, route)| concerned(route)).map(|(id, _)| id);
+        let finds = |id: &ClientId| {
+            let request = |circuit| PathRequest {
+                client: *id,
+                circuit,
+                purpose: Purpose::Internal,
+                stable: true,
+                exclude: &[],
+                exit: None,
+            };
+            let Some(point) = self.introduction_point(*id, 0) else { return false };
+            (0..TRIES).any(|circuit| self.path(&request(circuit)).is_some())
+                && (0..TRIES).any(|circuit| self.onion_path(*id, circuit, point).is_some())
+        };
+        ids.into_iter().find(|id| !finds(id))
+    }
+}
+
+/// Circuits for which relays are looked for before a network counts as too small.
+const TRIES: u64 = 20;
 
 fn drawn(paths: &mut ClientPaths, relays: &Relays, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
     let exclude: Vec<RelayIndex> = request.exclude.iter().filter_map(|&host| relays.relay(host)).collect();

@@ -2,6 +2,7 @@
 
 use super::effective::in_force;
 use super::land::Land;
+use super::onion::{self, Surroundings};
 use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
 use super::{Client, Layout, WorldError, load_target, paths_of, relay_class, selector};
@@ -74,10 +75,12 @@ pub(super) fn layout<'a>(
             let name = &land.hosts[host.index()].name;
             let circuits = paths_of(&selector, treatment, &params, run_seed, name)?;
             let servers = Servers::Drawn(RandomStream::new(run_seed, name, "server"));
-            clients.push(Client { host, group });
+            clients.push(Client { host, group, serves: false });
             routes.push(Route { circuits, servers });
         }
     }
+    let surroundings = Surroundings { selector: &selector, treatment, params: &params, seed: run_seed };
+    onion::add(&mut land, &scenario.clients, &surroundings, &mut clients, &mut routes)?;
     let relay_hosts = (0..network.relays.len() as u32).map(HostId).collect();
     let topology = ByPlace { table: land.table, locations: land.locations, jitter: common.jitter, loss: common.loss };
     Ok(Layout {

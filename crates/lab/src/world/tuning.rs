@@ -41,6 +41,7 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
         }
         FlowControl::Vegas => onionlab_tor::FlowControl::Vegas(CongestionSettings {
             exit_circuits: Arc::new(VegasParameters::from_consensus(PathType::Exit, param)),
+            onion_circuits: Arc::new(VegasParameters::from_consensus(PathType::Onion, param)),
             exit_streams: XonXoffParameters::from_consensus(false, param),
             client_streams: XonXoffParameters::from_consensus(true, param),
         }),

@@ -2,7 +2,7 @@
 //! (`core/or/circuituse.c`).
 
 use super::pool::{MAX_FAILURES, SECOND};
-use crate::circuit::{CircuitState, Intent};
+use crate::circuit::{CircuitState, HOPS, Intent};
 use crate::ids::{CircuitId, ClientId, FlowId};
 use crate::records::CloseReason;
 use crate::world::World;
@@ -21,6 +21,9 @@ impl World {
             circuit.intent = Intent::Exit;
             let set = circuit.set;
             self.replace_leg(id, set);
+        } else if circuit.intent == Intent::Rendezvous {
+            circuit.intent = Intent::Internal;
+            self.leave_meeting(id);
         }
         if !relaxed {
             self.clients[client.index()].learner.timed_out(&self.settings.client.build_timeout, first_hop);
@@ -42,6 +45,19 @@ impl World {
             let state = &mut self.clients[client.index()];
             let (age, first_hop) = (now.saturating_since(circuit.began), circuit.built > 0);
             let (timeout, close) = (state.learner.timeout(), state.learner.close());
+            if circuit.hops.last() as usize == HOPS {
+                // The limits for three relays, by the way that cells must go; such circuits teach nothing.
+                let limit = match circuit.intent {
+                    Intent::Introduction => timeout * 9 / 6,
+                    Intent::Introduce if circuit.built_at().is_some() => close * 4 / 6,
+                    _ => timeout * 10 / 6,
+                };
+                if age >= limit + SECOND && (state.pool.open > 0 || age >= close) {
+                    self.closes_because(id, CloseReason::BuildTimeout);
+                    self.close_at(id, 0, None);
+                }
+                continue;
+            }
             if age < if circuit.timed_out { close } else { timeout } {
                 continue;
             }

@@ -51,10 +51,11 @@ impl World {
         if now >= config.stop {
             return;
         }
-        let Some(plans) = config.load.flow(sequence.stream, sequence.next) else { return };
+        let Some(load) = &config.load else { return };
+        let Some(plans) = load.flow(sequence.stream, sequence.next) else { return };
         let ordinal = sequence.next;
         sequence.next += 1;
-        let pace = config.load.pace();
+        let pace = load.pace();
         let pause = pace.pause(plans.pause, config.users);
         if pace == Pace::Independent {
             self.queue.schedule(now + pause, config.host, Event::NextFlow(id));
@@ -71,7 +72,7 @@ impl World {
             begun: 0,
             exhausted: false,
             pause: (pace == Pace::AfterPrevious).then_some(pause),
-            isolated: config.circuit_per_transfer || config.load.isolates(),
+            isolated: config.circuit_per_transfer || load.isolates(),
             circuits: Vec::new(),
         };
         let flow = FlowId(self.flows.insert(flow) as u32);
@@ -139,6 +140,7 @@ impl World {
 
     fn end_flow(&mut self, id: FlowId) {
         let flow = self.flows.remove(id.index());
+        self.flow_meets_nobody(flow.client, id);
         for circuit in flow.circuits {
             self.circuits[circuit.index()].flow = FlowId::NONE;
         }

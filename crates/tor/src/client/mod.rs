@@ -14,10 +14,11 @@ mod transfers;
 pub use build_timeout::{BuildTimeModel, BuildTimeoutParameters};
 pub(crate) use flows::{Flow, Sequence};
 pub(crate) use program::Writer;
-pub(crate) use transfers::Transfer;
+pub(crate) use transfers::{PROGRAM_SOCKET, Transfer};
 
 use crate::circuit::CircuitState;
-use crate::ids::{CircuitId, ClientId, EndId, SequenceId, SetId, TransferId};
+use crate::ids::{CircuitId, ClientId, EndId, MeetingId, SequenceId, SetId, TransferId};
+use crate::onion::Introduction;
 use crate::records::Outcome;
 use crate::settings::ClientSettings;
 use crate::switching::SpareRequest;
@@ -37,7 +38,7 @@ pub enum Purpose<'a> {
         /// The ports.
         ports: &'a [u16],
     },
-    /// It ends at a relay: built ahead for onion services.
+    /// It ends at a relay of the client's choice: built ahead for onion services, or to a rendezvous point.
     Internal,
 }
 
@@ -64,21 +65,30 @@ pub trait PathSource: Send {
     fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]>;
     /// Whether the relay lets streams to this port out.
     fn exits_to(&self, relay: HostId, port: u16) -> bool;
-    /// The server of a client's stream. The key is the same under every treatment; where each flow of a client of one user has one stream, it is the flow's ordinal.
+    /// The server of a client's stream, or the host of an onion service. The key is the same under every treatment; where each flow of a client of one user has one stream, it is the flow's ordinal.
     fn server(&self, client: ClientId, stream: u64) -> HostId;
+    /// The relays of a circuit of an onion service or its client that ends at this one, which somebody else has chosen; none if there is no such path. Asked only where there
+    /// are onion services.
+    fn onion_path(&self, _client: ClientId, _circuit: u64, _to: HostId) -> Option<[HostId; 4]> {
+        None
+    }
+    /// The relay at which an onion service lets itself be found: the how-manieth that it draws. Asked only where there are onion services.
+    fn introduction_point(&self, _service: ClientId, _ordinal: u64) -> Option<HostId> {
+        None
+    }
     /// Relays for a spare circuit, of more bandwidth where there are such; none if there is no other path. Asked only where circuits are switched.
     fn spare(&self, _: &SpareRequest) -> Option<[HostId; 3]> {
         None
     }
 }
 
-/// One client: a tor process and the program behind it, on the same host.
+/// One client: a tor process and the program behind it, on the same host. Or an onion service, which is the same, but answers where clients ask.
 #[derive(Debug, Clone)]
 pub struct ClientConfig {
     /// Its host.
     pub host: HostId,
-    /// What it does.
-    pub load: LoadModel,
+    /// What it does. None: an onion service runs there, and does nothing of its own accord.
+    pub load: Option<LoadModel>,
     /// How many users it stands for, at least one.
     pub users: u32,
     /// The random values of its load.
@@ -112,12 +122,17 @@ pub(crate) struct Client {
     pub config: ClientConfig,
     pub pool: Pool,
     pub learner: BuildTimeout,
-    ports: PredictedPorts,
+    pub ports: PredictedPorts,
     next_transfer: u64,
     /// Streams without a circuit, in the order in which they began to wait.
-    waiting: Vec<TransferId>,
+    pub waiting: Vec<TransferId>,
     /// Its Conflux sets, in the order of their launch.
     pub sets: Vec<SetId>,
+    /// Onion services that it meets, in the order in which it began.
+    pub meetings: Vec<MeetingId>,
+    /// As an onion service: its introduction points, and how many relays it has drawn for them.
+    pub introductions: Vec<Introduction>,
+    pub introductions_sought: u64,
 }
 
 impl Client {
@@ -129,6 +144,9 @@ impl Client {
             next_transfer: 0,
             waiting: Vec::new(),
             sets: Vec::new(),
+            meetings: Vec::new(),
+            introductions: Vec::new(),
+            introductions_sought: 0,
             config,
         }
     }
@@ -140,7 +158,7 @@ impl World {
         let state = &mut self.clients[client.index()];
         state.ports.begin(now, &self.settings.client);
         let config = &state.config;
-        let users = config.load.pace().sequences(config.users);
+        let users = config.load.as_ref().map_or(0, |load| load.pace().sequences(config.users));
         let (start, stop, host, spread) = (config.start.max(now), config.stop, config.host, config.spread);
         for user in 0..users {
             let stream = user_stream(config.stream, user);

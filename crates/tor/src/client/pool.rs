@@ -1,7 +1,7 @@
 //! The circuits of a client: built ahead, and built when a stream needs one (`core/or/circuituse.c`). How they end is in `expiry`.
 
 use super::{PathRequest, Purpose};
-use crate::circuit::{CircuitState, Intent};
+use crate::circuit::{CircuitState, HOPS, Intent};
 use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
 use crate::records::CircuitSerial;
 use crate::world::{Event, World};
@@ -32,16 +32,16 @@ pub(crate) struct Pool {
     /// The ordinal of the next one.
     pub launched: u64,
     /// Those that no stream has used, being built or built. There are never many.
-    pub(super) clean: Vec<CircuitId>,
+    pub clean: Vec<CircuitId>,
     /// Those that streams have used which share circuits, the latest last.
     pub(super) shared: Vec<CircuitId>,
     /// All that streams have used, in the order of their first; some are closed by now.
-    pub(super) dirty: VecDeque<(CircuitId, CircuitSerial)>,
+    pub dirty: VecDeque<(CircuitId, CircuitSerial)>,
     /// Those among them that take no new streams and are closed when their streams are over.
     pub(super) overdue: Vec<(CircuitId, CircuitSerial)>,
     /// How many are open, used or not; and how many are being built.
-    pub(super) open: u32,
-    pub(super) building: u32,
+    pub open: u32,
+    pub building: u32,
     /// Failures in this period, and whether there were any in the one before.
     pub(super) failures: u32,
     pub(super) failed_before: bool,
@@ -79,7 +79,9 @@ impl World {
         let pool = &mut self.clients[client.index()].pool;
         pool.next_second = SimTime::MAX;
         self.expire_building(client);
+        self.expire_meetings(client);
         self.attach_waiting(client);
+        self.keep_introductions(client);
         if self.clients[client.index()].pool.next_sweep <= now {
             self.clients[client.index()].pool.next_sweep = now + SWEEP;
             self.sweep(client);
@@ -87,7 +89,8 @@ impl World {
         let sets = self.settings.client.predict && self.predict_sets(client);
         let launched = self.settings.client.predict && self.predict(client) || sets;
         let state = &self.clients[client.index()];
-        let busy = launched || state.pool.building > 0 || !state.waiting.is_empty();
+        let meets = self.is_meeting(client) || self.lacks_introductions(client);
+        let busy = launched || state.pool.building > 0 || !state.waiting.is_empty() || meets;
         let test = state.learner.test_due(&self.settings.client.build_timeout);
         let test = test.filter(|&due| due > now && self.settings.client.predict).unwrap_or(SimTime::MAX);
         let next = if busy { now } else { state.pool.next_sweep.min(test) };
@@ -95,7 +98,7 @@ impl World {
     }
 
     /// tor looks after its circuits at the first of its seconds that is later than now and not before `time`.
-    fn second_by(&mut self, client: ClientId, time: SimTime) {
+    pub(crate) fn second_by(&mut self, client: ClientId, time: SimTime) {
         let now = self.queue.now();
         let state = &mut self.clients[client.index()];
         let since = time.max(now).saturating_since(state.config.boot).as_nanos();
@@ -122,7 +125,7 @@ impl World {
         let state = &mut self.clients[client.index()];
         let unused = |circuit: &&CircuitId| {
             let circuit = &self.circuits[circuit.index()];
-            !circuit.timed_out && !circuit.unusable && !matches!(circuit.intent, Intent::Leg | Intent::Spare)
+            !circuit.timed_out && !circuit.unusable && matches!(circuit.intent, Intent::Exit | Intent::Internal)
         };
         let unused: Vec<CircuitId> = state.pool.clean.iter().filter(unused).copied().collect();
         if unused.len() >= MAX_UNUSED {
@@ -146,11 +149,14 @@ impl World {
         }
         let state = &self.clients[client.index()];
         let internal = unused.iter().filter(|circuit| self.circuits[circuit.index()].intent == Intent::Internal).count();
-        if state.ports.internal_predicted(now)
-            && internal < self.settings.client.internal
-            && self.launch(client, Purpose::Internal, true).is_some()
-        {
-            return true;
+        let serves = self.is_service(client);
+        if (state.ports.internal_predicted(now) || serves) && internal < self.settings.client.internal {
+            if serves {
+                self.clients[client.index()].ports.used_internal(now, &self.settings.client);
+            }
+            if self.launch(client, Purpose::Internal, true).is_some() {
+                return true;
+            }
         }
         let state = &self.clients[client.index()];
         let parameters = &self.settings.client.build_timeout;
@@ -163,10 +169,10 @@ impl World {
 
     /// `circuit_launch`
     fn launch(&mut self, client: ClientId, purpose: Purpose<'_>, stable: bool) -> Option<CircuitId> {
-        let state = &self.clients[client.index()];
-        if state.pool.failed_before && state.pool.failures > MAX_FAILURES {
+        if self.has_failed_too_often(client) {
             return None;
         }
+        let state = &self.clients[client.index()];
         let request = PathRequest { client, circuit: state.pool.launched, purpose, stable, exclude: &[], exit: None };
         let path = self.paths.path(&request)?;
         let intent = match purpose {
@@ -176,6 +182,12 @@ impl World {
         let id = self.launch_on(client, path, intent, stable);
         self.extend_from(id, 0);
         Some(id)
+    }
+
+    /// Whether nothing is launched because too much has failed.
+    pub(crate) fn has_failed_too_often(&self, client: ClientId) -> bool {
+        let pool = &self.clients[client.index()].pool;
+        pool.failed_before && pool.failures > MAX_FAILURES
     }
 
     /// A circuit over these relays, which counts among those being built from now on.
@@ -205,6 +217,10 @@ impl World {
     /// The stream gets a circuit that is open, or waits for one that is on its way, launched now if there is none
     /// (`circuit_get_open_circ_or_launch`).
     pub(crate) fn attach_or_wait(&mut self, id: TransferId) {
+        if self.transfers[id.index()].service.is_some() {
+            self.attach_to_service(id);
+            return;
+        }
         let client = self.transfers[id.index()].client;
         if self.attach(id) {
             return;
@@ -322,7 +338,9 @@ impl World {
         let parameters = &self.settings.client.build_timeout;
         let state = &mut self.clients[client.index()];
         state.learner.heard(now);
-        let late = parameters.learn && took > state.learner.timeout() && state.pool.open > 0;
+        // How long circuits take is how long three relays take (`circuit_timeout_want_to_count_circ`).
+        let counts = circuit.hops.last() as usize == HOPS - 1;
+        let late = counts && parameters.learn && took > state.learner.timeout() && state.pool.open > 0;
         if late {
             self.mark_timed_out(id);
         }
@@ -331,13 +349,17 @@ impl World {
         }
         let in_time = !self.circuits[id.index()].timed_out;
         let state = &mut self.clients[client.index()];
-        state.learner.built(&self.settings.client.build_timeout, took, in_time);
+        if counts {
+            state.learner.built(&self.settings.client.build_timeout, took, in_time);
+        }
         state.pool.building -= 1;
         state.pool.open += 1;
         if in_time && self.circuits[id.index()].intent == Intent::Leg {
             self.leg_opened(id);
         } else if self.circuits[id.index()].intent == Intent::Spare {
             self.spare_opened(id, in_time);
+        } else if in_time && self.circuits[id.index()].hops.onion.is_some() {
+            self.onion_circuit_opened(id);
         } else if in_time {
             self.attach_waiting(client);
         }
@@ -362,6 +384,9 @@ impl World {
             pool.clean.retain(|&other| other != id);
         } else {
             self.forget_for_streams(id);
+        }
+        if self.circuits[id.index()].hops.onion.is_some() {
+            self.meeting_lost(id);
         }
         self.second_by(client, now);
         self.fail_streams(id);

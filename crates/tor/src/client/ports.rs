@@ -41,6 +41,14 @@ impl PredictedPorts {
         }
     }
 
+    /// `rep_hist_note_used_internal`
+    pub fn used_internal(&mut self, now: SimTime, settings: &ClientSettings) {
+        if self.ports.is_empty() && !self.internal_predicted(now) {
+            self.lifetime = settings.prediction + self.draw(settings.prediction_spread);
+        }
+        (self.internal, self.last) = (now, now);
+    }
+
     /// Ports that will be wanted (`rep_hist_get_predicted_ports`).
     pub fn predicted(&mut self, now: SimTime) -> impl Iterator<Item = u16> {
         let lifetime = self.lifetime;

@@ -15,7 +15,7 @@ use onionlab_net::SocketId;
 use onionlab_quantities::{SimDuration, SimTime};
 
 /// What the socket between a program and its tor holds (the default of Linux's `tcp_rmem`).
-const PROGRAM_SOCKET: u64 = 131_072;
+pub(crate) const PROGRAM_SOCKET: u64 = 131_072;
 /// A stream without a circuit has failed after this long (`SocksTimeout`).
 const SOCKS_TIMEOUT: SimDuration = SimDuration::from_secs(120);
 
@@ -41,6 +41,8 @@ pub(crate) struct Transfer {
     user: u32,
     flow_ordinal: u64,
     server: HostId,
+    /// The onion service that runs there; none where it is a server.
+    pub service: ClientId,
     exchange: Exchange,
     timeout: SimDuration,
     start: SimTime,
@@ -92,6 +94,9 @@ impl Transfer {
 
     /// How long a reply to BEGIN is waited for (`compute_retry_timeout`).
     const fn reply_timeout(&self) -> SimDuration {
+        if self.service.is_some() {
+            return SOCKS_TIMEOUT;
+        }
         SimDuration::from_secs(if self.retries < 2 { 10 } else { 15 })
     }
 
@@ -112,8 +117,11 @@ impl World {
         let (key, flow_ordinal) = (self.stream_key(flow, stream), self.flows[flow.index()].ordinal);
         let user = self.sequences[self.flows[flow.index()].sequence.index()].user;
         let server = self.paths.server(client, key);
+        let service = self.service_at(server);
         let state = &mut self.clients[client.index()];
-        state.ports.used(plan.port, now, &self.settings.client);
+        if !service.is_some() {
+            state.ports.used(plan.port, now, &self.settings.client);
+        }
         let ordinal = state.next_transfer;
         state.next_transfer += 1;
         let transfer = Transfer {
@@ -124,6 +132,7 @@ impl World {
             user,
             flow_ordinal,
             server,
+            service,
             exchange: plan.exchange,
             timeout: plan.timeout.unwrap_or(state.config.timeout),
             start: now,
@@ -226,6 +235,7 @@ impl World {
             request_received: 0,
             answer_written: 0,
             exit: ExitState::None,
+            unread: None,
             socket: SocketId(u32::MAX),
             server_closed: false,
             client_ended: false,
@@ -487,7 +497,12 @@ impl World {
         } else if let State::Connects { since } = transfer.state
             && since + transfer.reply_timeout() <= now
         {
-            self.try_elsewhere(id);
+            // A service that does not answer is not asked again (`connection_ap_expire_beginning`).
+            if transfer.service.is_some() {
+                self.finish_transfer(id, Outcome::Timeout);
+            } else {
+                self.try_elsewhere(id);
+            }
         } else {
             self.arm_check(id);
         }

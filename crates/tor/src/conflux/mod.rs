@@ -235,8 +235,7 @@ impl World {
 
     /// Whether the circuit's window at this end and its queue have room (`circuit_ready_to_send`).
     fn is_ready(&self, id: CircuitId, place: Place) -> bool {
-        let circuit = &self.circuits[id.index()];
-        !circuit.way_out(place).blocked && circuit.edges[place as usize].package.can_send()
+        !self.way_out(id, place).blocked && self.circuits[id.index()].edges[place as usize].package.can_send()
     }
 
     /// The circuit on which a DATA cell of this circuit's streams would leave now; none if that has no room. Without a set it is the circuit itself, which may be blocked.

@@ -129,7 +129,7 @@ impl World {
 
     /// SWITCH has left this node: if DESTROY has come, or this is the client, the circuit is closed here.
     pub(crate) fn path_drained(&mut self, id: CircuitId, host: HostId) {
-        let Some(hop) = self.circuits[id.index()].hops.iter().position(|hop| hop.host == host) else { return };
+        let Some(hop) = self.circuits[id.index()].hops.at(host) else { return };
         let Some(of) = self.switching.as_mut().and_then(|switching| switching.circuits.get_mut(&id)) else { return };
         if !std::mem::take(&mut of.switch_queued[hop]) {
             return;

@@ -65,7 +65,7 @@ fn world(entry: SwitchEntry, exit: SwitchExit) -> World {
         settings: Settings { switching: Some(switching), scheduling, ..Settings::default() },
         clients: vec![ClientConfig {
             host: CLIENT,
-            load: toml::from_str("kind = \"sequence\"\nrequest = \"3 MB\"\ntransfers = [{ size = \"1 kB\" }]").unwrap(),
+            load: Some(toml::from_str("kind = \"sequence\"\nrequest = \"3 MB\"\ntransfers = [{ size = \"1 kB\" }]").unwrap()),
             stream: RandomStream::new(Seed(1), "client", "load"),
             boot: SimTime::ZERO,
             start: SimTime::ZERO + SimDuration::from_secs(10),

@@ -244,7 +244,7 @@ impl World {
             if kept || self.circuits[id.index()].state != CircuitState::Open {
                 continue;
             }
-            let active = self.averages_of(id).active.max(self.circuits[id.index()].built_at.unwrap_or(now));
+            let active = self.averages_of(id).active.max(self.circuits[id.index()].built_at().unwrap_or(now));
             if active + after <= now && !self.circuits[id.index()].hops[ENTRY as usize].closed {
                 of.verdict = SwitchVerdict::DroppedIdle;
                 self.closes_because(id, CloseReason::DroppedIdle);

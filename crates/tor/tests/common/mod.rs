@@ -46,6 +46,21 @@ pub struct Plan {
     pub other_paths: Vec<[HostId; 3]>,
     /// Seconds from a client's boot to its start.
     pub boot_before: u64,
+    /// Onion services, numbered after the clients, which run from the beginning.
+    pub services: Vec<HostId>,
+    /// By client or service: the relays of its onion-service circuits.
+    pub onion: BTreeMap<u32, OnionRoute>,
+}
+
+/// The relays of a client's or service's onion-service circuits.
+#[derive(Clone, Debug)]
+pub struct OnionRoute {
+    /// Of circuits built ahead, and to rendezvous points.
+    pub internal: [HostId; 3],
+    /// The third relay of circuits that are built with four from the start.
+    pub third: HostId,
+    /// A service's introduction points.
+    pub introductions: Vec<HostId>,
 }
 
 struct Links(BTreeMap<(u32, u32), Path>, Path);
@@ -56,17 +71,29 @@ impl Topology for Links {
     }
 }
 
-/// By client: the paths that its circuits take in turn, and its server.
-struct Fixed(Vec<(Vec<[HostId; 3]>, HostId)>);
+/// By client: the paths that its circuits take in turn, and its server; and those of onion services.
+struct Fixed(Vec<(Vec<[HostId; 3]>, HostId)>, BTreeMap<u32, OnionRoute>);
 
 impl PathSource for Fixed {
     fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
-        let paths = &self.0[request.client.index()].0;
+        if request.purpose == Purpose::Internal {
+            return self.1.get(&request.client.0).map(|route| route.internal);
+        }
+        // A service has nothing to do outside, but expects to.
+        let Some((paths, _)) = self.0.get(request.client.index()) else { return Some(self.1[&request.client.0].internal) };
         if let Some(exit) = request.exit {
             let fits = |path: &&[HostId; 3]| path[2] == exit && path[..2].iter().all(|relay| !request.exclude.contains(relay));
             return paths.iter().find(fits).copied();
         }
-        (request.purpose != Purpose::Internal).then(|| paths[request.circuit as usize % paths.len()])
+        Some(paths[request.circuit as usize % paths.len()])
+    }
+    fn onion_path(&self, client: ClientId, _: u64, to: HostId) -> Option<[HostId; 4]> {
+        let route = &self.1[&client.0];
+        Some([route.internal[0], route.internal[1], route.third, to])
+    }
+    fn introduction_point(&self, service: ClientId, ordinal: u64) -> Option<HostId> {
+        let points = &self.1[&service.0].introductions;
+        Some(points[ordinal as usize % points.len()])
     }
     fn exits_to(&self, _: HostId, _: u16) -> bool {
         true
@@ -110,6 +137,8 @@ impl Plan {
             users: 1,
             other_paths: Vec::new(),
             boot_before: 10,
+            services: Vec::new(),
+            onion: BTreeMap::new(),
         }
     }
 
@@ -148,7 +177,7 @@ impl Plan {
         });
         let clients = self.clients.iter().enumerate().map(|(index, (host, _, _, load, start))| ClientConfig {
             host: *host,
-            load: load.clone(),
+            load: Some(load.clone()),
             stream: RandomStream::new(Seed(self.seed), &format!("client{index}"), "load"),
             boot: SimTime::from_nanos(start.as_nanos().saturating_sub(self.boot_before * 1_000_000_000)),
             start: *start,
@@ -161,7 +190,24 @@ impl Plan {
             record: true,
             trace: self.trace,
             latency: false,
-            probe: self.probe,
+            probe: self.probe.filter(|_| !self.onion.contains_key(&(index as u32))),
+        });
+        let services = self.services.iter().map(|&host| ClientConfig {
+            host,
+            load: None,
+            stream: RandomStream::new(Seed(self.seed), "service", "load"),
+            boot: SimTime::ZERO,
+            start: SimTime::ZERO,
+            stop: SimTime::MAX,
+            timeout: self.timeout,
+            stall: self.stall,
+            circuit_per_transfer: false,
+            users: 1,
+            spread: SimDuration::ZERO,
+            record: true,
+            trace: false,
+            latency: false,
+            probe: None,
         });
         let paths = self.clients.iter().map(|(_, path, server, _, _)| {
             let own = std::iter::once(*path).chain(self.other_paths.iter().copied());
@@ -173,8 +219,8 @@ impl Plan {
             topology: Box::new(Links(self.links.clone(), self.default_path)),
             tcp: self.tcp.clone(),
             settings: self.settings.clone(),
-            clients: clients.collect(),
-            paths: Box::new(Fixed(paths.collect())),
+            clients: clients.chain(services).collect(),
+            paths: Box::new(Fixed(paths.collect(), self.onion.clone())),
         })
     }
 

@@ -1,0 +1,354 @@
+//! The client's side: how a stream comes to an onion service (`feature/hs/hs_client.c`, `core/or/circuituse.c`).
+
+use super::{Meeting, Owner, Step};
+use crate::cell::{Cell, CellKind};
+use crate::circuit::{CircuitState, Intent};
+use crate::client::{PathRequest, Purpose};
+use crate::ids::{CircuitId, ClientId, FlowId, MeetingId, TransferId};
+use crate::queues::Direction;
+use crate::records::{CircuitSerial, CloseReason};
+use crate::world::World;
+use onionlab_engine::HostId;
+use onionlab_quantities::SimDuration;
+
+/// A rendezvous point answers within this (`CircuitStreamTimeout` at its least, and a second).
+const ESTABLISHED_WITHIN: SimDuration = SimDuration::from_secs(16);
+const SECOND: SimDuration = SimDuration::from_secs(1);
+
+impl World {
+    /// The onion service at this host, if there is one.
+    pub(crate) fn service_at(&self, host: HostId) -> ClientId {
+        let client = self.nodes[host.index()].client;
+        if client.is_some() && self.is_service(client) { client } else { ClientId::NONE }
+    }
+
+    /// The stream gets a circuit that is joined to the service's, or waits for one, for which the client begins now if it has not yet
+    /// (`connection_ap_handshake_attach_circuit`).
+    pub(crate) fn attach_to_service(&mut self, id: TransferId) {
+        let now = self.queue.now();
+        let transfer = &self.transfers[id.index()];
+        let (client, service, flow) = (transfer.client, transfer.service, transfer.flow);
+        let owner = if self.flows[flow.index()].isolated { Owner::Flow(flow) } else { Owner::Anyone };
+        let found = self.usable_meeting(client, service, owner);
+        if let Some(meeting) = found.filter(|meeting| self.meetings[meeting.index()].step == Step::Joined) {
+            self.clients[client.index()].waiting.retain(|&other| other != id);
+            let circuit = self.meetings[meeting.index()].rendezvous;
+            self.use_again(client, circuit);
+            self.attach_to(id, circuit);
+            return;
+        }
+        let state = &mut self.clients[client.index()];
+        if !state.waiting.contains(&id) {
+            state.waiting.push(id);
+        }
+        state.ports.used_internal(now, &self.settings.client);
+        if found.is_none() {
+            self.arrange_meeting(client, service, owner);
+        }
+        self.second_by(client, now);
+    }
+
+    /// The latest that takes the owner's streams, joined or on its way.
+    fn usable_meeting(&self, client: ClientId, service: ClientId, owner: Owner) -> Option<MeetingId> {
+        let dirty = self.settings.circuit_dirtiness;
+        let fits = |id: &&MeetingId| {
+            let meeting = &self.meetings[id.index()];
+            let young = || {
+                let circuit = &self.circuits[meeting.rendezvous.index()];
+                !circuit.unusable && circuit.first_used.is_none_or(|used| used + dirty > self.queue.now())
+            };
+            meeting.service == service && meeting.owner == owner && (meeting.step != Step::Joined || young())
+        };
+        self.clients[client.index()].meetings.iter().rev().find(fits).copied()
+    }
+
+    /// A rendezvous circuit is as young as its last stream: to build another one costs so much.
+    fn use_again(&mut self, client: ClientId, id: CircuitId) {
+        self.circuits[id.index()].first_used = Some(self.queue.now());
+        let dirty = &mut self.clients[client.index()].pool.dirty;
+        if let Some(place) = dirty.iter().position(|&(other, _)| other == id)
+            && let Some(entry) = dirty.remove(place)
+        {
+            dirty.push_back(entry);
+        }
+    }
+
+    /// The client begins: a circuit to a rendezvous point and one to an introduction point.
+    fn arrange_meeting(&mut self, client: ClientId, service: ClientId, owner: Owner) {
+        let Some((at, point)) = self.introduction_point(client, service) else { return };
+        let meeting = Meeting {
+            client,
+            service,
+            owner,
+            rendezvous: CircuitId::NONE,
+            introduce: CircuitId::NONE,
+            at,
+            established: false,
+            step: Step::Prepared,
+            since: self.queue.now(),
+            joined: None,
+            // As long as this function goes on.
+            references: 1,
+        };
+        let id = MeetingId(self.meetings.insert(meeting) as u32);
+        self.clients[client.index()].meetings.push(id);
+        let rendezvous = self.launch_for(client, Intent::Rendezvous, None, id);
+        let introduce = rendezvous.and_then(|_| self.launch_for(client, Intent::Introduce, Some(point), id));
+        if introduce.is_none() {
+            self.call_off(id);
+        }
+        self.release(id);
+    }
+
+    /// One of the points where the service is, and the service's circuit to it.
+    fn introduction_point(&mut self, client: ClientId, service: ClientId) -> Option<((CircuitId, CircuitSerial), HostId)> {
+        let points: Vec<CircuitId> = self.established_introductions(service).collect();
+        let state = &mut self.clients[client.index()];
+        let draw = self.introduction_points.member(u64::from(client.0)).at(state.pool.launched);
+        let circuit = *points.get(draw.below(points.len().max(1) as u64) as usize)?;
+        Some(((circuit, self.serials[circuit.index()]), self.circuits[circuit.index()].last_relay()))
+    }
+
+    /// A circuit for onion services, to `point` where somebody else has chosen its last relay: one that was built ahead, if there is one, longer by that relay
+    /// (`circuit_launch_by_extend_info`). None if there is no path, or too much has failed.
+    pub(super) fn launch_for(
+        &mut self,
+        client: ClientId,
+        intent: Intent,
+        point: Option<HostId>,
+        meeting: MeetingId,
+    ) -> Option<CircuitId> {
+        let ahead = if intent == Intent::Introduction { None } else { self.built_ahead(client, point) };
+        let id = match ahead {
+            Some(id) => id,
+            None => self.launch_anew(client, intent, point)?,
+        };
+        self.take_part(id, intent, meeting);
+        if meeting.is_some() {
+            match intent {
+                Intent::Rendezvous => self.meetings[meeting.index()].rendezvous = id,
+                Intent::Introduce => self.meetings[meeting.index()].introduce = id,
+                _ => {}
+            }
+        }
+        match (ahead, point) {
+            (None, _) => {
+                if let Some(point) = point {
+                    self.circuits[id.index()].hops.lengthen(point);
+                }
+                self.extend_from(id, 0);
+            }
+            (Some(_), Some(point)) => self.extend_again(id, point),
+            (Some(_), None) => {
+                self.circuits[id.index()].began = self.queue.now();
+                self.onion_circuit_opened(id);
+            }
+        }
+        Some(id)
+    }
+
+    /// The youngest unused internal circuit without `point` among its relays (`circuit_find_to_cannibalize`).
+    fn built_ahead(&self, client: ClientId, point: Option<HostId>) -> Option<CircuitId> {
+        let fits = |id: &&CircuitId| {
+            let circuit = &self.circuits[id.index()];
+            let open = circuit.state == CircuitState::Open && circuit.intent == Intent::Internal;
+            open && !circuit.timed_out
+                && !circuit.unusable
+                && point.is_none_or(|point| circuit.hops.iter().all(|hop| hop.host != point))
+        };
+        self.clients[client.index()].pool.clean.iter().rev().find(fits).copied()
+    }
+
+    fn launch_anew(&mut self, client: ClientId, intent: Intent, point: Option<HostId>) -> Option<CircuitId> {
+        if self.has_failed_too_often(client) {
+            return None;
+        }
+        let circuit = self.clients[client.index()].pool.launched;
+        let path = if let Some(point) = point {
+            self.paths.onion_path(client, circuit, point).map(|[guard, second, third, _]| [guard, second, third])
+        } else {
+            let purpose = Purpose::Internal;
+            self.paths.path(&PathRequest { client, circuit, purpose, stable: true, exclude: &[], exit: None })
+        };
+        let Some(path) = path else {
+            // What is drawn for the next number may do.
+            self.clients[client.index()].pool.launched += 1;
+            return None;
+        };
+        Some(self.launch_on(client, path, intent, true))
+    }
+
+    /// An open circuit gets one more relay.
+    fn extend_again(&mut self, id: CircuitId, point: HostId) {
+        let now = self.queue.now();
+        let circuit = &mut self.circuits[id.index()];
+        circuit.hops.lengthen(point);
+        circuit.state = CircuitState::Building;
+        circuit.began = now;
+        let (client, last) = (circuit.client, circuit.built);
+        let pool = &mut self.clients[client.index()].pool;
+        pool.open -= 1;
+        pool.building += 1;
+        self.originate(0, Direction::ToExit, Cell::new(CellKind::Extend, id).for_hop(last));
+    }
+
+    /// A circuit of an onion service or its client has all its relays, or was taken as it is.
+    pub(crate) fn onion_circuit_opened(&mut self, id: CircuitId) {
+        let circuit = &self.circuits[id.index()];
+        let (client, intent) = (circuit.client, circuit.intent);
+        self.clients[client.index()].pool.clean.retain(|&other| other != id);
+        match intent {
+            Intent::Rendezvous => {
+                if let Some(meeting) = self.meeting_of(id) {
+                    self.meetings[meeting.index()].since = self.queue.now();
+                }
+                self.ask_last_relay(id, CellKind::EstablishRendezvous);
+            }
+            Intent::Introduce => self.introduce_if_ready(id),
+            Intent::Introduction => self.ask_last_relay(id, CellKind::EstablishIntro),
+            _ => self.ask_last_relay(id, CellKind::Rendezvous1),
+        }
+    }
+
+    pub(super) fn ask_last_relay(&mut self, id: CircuitId, kind: CellKind) {
+        let last = self.circuits[id.index()].hops.last();
+        self.originate(0, Direction::ToExit, Cell::new(kind, id).for_hop(last));
+    }
+
+    /// INTRODUCE1, once both circuits of the meeting are there (`hs_client_send_introduce1`).
+    fn introduce_if_ready(&mut self, id: CircuitId) {
+        let Some(id) = self.meeting_of(id) else { return };
+        let meeting = &self.meetings[id.index()];
+        let introduce = meeting.introduce;
+        let open = introduce.is_some() && self.circuits[introduce.index()].state == CircuitState::Open;
+        if meeting.established && open && meeting.step == Step::Prepared {
+            self.step(id, Step::Introduced);
+            self.ask_last_relay(introduce, CellKind::Introduce1);
+        }
+    }
+
+    fn step(&mut self, id: MeetingId, step: Step) {
+        let meeting = &mut self.meetings[id.index()];
+        (meeting.step, meeting.since) = (step, self.queue.now());
+    }
+
+    /// What relays and services say to the owner of an onion-service circuit.
+    pub(crate) fn onion_cell_at_owner(&mut self, cell: Cell) {
+        if cell.kind == CellKind::IntroEstablished {
+            return self.introduction_established(cell.circuit);
+        }
+        if cell.kind == CellKind::Introduce2 {
+            return self.introduced_at_service(cell.circuit);
+        }
+        let Some(id) = self.meeting_of(cell.circuit) else { return };
+        match cell.kind {
+            CellKind::RendezvousEstablished => {
+                self.meetings[id.index()].established = true;
+                self.introduce_if_ready(cell.circuit);
+            }
+            // The introduction point did not know the service any more.
+            CellKind::IntroduceAck if cell.length > 0 => self.call_off(id),
+            CellKind::IntroduceAck => {
+                if self.meetings[id.index()].step == Step::Introduced {
+                    self.step(id, Step::Acknowledged);
+                }
+                self.closes_because(cell.circuit, CloseReason::Finished);
+                self.close_at(cell.circuit, 0, None);
+            }
+            _ => self.joined_at_client(id),
+        }
+    }
+
+    /// RENDEZVOUS2: the service is at the other end (`handle_rendezvous2`).
+    fn joined_at_client(&mut self, id: MeetingId) {
+        self.step(id, Step::Joined);
+        let meeting = &mut self.meetings[id.index()];
+        meeting.joined = Some(meeting.since);
+        let (client, circuit) = (meeting.client, meeting.rendezvous);
+        let flow = match meeting.owner {
+            Owner::Flow(flow) => Some(flow),
+            Owner::Anyone | Owner::Nobody => None,
+        };
+        self.first_use(client, circuit, flow);
+        self.attach_waiting(client);
+    }
+
+    /// A circuit is gone at its owner, or will never be used: what it was to lead to ends with it.
+    pub(crate) fn meeting_lost(&mut self, id: CircuitId) {
+        let intent = self.circuits[id.index()].intent;
+        if intent == Intent::Introduction {
+            return self.introduction_lost(id);
+        }
+        let Some(meeting) = self.meeting_of(id) else { return };
+        let waits = matches!(self.meetings[meeting.index()].step, Step::Prepared | Step::Introduced);
+        if intent == Intent::Rendezvous || intent == Intent::Introduce && waits {
+            self.call_off(meeting);
+        }
+    }
+
+    /// The circuit to the rendezvous point is late: it is built on to see how long it takes, and no service is asked to come there.
+    pub(crate) fn leave_meeting(&mut self, id: CircuitId) {
+        let Some(meeting) = self.meeting_of(id) else { return };
+        if let Some(part) = &mut self.circuits[id.index()].hops.onion {
+            part.meeting = MeetingId::NONE;
+        }
+        self.meetings[meeting.index()].rendezvous = CircuitId::NONE;
+        self.call_off(meeting);
+        self.release(meeting);
+    }
+
+    /// The client gives the meeting up, or it has been.
+    fn call_off(&mut self, id: MeetingId) {
+        let meeting = &mut self.meetings[id.index()];
+        if std::mem::replace(&mut meeting.step, Step::Over) == Step::Over {
+            return;
+        }
+        let (client, circuits) = (meeting.client, [meeting.rendezvous, meeting.introduce]);
+        self.clients[client.index()].meetings.retain(|&other| other != id);
+        // It must not be forgotten meanwhile.
+        self.meetings[id.index()].references += 1;
+        for circuit in circuits.into_iter().filter(|circuit| circuit.is_some()) {
+            if self.circuits[circuit.index()].state != CircuitState::Closed {
+                self.closes_because(circuit, CloseReason::NoRendezvous);
+                self.close_at(circuit, 0, None);
+            }
+        }
+        self.release(id);
+    }
+
+    /// A flow is over: nobody else gets what was to be its circuit.
+    pub(crate) fn flow_meets_nobody(&mut self, client: ClientId, flow: FlowId) {
+        for id in self.clients[client.index()].meetings.clone() {
+            if self.meetings[id.index()].owner == Owner::Flow(flow) {
+                self.meetings[id.index()].owner = Owner::Nobody;
+                if self.meetings[id.index()].step != Step::Joined {
+                    self.call_off(id);
+                }
+            }
+        }
+    }
+
+    /// Meetings that take too long (`circuit_expire_building`; circuits that are being built have limits of their own).
+    pub(crate) fn expire_meetings(&mut self, client: ClientId) {
+        let now = self.queue.now();
+        let timeout = self.clients[client.index()].learner.timeout();
+        for id in self.clients[client.index()].meetings.clone() {
+            let meeting = &self.meetings[id.index()];
+            let open = self.circuits[meeting.rendezvous.index()].state == CircuitState::Open;
+            let limit = match meeting.step {
+                Step::Prepared if open && !meeting.established => ESTABLISHED_WITHIN,
+                Step::Introduced => timeout * 14 / 6 + SECOND,
+                Step::Acknowledged => timeout * 3 + SECOND,
+                Step::Prepared | Step::Joined | Step::Over => continue,
+            };
+            if meeting.since + limit < now {
+                self.call_off(id);
+            }
+        }
+    }
+
+    /// Whether the client is on its way to a service.
+    pub(crate) fn is_meeting(&self, client: ClientId) -> bool {
+        self.clients[client.index()].meetings.iter().any(|id| self.meetings[id.index()].step != Step::Joined)
+    }
+}

@@ -1,0 +1,167 @@
+//! Onion services: times and rates against closed formulas, and what becomes of circuits.
+//!
+//! Over a channel that is open, a circuit is told to its n-th relay and back in 2n crossings of a link: three relays take 2 + 4 + 6 = 12, four 20; a circuit
+//! of three that is there already gets its fourth in 8.
+
+mod common;
+
+use common::{OnionRoute, Plan, mbit, ms};
+use onionlab_engine::HostId;
+use onionlab_flowcontrol::{PathType, VegasParameters};
+use onionlab_quantities::{Cells, SimDuration, SimTime};
+use onionlab_tor::{
+    ChannelScheduler, CircuitPurpose, CircuitRecord, CloseReason, CongestionSettings, FlowControl, Outcome, Records, RelayClass,
+    Role, Settings, TransferRecord,
+};
+use std::sync::Arc;
+
+/// Milliseconds from any host to any other.
+const HOP: f64 = 20.0;
+
+/// A client and a service with relays of their own and three introduction points; links so fast that only distances count, TCP without Nagle's waits (`formulas.rs`).
+fn meeting(load: &str, ahead: bool) -> Plan {
+    let mut plan = Plan::new();
+    plan.default_path.latency = ms(HOP);
+    (plan.tcp.slow_start_after_idle, plan.tcp.nagle) = (false, false);
+    plan.settings.scheduling.channel_scheduler = ChannelScheduler::Vanilla;
+    plan.settings.optimistic_data = true;
+    plan.settings.client.predict = ahead;
+    plan.circuit_per_transfer = true;
+    let fast = mbit(10_000.0);
+    let relays: Vec<HostId> = (0..10).map(|index| plan.relay(&format!("relay{index}"), RelayClass::Middle, fast)).collect();
+    let (client, service) = (plan.host("client", Role::Client, fast), plan.host("service", Role::Client, fast));
+    plan.client(client, [relays[0], relays[1], relays[2]], service, load, 60);
+    plan.services = vec![service];
+    let of_client = OnionRoute { internal: [relays[0], relays[1], relays[2]], third: relays[3], introductions: vec![] };
+    let introductions = vec![relays[7], relays[8], relays[9]];
+    let of_service = OnionRoute { internal: [relays[4], relays[5], relays[6]], third: relays[6], introductions };
+    plan.onion = [(0, of_client), (1, of_service)].into();
+    plan
+}
+
+fn circuits(records: &Records, purpose: CircuitPurpose) -> Vec<&CircuitRecord> {
+    records.circuits.iter().filter(|circuit| circuit.purpose == purpose).collect()
+}
+
+fn since(time: Option<SimTime>, transfer: &TransferRecord) -> f64 {
+    (time.expect("it happened") - transfer.start).as_secs_f64() * 1e3
+}
+
+/// Both circuits of the client are built, INTRODUCE1 and INTRODUCE2 cross four relays each, the service's circuit is built, RENDEZVOUS1 crosses four relays
+/// and RENDEZVOUS2 three; seven links lie between client and service. The last downloads find every channel open.
+#[test]
+fn the_first_byte_comes_when_all_have_met() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"100 B\", count = 15, pause = \"10 s\" }]";
+    for ahead in [false, true] {
+        // Ahead of time: the fourth relays of two circuits; else four relays each.
+        let building = if ahead { 8.0 + 8.0 } else { 20.0 + 20.0 };
+        let joined = (building + 4.0 + 4.0 + 4.0 + 3.0) * HOP;
+        let first_byte = joined + 2.0 * 7.0 * HOP;
+        let (_, records) = meeting(load, ahead).run(260);
+        assert_eq!(records.transfers.len(), 15);
+        for transfer in &records.transfers[12..] {
+            assert_eq!(transfer.outcome, Outcome::Ok);
+            let circuit = records.circuits.iter().find(|circuit| Some(circuit.circuit) == transfer.circuit).unwrap();
+            assert_eq!(circuit.purpose, CircuitPurpose::Rendezvous);
+            for (time, formula) in [(circuit.joined, joined), (transfer.connected, first_byte), (transfer.first_byte, first_byte)]
+            {
+                let took = since(time, transfer);
+                assert!((took / formula - 1.0).abs() < 0.002, "ahead: {ahead}: {took} ms, formula {formula} ms");
+            }
+        }
+        // A circuit to an introduction point serves once; the service keeps its own.
+        let used = circuits(&records, CircuitPurpose::Introduce);
+        assert!(used.len() == 15 && used.iter().all(|circuit| circuit.reason == Some(CloseReason::Finished)));
+        assert_eq!(circuits(&records, CircuitPurpose::ServiceIntroduction).len(), 3);
+        let answers = circuits(&records, CircuitPurpose::ServiceRendezvous);
+        assert!(answers.len() == 15 && answers.iter().all(|circuit| circuit.third.is_some() && circuit.path[2] == HostId(2)));
+    }
+}
+
+/// A window of so many cells lasts for a round trip of fourteen links, whoever limits it: the stream's, the circuit's, or TOR_VEGAS with the parameters of onion services.
+#[test]
+fn windows_reach_from_end_to_end() {
+    let size = 8e6_f64;
+    let load = format!("kind = \"sequence\"\ntransfers = [{{ size = \"{size} B\" }}]");
+    let vegas = |cells: i32| {
+        let onion =
+            VegasParameters { cwnd_init: cells, cwnd_min: cells, cwnd_max: cells, ..VegasParameters::new(PathType::Onion) };
+        FlowControl::Vegas(CongestionSettings { onion_circuits: Arc::new(onion), ..CongestionSettings::default() })
+    };
+    for (control, circuit, stream, window) in [
+        (FlowControl::Windows, 1000, 150, 150.0),
+        (FlowControl::Windows, 200, 500, 200.0),
+        (vegas(500), 1000, 500, 500.0),
+        (vegas(1000), 1000, 500, 1000.0),
+    ] {
+        let mut plan = meeting(&load, true);
+        plan.settings.flow_control = control;
+        (plan.settings.circuit_window, plan.settings.stream_window) = (Cells::new(circuit), Cells::new(stream));
+        (plan.settings.circuit_window_increment, plan.settings.stream_window_increment) = (Cells::new(50), Cells::new(50));
+        let (_, records) = plan.run(200);
+        let transfer = &records.transfers[0];
+        let took = since(transfer.last_byte, transfer) - since(transfer.first_byte, transfer);
+        let windows = (size / 498.0 / window).ceil();
+        let formula = (windows - 1.0) * 14.0 * HOP;
+        println!("{window} cells: {took} ms, formula {formula} ms");
+        assert!((formula..formula * 1.04).contains(&took), "{window} cells: {took} ms, formula {formula} ms");
+    }
+}
+
+/// Streams of one client share a rendezvous circuit, which stays young as long as it is used; ten minutes after the last stream it is closed, and with it the service's.
+#[test]
+fn a_rendezvous_circuit_is_used_again() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"20 kB\", count = 5, pause = \"300 s\" }]";
+    let mut plan = meeting(load, true);
+    plan.circuit_per_transfer = false;
+    plan.settings.circuit_dirtiness = SimDuration::from_secs(600);
+    let (world, records) = plan.run(60 + 4 * 301 + 700);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok) && records.transfers.len() == 5);
+    let used = circuits(&records, CircuitPurpose::Rendezvous);
+    assert_eq!(used.len(), 1);
+    let last = records.transfers[4].end;
+    let closed = used[0].closed.expect("it grows old");
+    assert!((600.0..640.0).contains(&(closed - last).as_secs_f64()));
+    let answers = circuits(&records, CircuitPurpose::ServiceRendezvous);
+    assert_eq!(answers.len(), 1);
+    let after = (answers[0].closed.expect("DESTROY comes") - closed).as_secs_f64() * 1e3;
+    assert!((after - 7.0 * HOP).abs() < 0.1, "the service learned it {after} ms later");
+    assert_eq!(world.streams(), 0);
+}
+
+/// A rendezvous point with too little memory kills the client's circuit in the middle of a download: the stream fails, the service's circuit goes too, and the next
+/// download meets anew.
+#[test]
+fn what_one_circuit_loses_both_lose() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"3 MB\", count = 2, pause = \"1 s\" }]";
+    let mut plan = meeting(load, true);
+    // The client's guard is a bottleneck, and what waits waits in its circuit queue.
+    plan.settings.scheduling.channel_scheduler = Settings::default().scheduling.channel_scheduler;
+    plan.settings.max_cell_queue_in = Some(Cells::new(100));
+    plan.hosts[0].2 = mbit(1.0);
+    let (world, records) = plan.run(400);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::CircuitClosed), "{:?}", records.transfers);
+    let lost: Vec<_> = [CircuitPurpose::Rendezvous, CircuitPurpose::ServiceRendezvous]
+        .map(|purpose| {
+            circuits(&records, purpose).iter().filter(|circuit| circuit.reason == Some(CloseReason::QueueLimit)).count()
+        })
+        .into();
+    assert_eq!(lost, [2, 2]);
+    assert_eq!(world.streams(), 0);
+    assert_eq!(world.cells_in_flight(), 0);
+}
+
+/// Uploads and scripts reach the program behind the service, and its answers the client.
+#[test]
+fn services_take_what_clients_send() {
+    for load in [
+        "kind = \"sequence\"\nrequest = \"2 MB\"\ntransfers = [{ size = \"10 kB\", count = 2, pause = \"1 s\" }]",
+        "kind = \"audio\"\npause = \"1 s\"\nlength = \"20 s\"",
+    ] {
+        let (world, records) = meeting(load, true).run(110);
+        let ended: Vec<_> = records.transfers.iter().filter(|transfer| transfer.outcome != Outcome::Unfinished).collect();
+        assert!(ended.len() >= 2 && ended.iter().all(|transfer| transfer.outcome == Outcome::Ok), "{:?}", records.transfers);
+        assert!(ended.iter().all(|transfer| transfer.received == transfer.size));
+        assert!(world.bytes_to_servers() >= ended.iter().map(|transfer| transfer.sent).sum::<u64>());
+    }
+}
