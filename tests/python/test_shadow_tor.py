@@ -6,13 +6,15 @@ import dataclasses
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
+from scipy.stats import ks_2samp
 
 from onionlab import cli
 from onionlab.errors import ResultsError
 from onionlab.reproductions import PAPERS, shadow_tor
-from onionlab.reproductions.agreement import judge
+from onionlab.reproductions.agreement import judge, same_distribution
 from onionlab.reproductions.published import Published, Quantiles, load_published, load_samples, quantiles
 from onionlab.reproductions.shadow_tor import Comparison
 from onionlab.reproductions.shadow_tor.page import Reasons
@@ -136,6 +138,27 @@ def test_copies_of_a_run_are_no_evidence() -> None:
     others = copies.with_columns(time=pl.col("time") + pl.col("seed") / 1e6)
     assert judge(wide, theirs, others, tight=False).runs == 50
     assert judge(wide, theirs, others, tight=False).p < verdict.p  # type: ignore[operator]
+
+
+def test_how_often_a_run_comes_out_counts() -> None:
+    """One of two kinds of run is three times as frequent: median and distance are of the mixture, the certainty of two runs."""
+    theirs = pl.Series([1.0 + number / 40 for number in range(40)])
+    kinds = {0: 0.0, 1: 0.0, 2: 0.0, 3: 1.0}
+    rows = [(seed, 1.0 + number / 40 + kinds[seed % 4]) for seed in range(40) for number in range(40)]
+    ours = pl.DataFrame(rows, schema={"seed": pl.Int64, "time": pl.Float64}, orient="row")
+    verdict = judge(Quantiles.of(theirs), theirs, ours, tight=False)
+    assert verdict.runs == 2
+    assert verdict.low <= ours["time"].median() <= verdict.high  # type: ignore[operator]
+    assert verdict.difference == pytest.approx(float(np.median(ours["time"])) / float(np.median(theirs)) - 1, abs=1e-4)
+    assert same_distribution(theirs.to_numpy(), ours["time"].to_numpy(), 80) == verdict.p
+    assert same_distribution(theirs.to_numpy(), ours["time"].to_numpy(), 1600) < verdict.p  # type: ignore[operator]
+
+
+def test_p_is_that_of_the_field() -> None:
+    """Without copies p is SciPy's own of two large samples."""
+    draw = np.random.default_rng(1)
+    theirs, ours = draw.exponential(size=300), draw.exponential(1.15, size=4000)
+    assert same_distribution(theirs, ours, 4000) == pytest.approx(ks_2samp(theirs, ours, method="asymp").pvalue, rel=1e-6)
 
 
 def test_seeds_are_put_into_the_experiment() -> None:

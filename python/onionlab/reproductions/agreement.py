@@ -40,13 +40,14 @@ class Verdict:
     low, high
         95 % bootstrap interval of our median: whole runs are drawn, since transfers within a run depend on each other.
     p
-        Of the two-sample Kolmogorov-Smirnov test over single transfers, as if independent; None without their transfers.
+        Of the two-sample Kolmogorov-Smirnov test over single transfers, as if independent, with as many of ours as there are in
+        runs that differ; None without their transfers.
     p_of_runs
         Two-sided share of our runs whose median lies as far out as theirs.
     within
         Whether they agree; None where distributions are to be compared and their transfers are not at hand.
     runs
-        How many different runs of ours there are: what comes out the same with several seeds counts once.
+        How many different runs of ours there are: several seeds may come to the very same times.
     """
 
     narrow: bool
@@ -74,27 +75,33 @@ def judge(theirs: Quantiles, their_times: pl.Series | None, ours: pl.DataFrame, 
     tight : bool
         Nothing queues in this figure: the narrower tolerance applies to its median.
     """
-    from scipy.stats import ks_2samp
-
-    ours = different(ours)
     times = ours["time"].to_numpy()
     narrow = theirs.p90 < NARROW * theirs.p10
     difference = float(np.median(times)) / theirs.median - 1
     low, high = median_interval(ours)
-    p = float(ks_2samp(their_times.to_numpy(), times).pvalue) if their_times is not None else None
+    runs = different_runs(ours)
+    size = max(1, round(len(times) * runs / ours["seed"].n_unique()))
+    p = same_distribution(their_times.to_numpy(), times, size) if their_times is not None else None
     limit = (TIGHT if tight else TOLERANCE) if narrow else LEAST_P
     within = abs(difference) <= limit if narrow else (None if p is None else p > limit)
-    return Verdict(
-        narrow, limit, difference, low, high, p, _place_among_runs(theirs.median, ours), within, ours["seed"].n_unique()
-    )
+    return Verdict(narrow, limit, difference, low, high, p, _place_among_runs(theirs.median, ours, runs), within, runs)
 
 
-def different(ours: pl.DataFrame) -> pl.DataFrame:
-    """Of runs (column ``seed``) with the very same times only the first: where a seed decides nothing, a copy tells nothing."""
-    seen: dict[tuple[float, ...], int] = {}
-    for (seed,), run in ours.group_by("seed", maintain_order=True):
-        seen.setdefault(tuple(run["time"]), int(str(seed)))
-    return ours.filter(pl.col("seed").is_in(list(seen.values())))
+def same_distribution(theirs: Times, ours: Times, size: int) -> float:
+    """P of the two-sample Kolmogorov-Smirnov test where ours tell as much as ``size`` independent values do.
+
+    How often a time comes out is taken from all of ``ours``; copies of a run say nothing more about it, so that the distance is
+    held against that of fewer values.
+    """
+    from scipy.stats import ks_2samp, kstwo
+
+    distance = float(ks_2samp(theirs, ours, method="asymp").statistic)
+    return float(kstwo.sf(distance, max(1, round(len(theirs) * size / (len(theirs) + size)))))
+
+
+def different_runs(ours: pl.DataFrame) -> int:
+    """How many runs (column ``seed``) have times that no run before them has."""
+    return len({tuple(run["time"]) for _, run in ours.group_by("seed", maintain_order=True)})
 
 
 def median_interval(ours: pl.DataFrame) -> tuple[float, float]:
@@ -109,8 +116,8 @@ def median_interval(ours: pl.DataFrame) -> tuple[float, float]:
     return float(low), float(high)
 
 
-def _place_among_runs(median: float, ours: pl.DataFrame) -> float:
-    """Two-sided p of one run with this median among ours."""
+def _place_among_runs(median: float, ours: pl.DataFrame, runs: int) -> float:
+    """Two-sided p of one run with this median among ours, of which so many differ."""
     medians = ours.group_by("seed").agg(pl.col("time").median())["time"].to_numpy()
-    below, above = int((medians <= median).sum()), int((medians >= median).sum())
-    return min(1.0, 2 * (min(below, above) + 1) / (len(medians) + 1))
+    below, above = float((medians <= median).mean()), float((medians >= median).mean())
+    return min(1.0, 2 * (min(below, above) * runs + 1) / (runs + 1))

@@ -55,8 +55,9 @@ def page(comparisons: list[Comparison], source: str, reasons: Reasons) -> str:
         "the distributions are, by a two-sample Kolmogorov-Smirnov test of their one run against all runs here",
         f"(p above {LEAST_P}). That test takes transfers for independent. Transfers of one run are not: they share connections,",
         "whose windows remember losses, and p is too small where they depend on each other. So the share of our runs whose",
-        "median lies as far out as theirs is given too (two-sided, *runs*). Runs with the very same times count once: with few",
-        "random numbers in a setting several seeds may come to the same, and copies are no evidence.",
+        "median lies as far out as theirs is given too (two-sided, *runs*). With few random numbers in a setting several seeds",
+        "may come to the very same times: how often a time comes out is taken from all runs, how much is known of it from",
+        "those that differ.",
         "",
         f"**Of {len(verdicts)} figures {within} are within these limits and {len(outside)} are not"
         + (f"; {open_} cannot be judged without the reference's transfers" if open_ else "")
