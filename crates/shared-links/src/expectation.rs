@@ -14,9 +14,10 @@
 //! **Approximated**: the standard deviation (parts taken as a multinomial sample, linearised quotient: Holst 1972; 5 % off, with
 //! k = 10 a fifth too small); circuits with one and with two shared links (a circuit's two links taken as independent given its middle;
 //! 1 % off); clients with several guards (as so many clients with one guard each; 0.5 % off in the share); links with more than 300 circuits
-//! (counted at their mean); a last client with fewer circuits than the others (as a fraction of a client). Measured
+//! (counted at their mean); a last client with fewer circuits than the others (as a fraction of a client; exact where at most 32 are likely to meet: `few`). Measured
 //! against draws in `tests/draw_and_formula.rs`.
 
+mod few;
 mod pair;
 mod power_sums;
 mod sums;

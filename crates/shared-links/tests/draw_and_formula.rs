@@ -158,6 +158,23 @@ fn impossible_questions_say_so() {
     assert!(answer(&without_exits, &Question::internal(10), Method::Expectation, 1, Seed(1)).is_ok());
 }
 
+/// Few clients with many circuits each: between one client's circuits on a link and another's lie numbers that hardly occur, and what lies beyond them counts.
+#[test]
+fn valleys_between_clients_do_not_end_the_tail() {
+    let network = synth(
+        &Model::built_in(),
+        &Options { size: Size::Relays(5), seed: Seed(4_006_658_208_403_762_784), ..Options::default() },
+    )
+    .unwrap();
+    // Nine clients and one with nine circuits; ten clients.
+    for circuits in [216, 230] {
+        let question = Question { blend: Blend::internal(), directed: false, per_client: 23, ..Question::external(circuits) };
+        let answer = answer(&network, &question, Method::Expectation, 1, Seed(1)).unwrap();
+        let parts: f64 = answer.circuits_per_link.iter().zip(1..).map(|(&links, n)| links * f64::from(n)).sum();
+        assert!((parts / (2 * circuits) as f64 - 1.0).abs() < 1e-3, "{parts} of {}", 2 * circuits);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 

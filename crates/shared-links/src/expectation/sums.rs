@@ -1,8 +1,8 @@
 //! Sums over all links of a network.
 
-use super::Expected;
 use super::pair::{LinkChances, Pair, Tail};
 use super::power_sums::PowerSums;
+use super::{Expected, few};
 use crate::positions::Group;
 use crate::question::Question;
 
@@ -136,6 +136,22 @@ impl Sums {
     /// Adds `count` links with these chances.
     #[inline]
     fn add(&mut self, count: f64, link: &LinkChances) {
+        if let Tail::Clients { clients, per_client, pair, .. } = &link.tail
+            && let Some(chances) = few::parts(pair, *clients, *per_client)
+        {
+            for (n, chance) in chances.iter().enumerate().skip(2) {
+                self.put(n as f64, count * chance);
+            }
+            self.add_sums(count, &LinkChances { none: chances[0], one: chances[1], ..*link });
+            return;
+        }
+        self.add_sums(count, link);
+        self.add_tail(count, link);
+    }
+
+    /// All but the numbers of links with two parts and more.
+    #[inline]
+    fn add_sums(&mut self, count: f64, link: &LinkChances) {
         let used = 1.0 - link.none;
         let shared = (used - link.one).max(0.0);
         self.links += count * used;
@@ -146,7 +162,6 @@ impl Sums {
         self.covariance_shared_used += count * shared * link.none;
         self.covariance_shared_parts += count * (link.parts - link.one - shared * link.parts);
         self.covariance_used_parts += count * link.parts * link.none;
-        self.add_tail(count, link);
     }
 
     /// Chances of two and more parts.
