@@ -256,7 +256,7 @@ def test_slight_ones_are_counted_apart() -> None:
     judged = [Judged(Claim("1", "x", ()), (), one) for one in (HOLDS, SLIGHTLY, SLIGHTLY, FAILS)]
     (sentence, _) = claims_table.short(judged)
     assert (
-        "4 claims 1 holds here, 2 slightly (by less than what counts as a difference), 1 does not, and 0 are undecided" in sentence
+        "claims 1 holds here, 2 slightly (by less than what counts as a difference), 1 does not, and 0 are undecided" in sentence
     )
 
 
