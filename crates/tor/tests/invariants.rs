@@ -287,9 +287,8 @@ fn check_probes(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Where relays plan with latencies that their steps do not fit, a download may take for ever; but nothing is lost, doubled or overtaken (which would panic), and nobody breaks a rule.
-fn check_planned(plan: &Plan) -> Result<(), TestCaseError> {
-    let (_, records) = plan.run(60);
+/// What holds where downloads may take for ever: nothing is lost, doubled or overtaken (which would panic), nobody gets too much, breaks a rule or sends more than the link carries.
+fn check_unfinished(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
     prop_assert!(records.transfers.iter().all(|transfer| transfer.received <= transfer.size), "{:?}", records.transfers);
     prop_assert!(records.circuits.iter().all(|circuit| circuit.reason != Some(CloseReason::Protocol)), "{:?}", records.circuits);
     for sample in &records.relays {
@@ -305,7 +304,8 @@ proptest! {
     #[test]
     fn cells_and_bytes_are_conserved_and_limits_are_kept(plan in worlds()) {
         if matches!(plan.settings.flow_control, FlowControl::Predictor(_)) {
-            return check_planned(&plan);
+            // Where relays plan with latencies that their steps do not fit, a download may take for ever.
+            return check_unfinished(&plan, &plan.run(60).1);
         }
         let mut world = plan.world();
         let mut clock = SimTime::ZERO;
@@ -324,9 +324,8 @@ proptest! {
         let hasty = plan.settings.switching.is_some_and(|switching| switching.timeout <= SimDuration::from_secs(2));
         let in_vain = records.switches.iter().filter(|switch| switch.outcome != SwitchOutcome::Moved).count();
         if hasty && in_vain > 100 {
-            prop_assert!(records.transfers.iter().all(|transfer| transfer.received <= transfer.size), "{:?}", records.transfers);
-            prop_assert!(records.circuits.iter().all(|circuit| circuit.reason != Some(CloseReason::Protocol)), "{:?}", records.circuits);
-            return Ok(());
+            check_switches(&plan, &records)?;
+            return check_unfinished(&plan, &records);
         }
         // Every download came to its end, with every byte.
         let wanted: u64 = plan.clients.iter().filter_map(|client| client.3.transfers()).sum();
