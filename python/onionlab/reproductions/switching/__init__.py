@@ -130,7 +130,7 @@ def reproduce(
     measured = Measured(bed, on_thresholds, on_live, sampled, others)
     judged = judge_all(asked, measured)
     for name, specification in switching_charts.drawings(bed, on_live, sampled, asked.published["network"]):
-        export.write(docs, name, specification)
+        export.write_with_data(docs, name, specification)
     path = docs / "switching.md"
     write_text(path, switching_page.page(asked, measured, judged, quick=quick))
     return path, []

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
 import polars as pl
 
-from onionlab.charts import theme
-from onionlab.charts.bands import Axis, band_chart, values
+from onionlab.charts.bands import Axis, band_chart
+from onionlab.reproductions.panels import whole
 from onionlab.reproductions.swrr.measure import STEP, Measured, bands
 
 if TYPE_CHECKING:
@@ -70,36 +70,57 @@ def over_time(measured: Measured, variant: Variant, comparison: str, around: str
         f"mean over {variant.networks} sampled networks; band: 95 % t interval over them, point by point",
         f"throughput: payload reaching clients, mean of {STEP} s; shaded: not measured",
     ]
-    return _whole(rows, f"Throughput and time-outs: {WORDS[comparison]}{around}", about, data)
+    return whole(rows, f"Throughput and time-outs: {WORDS[comparison]}{around}", about, data)
 
 
 def times(measured: Measured, variant: Variant, comparison: str, around: str = "") -> dict[str, Any]:
     """Distribution functions of web clients' times to the first and last byte; a row for each number of middles."""
-    all_times = measured.times.filter(pl.col("variant") == variant.name)
-    rows = []
-    data: dict[str, pl.DataFrame] = {}
-    for middles in variant.middles:
-        panels = []
-        for which, what in (("first-byte", "time to the first byte (s)"), ("last-byte", "time for 320 KiB (s)")):
-            own = all_times.filter(pl.col("middles") == middles, pl.col("which") == which)
-            if own.is_empty():
-                continue
-            name = f"{which}-{middles}"
-            data[name] = bands(own, "quantile", "value", COMPARISONS[comparison])
-            x = Axis("mean", what, _domain(data[name]))
-            y = Axis("quantile", "share of downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
-            panels.append(_panel(name, data[name], variant, comparison, x, y, spread="x"))
-        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "times", middles, around)))
+
+    def panel(own: pl.DataFrame, name: str, what: str, _: float) -> tuple[pl.DataFrame, alt.LayerChart]:
+        curves = bands(own, "quantile", "value", COMPARISONS[comparison])
+        x = Axis("mean", what, _domain(curves))
+        y = Axis("quantile", "share of downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
+        return curves, _panel(name, curves, variant, comparison, x, y, spread="x")
+
+    rows, data = _of_times(measured.times, variant, comparison, "times", around, panel)
     about = [
         f"web clients; mean quantile function of {variant.networks} sampled networks; band: 95 % t interval over them",
         "first byte: downloads that got one; 320 KiB: downloads that were finished in time",
     ]
-    return _whole(rows, f"Download times: {WORDS[comparison]}{around}", about, data)
+    return whole(rows, f"Download times: {WORDS[comparison]}{around}", about, data)
 
 
 def all_times(measured: Measured, variant: Variant, comparison: str, around: str = "") -> dict[str, Any]:
     """Which share of all web downloads had its first and its last byte within a time; a row for each number of middles."""
-    all_shares = measured.shares.filter(pl.col("variant") == variant.name)
+
+    def panel(own: pl.DataFrame, name: str, what: str, end: float) -> tuple[pl.DataFrame, alt.LayerChart]:
+        shown = own.filter(pl.col("time") <= end)
+        curves = bands(shown, "time", "share", COMPARISONS[comparison]).with_columns(pl.col("high").clip(upper_bound=1.0))
+        x = Axis("time", what, {"domain": [0, end], "nice": False})
+        y = Axis("mean", "share of all downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
+        return curves, _panel(name, curves, variant, comparison, x, y, spread="y")
+
+    rows, data = _of_times(measured.shares, variant, comparison, "all", around, panel)
+    about = [
+        f"web clients; mean over {variant.networks} sampled networks; band: 95 % t interval over them, point by point",
+        "share of all downloads that ended, those that timed out included: a curve levels off at the share that was done",
+    ]
+    return whole(rows, f"Downloads done in time: {WORDS[comparison]}{around}", about, data)
+
+
+def _of_times(
+    frame: pl.DataFrame,
+    variant: Variant,
+    comparison: str,
+    form: str,
+    around: str,
+    panel: Callable[[pl.DataFrame, str, str, float], tuple[pl.DataFrame, alt.LayerChart]],
+) -> tuple[list[alt.HConcatChart], dict[str, pl.DataFrame]]:
+    """A row for each number of middles, in it a panel for the first and one for the last byte, and what they draw.
+
+    ``panel`` makes one from its rows, its name, the words along its axis and the time (s) after which a client gives up.
+    """
+    own = frame.filter(pl.col("variant") == variant.name)
     rows = []
     data: dict[str, pl.DataFrame] = {}
     for middles in variant.middles:
@@ -108,20 +129,14 @@ def all_times(measured: Measured, variant: Variant, comparison: str, around: str
             ("first-byte", "time to the first byte (s)", variant.load.stall),
             ("last-byte", "time for 320 KiB (s)", variant.load.timeout),
         ):
-            own = all_shares.filter(pl.col("middles") == middles, pl.col("which") == which, pl.col("time") <= end)
-            if own.is_empty():
+            found = own.filter(pl.col("middles") == middles, pl.col("which") == which)
+            if found.is_empty():
                 continue
             name = f"{which}-{middles}"
-            data[name] = bands(own, "time", "share", COMPARISONS[comparison]).with_columns(pl.col("high").clip(upper_bound=1.0))
-            x = Axis("time", what, {"domain": [0, end], "nice": False})
-            y = Axis("mean", "share of all downloads", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
-            panels.append(_panel(name, data[name], variant, comparison, x, y, spread="y"))
-        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, "all", middles, around)))
-    about = [
-        f"web clients; mean over {variant.networks} sampled networks; band: 95 % t interval over them, point by point",
-        "share of all downloads that ended, those that timed out included: a curve levels off at the share that was done",
-    ]
-    return _whole(rows, f"Downloads done in time: {WORDS[comparison]}{around}", about, data)
+            data[name], drawn = panel(found, name, what, end)
+            panels.append(drawn)
+        rows.append(alt.hconcat(*panels, spacing=28, title=_heading(comparison, form, middles, around)))
+    return rows, data
 
 
 def _panel(
@@ -162,11 +177,3 @@ def _heading(comparison: str, form: str, middles: int, around: str) -> alt.Title
     number = None if around else FIGURES[comparison].get(form, {}).get(middles)
     text = f"{middles} middles" if number is None else f"{middles} middles (the paper's figure {number})"
     return alt.TitleParams(text, fontSize=13, offset=6)
-
-
-def _whole(rows: Sequence[alt.HConcatChart], title: str, about: list[str], data: dict[str, pl.DataFrame]) -> dict[str, Any]:
-    drawn = alt.vconcat(*rows, spacing=26, title=alt.TitleParams(title, subtitle=about, frame="bounds", offset=16))
-    specification: dict[str, Any] = drawn.to_dict()
-    specification["config"] = theme.config()
-    specification.setdefault("datasets", {}).update({name: values(curves) for name, curves in data.items()})
-    return specification

@@ -71,16 +71,14 @@ def choice(measured: Measured, variant: Variant) -> Iterator[str]:
             continue
         share = 100 * PASSES * sum(known) / len(known) / 1000 / byte
         parts.append(
-            f"with {middles} middles {span([format_number(wait, 2) for wait in (min(known), max(known))])} ms, "
-            f"{PASSES} times which is "
-            f"{format_number(share, 2)} % of the median time to the first byte, {format_number(byte, 2)} s"
+            f"with {middles} middles {span([format_number(wait, 2) for wait in (min(known), max(known))])} ms, {PASSES} times "
+            f"which is {format_number(share, 2)} % of the median time to the first byte, {format_number(byte, 2)} s"
         )
     yield (
-        "A scheduler of circuits can only choose among cells that wait in circuit queues. In the mean a cell waits "
-        "there, at a middle "
-        f"and by the scheduler, {'; '.join(parts)}. (A first byte waits there {PASSES} times: a stream is opened, "
-        "then asked over, each "
-        "there and back.) The rest passes in sockets and on links, where no scheduler of circuits reaches."
+        "A scheduler of circuits can only choose among cells that wait in circuit queues. In the mean a cell waits there, "
+        f"at a middle and by the scheduler, {'; '.join(parts)}. (A first byte waits there {PASSES} times: a stream is "
+        "opened, then asked over, each there and back.) The rest passes in sockets and on links, where no scheduler of "
+        "circuits reaches."
     )
     yield ""
 
@@ -104,11 +102,10 @@ def capacity(measured: Measured, variant: Variant) -> Iterator[str]:
                 f"{format_fixed(size, 0)} B a cell, {format_fixed(100 - useful, 0)} % of which bring a client nothing"
             )
     yield (
-        f"Where links are full, not all that they send is payload. A cell brings {CELL_PAYLOAD} B of it and takes "
-        "more: headers of "
-        "cell, TLS, TCP and IP, and what is sent twice. And some cells bring a client nothing: SENDMEs, circuits "
-        "and streams being "
-        f"built, and what still comes for downloads that were given up. Under {OURS}, {'; '.join(parts)}."
+        f"Where links are full, not all that they send is payload. A cell brings {CELL_PAYLOAD} B of it and takes more: "
+        "headers of cell, TLS, TCP and IP, and what is sent twice. And some cells bring a client nothing: SENDMEs, circuits "
+        "and streams being built, and what still comes for downloads that were given up. "
+        f"Under {OURS}, {'; '.join(parts)}."
     )
     yield ""
 
@@ -161,13 +158,10 @@ def failures(assumptions: Assumptions, measured: Measured, judged: Sequence[Judg
     ]
     yield (
         "**Times are of downloads that came to something:** to the first byte of those that got one, which after "
-        f"{main.load.stall} s "
-        f"without any were given up, and for 320 KiB of those complete within {main.load.timeout} s. By the scheduler "
-        f"{'; '.join(shares)} of all downloads timed out, and a scheduler that gives up more of the slow ones has "
-        "the better median of the "
-        f"rest. So *of all* has the mean over all web downloads, in which a failure counts as {main.load.timeout} "
-        "s. Judged by it, "
-        f"of the {len(of_times)} claims about times "
+        f"{main.load.stall} s without any were given up, and for 320 KiB of those complete within {main.load.timeout} s. "
+        f"By the scheduler {'; '.join(shares)} of all downloads timed out, and a scheduler that gives up more of the slow "
+        "ones has the better median of the rest. So *of all* has the mean over all web downloads, in which a failure counts "
+        f"as {main.load.timeout} s. Judged by it, of the {len(of_times)} claims about times "
         f"{'these come out otherwise: ' + ', '.join(changed) if changed else 'none comes out otherwise'}."
     )
     yield ""

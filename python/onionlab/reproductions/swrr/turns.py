@@ -75,19 +75,16 @@ def section(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
     first = assumptions.turns[0]
     middles = first.middles[0]
     rows = sum(rival in turn.treatments for turn in assumptions.turns for rival in RIVALS) * len(COMPARED)
+    untouched = " or ".join(str(one) for one in assumptions.main.middles if one != middles)
     yield (
         f"One assumption at a time is another, with {middles} middles and {first.networks} networks; the first line is the "
-        "experiment as assumed on the same networks. SWRR (linear) against RR, and against EWMA where that was "
-        "run: difference in "
-        "per cent, 95 % interval, an asterisk where it is clear of zero. Below it how the ratio of SWRR to the other relates to "
-        "that as assumed: 1 is no change, in brackets the 95 % interval of the networks' ratios. Of as many intervals as there "
-        f"are here, some {max(1, round(rows * (1 - CONFIDENCE)))} of either kind exclude no change by chance alone. "
-        "Where tor's own "
-        "limit is what is full, more than 100 % can be used: the limit counts what tor writes, use what the link "
-        "carries, headers "
-        "and all. Nothing was turned with "
-        f"{' or '.join(str(one) for one in assumptions.main.middles if one != middles)} middles: how "
-        "the answers there depend on the assumptions is not known."
+        "experiment as assumed on the same networks. SWRR (linear) against RR, and against EWMA where that was run: "
+        "difference in per cent, 95 % interval, an asterisk where it is clear of zero. Below it how the ratio of SWRR to the "
+        "other relates to that as assumed: 1 is no change, in brackets the 95 % interval of the networks' ratios. Of as many "
+        f"intervals as there are here, some {max(1, round(rows * (1 - CONFIDENCE)))} of either kind exclude no change by "
+        "chance alone. Where tor's own limit is what is full, more than 100 % can be used: the limit counts what tor writes, "
+        f"use what the link carries, headers and all. Nothing was turned with {untouched} middles: how the answers there "
+        "depend on the assumptions is not known."
     )
     yield ""
     yield f"| what is different | against | middles used | {' | '.join(COMPARED.values())} |"
@@ -119,9 +116,8 @@ def _changes(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
     networks = assumptions.turns[0].networks
     yield (
         f"Up to {most} comparisons of the claims can be made in a turn. Against the same {networks} networks as assumed "
-        f"{'these come' if any(changed for _, changed, _ in found) else 'none of them comes'} out otherwise; with "
-        f"{networks} networks "
-        "most are undecided either way."
+        f"{'these come' if any(changed for _, changed, _ in found) else 'none of them comes'} out otherwise; with {networks} "
+        "networks most are undecided either way."
     )
     yield ""
     for turn, changed, _ in found:
