@@ -94,6 +94,9 @@ def plan(path: str, text: str | None = None) -> str:
     ``point`` (null without a sweep), ``also`` (further points that the run serves).
     """
 
+def try_policies(path: str, text: str | None = None) -> None:
+    """Make every policy of the user's own that the experiment names once, which runs its code; raises `ScenarioError` by its key."""
+
 def points(path: str, text: str | None = None) -> str:
     """JSON list of the points of the sweep, empty without one.
 

@@ -10,9 +10,10 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 
+from onionlab import _core, threads
 from onionlab import cluster as on_cluster
-from onionlab import threads
 from onionlab.work import Ended, Task
 
 
@@ -43,6 +44,19 @@ class Place:
             raise ValueError(f"jobs is {self.jobs}; at least one run at a time is needed")
         if self.cluster is not None:
             on_cluster.check(self.cluster)
+
+    def try_policies(self, experiment: Path, text: str) -> None:
+        """Make every policy of the user's own once, so that no run has to end for want of it hours later.
+
+        Not for a cluster: its machines may be others than this one, and libraries are built for them.
+
+        Raises
+        ------
+        ScenarioError
+            If one cannot be made, by the key that names it.
+        """
+        if self.cluster is None:
+            _core.try_policies(str(experiment), text)
 
     def make(self, tasks: Sequence[Task]) -> Generator[Ended, None, None]:
         """Make runs; give each when it is over, whatever their order. Closing the iterator stops those under way."""

@@ -116,6 +116,7 @@ def run(
     plan = Plan.of(path, text)
     if measure_from is not None:
         check_measure_from(measure_from, plan)
+    place.try_policies(path, text)
     watcher = observer or _default_observer()
     with prepared(root, text, plan):
         work = Work(path, text, plan, root, watcher)
@@ -150,12 +151,13 @@ def run_all(
     OnionlabError
         As `run`.
     """
-    watcher = observer or _default_observer()
+    watcher, place = observer or _default_observer(), chosen(None, None)
     with ExitStack() as stack:
         works = []
         for name, path, root in experiments:
             text = read_experiment(path)
             plan = Plan.of(path, text)
+            place.try_policies(path, text)
             stack.enter_context(prepared(root, text, plan))
             works.append(Work(path, text, plan, root, Passing(watcher, name)))
         waiting = [task for work in works for task in work.waiting()]
@@ -163,7 +165,7 @@ def run_all(
         watcher.planned(whole, len(whole.runs) - len(waiting), _outdated(waiting))
         left = Counter(task.work.root for task in waiting)
         failures: dict[Path, list[Failure]] = {work.root: [] for work in works}
-        with closing(chosen(None, None).make(waiting)) as ended:
+        with closing(place.make(waiting)) as ended:
             for work in works:
                 while left[work.root]:
                     end = next(ended)

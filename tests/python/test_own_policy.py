@@ -137,9 +137,9 @@ def test_the_place_of_an_exception_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("policy", "parameters", "sentence"),
     [
-        ("class Mine(", "{}", "mine.py, a circuitmux policy, cannot be imported: SyntaxError: "),
+        ("class Mine(", "{}", "names mine.py, which cannot be imported: SyntaxError: "),
         ("import nothing_of_that_name", "{}", "cannot be imported: ModuleNotFoundError: "),
-        ("class Other: pass", "{}", "mine.py, a circuitmux policy, has no class Mine"),
+        ("class Other: pass", "{}", "mine.py, which has no class Mine"),
         ("class Mine:\n    def pick(self, now): return None", "{}", "has a class Mine without the method `compare`"),
         (POLICY.replace("ANSWER", "None"), "{ haste = 2 }", 'cannot make the policy "Mine": TypeError: '),
     ],
@@ -152,7 +152,9 @@ def test_a_policy_that_cannot_be_made_stops_the_experiment(tmp_path: Path, polic
         onionlab.run(path, tmp_path / "out", jobs=1, report=False)
     assert sentence in str(raised.value)
     assert "\n" not in str(raised.value)
-    assert raised.value.code == "scenario-policy"
+    line = 1 + EXPERIMENT.splitlines().index('circuitmux = { python = "mine:Mine", parameters = PARAMETERS }')
+    assert f"line {line}: `treatments[1].circuitmux.python` names mine.py" in str(raised.value)
+    assert not (tmp_path / "out").exists(), "nothing was begun"
 
 
 def test_an_interrupt_in_a_policy_is_raised_as_itself(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 //! Circuitmux policies from a library: whole runs with them, and how a run with a bad one ends.
 
+use onionlab_lab::world::try_policies;
 use onionlab_lab::{Continue, RunError, Scenario, run};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -158,5 +159,31 @@ fn the_scenario_knows_the_library_by_its_content() {
     assert!(
         error.starts_with("libmine.so, a circuitmux policy, cannot be loaded (") && !error.contains("onionlab-policy-"),
         "{error}"
+    );
+}
+
+/// Before anything runs, and by the line that names it.
+#[test]
+fn policies_are_tried_before_the_first_run() {
+    let tried = |text: String| try_policies(&Scenario::parse(Path::new("test.toml"), text).unwrap(), None);
+    tried(text(&library(), "from = 3")).unwrap();
+    let line = 1 + TEXT.lines().position(|line| line.contains("LIBRARY")).unwrap();
+    let refused = |text: &str| tried(text.to_owned()).unwrap_err().to_string().replace(library().to_str().unwrap(), "LIBRARY");
+    let why = "which cannot make the policy \"Fallible\": it has no parameter `haste`; it has `how`, `from`";
+    assert_eq!(
+        refused(&text(&library(), "haste = 1")),
+        format!("test.toml, line {line}: `treatments[2].circuitmux.library` names LIBRARY, {why}")
+    );
+    // A later treatment's is found too, and one that only a point of a sweep has.
+    let swept = text(&library(), "from = 3") + "[sweep]\ntreatments.own.circuitmux.parameters.from = [3, -1]\n";
+    let said = refused(&swept);
+    assert!(said.contains("which cannot make the policy \"Fallible\": the parameter `from` is \"-1\""), "{said}");
+    let folder = Folder::new("no-library");
+    fs::write(folder.0.join("libmine.so"), "ABI").unwrap();
+    let scenario = Scenario::parse(&folder.0.join("test.toml"), text(Path::new("libmine.so"), "from = 3")).unwrap();
+    let said = try_policies(&scenario, None).unwrap_err().to_string();
+    assert!(
+        said.contains(&format!("line {line}: `treatments[2].circuitmux.library` names libmine.so, which cannot be loaded (")),
+        "{said}"
     );
 }

@@ -76,6 +76,18 @@ fn plan(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
     py.detach(|| resolved(path, text).map(|points| json(&onionlab_lab::scenario::plan(&points))))
 }
 
+/// Make every policy of the user's own that the experiment names once, which runs its code: whether a run would end for want of it.
+#[pyfunction]
+#[pyo3(signature = (path, text=None))]
+fn try_policies(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<()> {
+    py.detach(|| {
+        let scenario = parsed(path, text)?;
+        let policies = policy::Policies::default();
+        let tried = onionlab_lab::world::try_policies(&scenario, Some(&policies)).map_err(|error| errors::scenario(&error));
+        policies.stopped().map_or(tried, Err)
+    })
+}
+
 /// Options of `synth`, each optional.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -155,6 +167,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(resolve, module)?)?;
     module.add_function(wrap_pyfunction!(points, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(try_policies, module)?)?;
     module.add_function(wrap_pyfunction!(run::run_one, module)?)?;
     module.add_function(wrap_pyfunction!(synth, module)?)?;
     module.add_function(wrap_pyfunction!(consensus_summary, module)?)?;

@@ -1,8 +1,8 @@
 //! A circuitmux policy of the user's own: named in the experiment file by the library or the Python class that has it, known by what is in that file.
 
 use super::Scenario;
-use super::error::{Fault, clipped};
-use super::resolve::{Checked, count, name, read_named_file};
+use super::error::{Fault, ScenarioError, clipped};
+use super::resolve::{Checked, count, located_at_point, name, read_named_file};
 use super::resolved::FileRef;
 use super::treatment::Circuitmux;
 use schemars::JsonSchema;
@@ -153,6 +153,37 @@ impl PolicyCode {
         match self {
             Self::Library(file) | Self::Python { file, .. } => file,
         }
+    }
+}
+
+impl Scenario {
+    /// The policies of the user's own that the file names at this point of its sweep, each with the key that names it. What is in their files is not looked at.
+    ///
+    /// # Errors
+    /// As for [`Scenario::resolve`], of the keys that concern policies.
+    pub fn own_policies(&self) -> Result<Vec<(String, OwnPolicy)>, ScenarioError> {
+        let base =
+            self.file.base.as_ref().and_then(|base| base.circuitmux.as_ref()).map(|file| ("base.circuitmux".to_owned(), file));
+        let treatments = self.file.treatments.iter().flatten().enumerate().filter_map(|(number, treatment)| {
+            treatment.circuitmux.as_ref().map(|file| (format!("treatments[{number}].circuitmux"), file))
+        });
+        let mut own = Vec::new();
+        for (key, file) in base.into_iter().chain(treatments) {
+            if let Policy::Own(policy) = policy(self, &key, file).map_err(|fault| located_at_point(self, fault))? {
+                own.push((key, *policy));
+            }
+        }
+        Ok(own)
+    }
+
+    /// The refusal of a policy, `why` being the rest of the sentence that begins with its file.
+    pub(crate) fn refuse_policy(&self, key: &str, policy: &OwnPolicy, why: &str) -> ScenarioError {
+        let of = match policy.code {
+            PolicyCode::Library(_) => "library",
+            PolicyCode::Python { .. } => "python",
+        };
+        let reason = format!("names {}, which {why}", policy.code.file().path);
+        located_at_point(self, Fault::conflict(format!("{key}.{of}"), reason))
     }
 }
 

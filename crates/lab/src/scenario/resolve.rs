@@ -28,15 +28,18 @@ pub(super) type Checked<T> = Result<T, Fault>;
 
 /// Checks `scenario` and fills in every default.
 pub(super) fn resolve(scenario: &Scenario) -> Result<ResolvedScenario, ScenarioError> {
-    check(scenario).map_err(|fault| {
-        let Some(point) = &scenario.point else { return located(scenario, fault) };
-        // A value that the sweep has put there stands in the sweep.
-        let key = key_of(&fault).unwrap_or_default();
-        let swept = point.leads_to.iter().zip(&point.values).find(|(at, _)| key == *at || key.starts_with(&format!("{at}.")));
-        let line = swept.map_or_else(|| line_of_key(&scenario.text, key), |(_, (name, _))| line_of_sweep(&scenario.text, name));
-        let fault = Fault::AtPoint { point: point.to_string(), fault: Box::new(fault) };
-        ScenarioError { place: Place { file: scenario.path.clone(), line }, fault }
-    })
+    check(scenario).map_err(|fault| located_at_point(scenario, fault))
+}
+
+/// An error with the line of the key that it names, and the point of the sweep if there is one.
+pub(super) fn located_at_point(scenario: &Scenario, fault: Fault) -> ScenarioError {
+    let Some(point) = &scenario.point else { return located(scenario, fault) };
+    // A value that the sweep has put there stands in the sweep.
+    let key = key_of(&fault).unwrap_or_default();
+    let swept = point.leads_to.iter().zip(&point.values).find(|(at, _)| key == *at || key.starts_with(&format!("{at}.")));
+    let line = swept.map_or_else(|| line_of_key(&scenario.text, key), |(_, (name, _))| line_of_sweep(&scenario.text, name));
+    let fault = Fault::AtPoint { point: point.to_string(), fault: Box::new(fault) };
+    ScenarioError { place: Place { file: scenario.path.clone(), line }, fault }
 }
 
 /// An error with the line of the key that it names.

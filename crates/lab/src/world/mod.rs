@@ -30,7 +30,7 @@ use onionlab_net::{HostConfig, Topology};
 use onionlab_paths::{ClientPaths, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, PathSource, RateLimit, RelayClass, Role, Settings, World, WorldConfig};
-pub use own_policy::Interpreter;
+pub use own_policy::{Interpreter, try_policies};
 use routes::{Circuits, Routes};
 use std::cell::RefCell;
 use switching::WithSpares;
