@@ -95,7 +95,7 @@ def plan(path: str, text: str | None = None) -> str:
     """
 
 def try_policies(path: str, text: str | None = None) -> None:
-    """Make every policy of the user's own that the experiment names once, which runs its code; raises `ScenarioError`.
+    """Make every policy of the user's own that the experiment names once, which runs its code; raises `ScenarioError`."""
 
 def points(path: str, text: str | None = None) -> str:
     """JSON list of the points of the sweep, empty without one.
