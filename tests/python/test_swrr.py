@@ -17,6 +17,7 @@ from onionlab import _core, cli
 from onionlab.errors import ResultsError
 from onionlab.reproductions import swrr
 from onionlab.reproductions.claims import Comparison
+from onionlab.reproductions.figures import capped, mean
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import matters, rivalry, turns
 from onionlab.reproductions.swrr import measure as swrr_measure
@@ -194,8 +195,8 @@ def again(tmp_path: Path, assumptions: Assumptions) -> Measured:
 def test_failures_count_in_what_is_of_all() -> None:
     """Of four downloads two are done after 1 and 3 s, one fails, one takes longer than 60 s: (1 + 3 + 60 + 60) / 4."""
     times = pl.Series([1.0, None, 3.0, 75.0])
-    assert swrr_measure._restricted(times, 60.0) == 31.0
-    assert swrr_measure._restricted(pl.Series([], dtype=pl.Float64), 60.0) is None
+    assert mean(capped(times, 60.0)) == 31.0
+    assert mean(capped(pl.Series([], dtype=pl.Float64), 60.0)) is None
     shares = swrr_measure._shares("last-byte", times, 60.0)
     at = dict(zip(shares["time"].to_list(), shares["share"].to_list(), strict=True))
     assert (at[0.5], at[1.0], at[3.0], at[60.0]) == (0.0, 0.25, 0.5, 0.5)

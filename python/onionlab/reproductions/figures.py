@@ -34,6 +34,11 @@ def mean(values: pl.Series) -> float | None:
     return float(found) if isinstance(found, int | float) else None
 
 
+def capped(values: pl.Series, longest: float) -> pl.Series:
+    """Times of all; one without a value, or with a longer one, counts as the longest."""
+    return values.cast(pl.Float64).fill_null(longest).clip(upper_bound=longest)
+
+
 def level(figures: pl.DataFrame, places: int, **at: Any) -> str:
     """Mean over replicates with its 95 % interval; ``at`` are columns and what stands in them.
 

@@ -69,6 +69,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "50 kB, s": ("50 kB", 2),
     "1 MB, s": ("1 MB", 2),
     "5 MB, s": ("5 MB", 2),
+    "downloads": ("counted", 0),
     "failed, %": ("failed", 2),
     "circuit, s": ("build", 2),
     "links shared, %": ("shared", 1),

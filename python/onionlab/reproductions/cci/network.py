@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from onionlab.quantity import seconds
 from onionlab.reproductions import runs
-from onionlab.reproductions.figures import Figure, frame, mean
+from onionlab.reproductions.figures import Figure, capped, frame, mean
 from onionlab.results import Experiment
 from onionlab.stats.metrics import measured
 
@@ -21,14 +22,16 @@ SIZES = {"50 kB": 50_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 #: Shares of packets lost, as places are called.
 LOSSES = ("0 %", "0.1 %", "0.5 %", "1 %")
 
-#: Figures of a run: mean times to the last byte and to build a circuit in s, shared links and downloads that failed in per cent,
-#: most sockets of a relay; and of all relays together bytes in sockets and, of these, bytes held up by others' losses.
-METRICS = (*SIZES, "build", "shared", "failed", "sockets", "socket-bytes", "held")
+#: Figures of a run: mean times to the last byte and to build a circuit in s; downloads that count, and those of them that failed
+#: in per cent; pairs of relays that circuits share in per cent; most sockets of a relay; and of all relays together bytes in
+#: sockets and, of these, bytes held up by others' losses.
+METRICS = (*SIZES, "build", "counted", "failed", "shared", "sockets", "socket-bytes", "held")
 
 #: What the quick run has.
 QUICK = {
     r"(?m)^duration = .*$": 'duration = "4 min"',
-    r"(?m)^measure-from = .*$": 'measure-from = "2 min"',
+    r"(?m)^measure-from = .*$": 'measure-from = "90 s"',
+    r'timeout = "[^"]*"': 'timeout = "1 min"',
     r"(?m)^networks = .*$": "networks = 3",
     r"(?m)^relays = .*$": "relays = 34",
     r'(?m)^"network.loss" = .*$': '"network.loss" = [0.0, 0.005]',
@@ -46,9 +49,11 @@ class Measured:
         ``place, treatment, replicate, metric, value``; the place is the loss, the replicate a sampled network.
     times
         ``place, treatment, network, seed, what, value``: every download's time to the last byte by size, every circuit's
-        to be built (``build``), in seconds.
+        to be built (``build``), in seconds. A download that failed has its time-out.
     networks, relays, minutes, seconds
         Extent: sampled networks, relays of each, simulated minutes of a run, seconds that all runs took.
+    longest
+        The time-out of a download in seconds; a download counts if it began that long before the end, or earlier.
     """
 
     figures: pl.DataFrame
@@ -57,6 +62,7 @@ class Measured:
     relays: int
     minutes: float
     seconds: float
+    longest: float
 
     @property
     def places(self) -> list[str]:
@@ -111,7 +117,34 @@ def measure(results: Experiment, key: str = "network.loss", called: Callable[[An
         relays,
         experiment.duration / 60,
         float(experiment.runs["wall_seconds"].sum()),
+        max(patience(experiment.plan.scenario).values()),
     )
+
+
+def patience(scenario: Mapping[str, Any]) -> dict[str, float]:
+    """The time-outs of the clients that measure, by size, in seconds."""
+    loads = [group["load"] for group in scenario["clients"] if group["group"] == MEASURES]
+    return {row["size"]: seconds(row["timeout"]) for load in loads for row in load["sizes"]}
+
+
+def counted(transfers: pl.DataFrame, longest: Mapping[str, float], end: float) -> pl.DataFrame:
+    """Downloads that began so early that their time-out was over before the end of the simulation.
+
+    Of the others only the fast ones are seen to end, so that a mean of what ended would favour who is slow.
+
+    Parameters
+    ----------
+    transfers : polars.DataFrame
+        ``size_bytes`` and ``start_ns`` of each.
+    longest : mapping
+        Time-outs by size's name, in seconds.
+    end : float
+        Of the simulation, in seconds.
+    """
+    begun = [
+        (pl.col("size_bytes") == SIZES[size]) & (pl.col("start_ns") / 1e9 + timeout < end) for size, timeout in longest.items()
+    ]
+    return transfers.filter(pl.any_horizontal(begun))
 
 
 class _Run:
@@ -122,7 +155,8 @@ class _Run:
         mine = (pl.col("treatment") == treatment) & (pl.col("network") == network)
         own = point.transfers.filter(mine, pl.col("group") == MEASURES)
         self.keys = {"treatment": treatment, "network": network}
-        self.transfers = measured(own, point.measure_from)
+        self.longest = patience(point.plan.scenario)
+        self.transfers = counted(measured(own, point.measure_from), self.longest, point.duration)
         self.circuits = point.circuits.filter(mine, pl.col("group") == MEASURES, pl.col("launched_ns") >= begin)
         self.samples = point.network.filter(mine, pl.col("time_ns") > begin)
         self.relays = point.relays.filter(mine, pl.col("time_ns") > begin)
@@ -130,20 +164,21 @@ class _Run:
 
     def figures(self) -> dict[str, float | None]:
         """By metric."""
-        ended = self.transfers.filter(pl.col("outcome") != "unfinished")
+        count = self.transfers.height
         links = int(self.samples["links"].sum())
         samples = self.samples.height
         return {size: mean(self._downloads(size)) for size in SIZES} | {
             "build": mean(self._builds()),
+            "counted": float(count),
+            "failed": 100 * self.transfers.filter(pl.col("outcome") != "ok").height / count if count else None,
             "shared": 100 * int(self.samples["shared_links"].sum()) / links if links else None,
-            "failed": 100 * ended.filter(pl.col("outcome") != "ok").height / ended.height if ended.height else None,
             "sockets": _largest(self.relays["most_sockets"]),
             "socket-bytes": float(self.relays["socket_bytes"].sum()) / samples if samples else None,
             "held": float(self.relays["held"].sum()) / self.length if self.length else None,
         }
 
     def _downloads(self, size: str) -> pl.Series:
-        return self.transfers.filter(pl.col("size_bytes") == SIZES[size])["ttlb"]
+        return capped(self.transfers.filter(pl.col("size_bytes") == SIZES[size])["ttlb"], self.longest[size])
 
     def _builds(self) -> pl.Series:
         return (self.circuits["built_ns"] - self.circuits["launched_ns"]).drop_nulls() / 1e9

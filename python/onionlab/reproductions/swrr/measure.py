@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from onionlab.reproductions.figures import capped, mean
 from onionlab.reproductions.swrr.runs import Cell
 from onionlab.results import Experiment
 from onionlab.stats.curves import QUANTILES as ALL_QUANTILES
@@ -87,7 +88,7 @@ def measure(finished: Iterable[tuple[Cell, Experiment]]) -> Measured:
             ended = web.filter(pl.col("outcome") != "unfinished")
             done = {"first-byte": ended["ttfb"], "last-byte": ended["ttlb"]}
             longest = float(cell.variant.load.timeout)
-            own |= {f"{which}-all": _restricted(values, longest) for which, values in done.items()}
+            own |= {f"{which}-all": mean(capped(values, longest)) for which, values in done.items()}
             figures += [(*keys, metric, value) for metric, value in own.items()]
             goodput.append(_keyed(network.select("time_ns", "goodput_bytes"), keys))
             if ended.height:
@@ -101,12 +102,6 @@ def measure(finished: Iterable[tuple[Cell, Experiment]]) -> Measured:
     schema = {"variant": pl.String, "middles": pl.Int64, "treatment": pl.String, "network": pl.Int64}
     frame = pl.DataFrame(figures, schema={**schema, "metric": pl.String, "value": pl.Float64}, orient="row")
     return Measured(frame, pl.concat(series), pl.concat(times), pl.concat(shares), pl.concat(goodput), seconds)
-
-
-def _restricted(values: pl.Series, longest: float) -> float | None:
-    """Mean time of all downloads; one without a value, or with a longer one, counts as the longest."""
-    mean = values.fill_null(longest).clip(upper_bound=longest).mean()
-    return float(mean) if isinstance(mean, int | float) else None
 
 
 def _shares(which: str, values: pl.Series, longest: float) -> pl.DataFrame:
