@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,8 +13,8 @@ import pytest
 from onionlab import _core
 from onionlab.errors import ResultsError
 from onionlab.reproductions import cci
-from onionlab.reproductions.cci import further, network, testbeds
-from onionlab.reproductions.figures import capped, mean
+from onionlab.reproductions.cci import further, further_charts, network, page, testbeds
+from onionlab.reproductions.figures import capped, frame, mean
 from onionlab.runner import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -26,7 +27,7 @@ def test_the_files_are_there_and_every_experiment_can_be_run() -> None:
     assert len(asked.network_claims) == 4
     printed = {(case["experiment"], case["treatment"]) for case in asked.published["eight"]["cases"]}
     assert printed == {(place, treatment) for place in testbeds.EIGHT for treatment in (testbeds.VANILLA, testbeds.PCTLS)}
-    for name in (*testbeds.TESTBEDS, "network", *(question.stem for question in further.QUESTIONS)):
+    for name in (*testbeds.TESTBEDS, "network", "quarter", *(question.stem for question in further.QUESTIONS)):
         assert _core.resolve(str(FOLDER / f"{name}.toml"))
 
 
@@ -57,21 +58,19 @@ def test_the_quick_patterns_change_the_file() -> None:
 @pytest.mark.timeout(1800)
 def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two testbeds and a small network: the page has every claim and chart, and a second call changes nothing."""
+    asked = cci.read(FOLDER)
+    monkeypatch.setattr(cci, "read", lambda _: asked)
     monkeypatch.setattr(testbeds, "QUICK_SEEDS", 2)
     monkeypatch.setattr(testbeds, "QUICK_DURATION", "25 s")
     monkeypatch.setattr(testbeds, "TESTBEDS", ("no-dropping", "shared-dropping", "dropping-remaining", "one-audio"))
     small = {r"(?m)^relays = .*$": "relays = 12", r"(?m)^networks = .*$": "networks = 2", r"(?m)^count = 64$": "count = 8"}
     monkeypatch.setattr(network, "QUICK", network.QUICK | small)
     monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
-    asked = cci.read(FOLDER)
-    kept = tuple(claim for claim in asked.testbed_claims if {part.at for part in claim.parts} <= set(testbeds.TESTBEDS))
-    monkeypatch.setattr(cci, "read", lambda _: asked)
-    assert kept
     pages = []
     for _ in range(2):
-        page, broken = cci.reproduce(FOLDER, tmp_path / "out", tmp_path / "docs", lambda: nullcontext(Silent()), quick=True)
+        written, broken = cci.reproduce(FOLDER, tmp_path / "out", tmp_path / "docs", lambda: nullcontext(Silent()), quick=True)
         assert broken == []
-        pages.append(page.read_text(encoding="utf-8"))
+        pages.append(written.read_text(encoding="utf-8"))
     assert pages[0] == pages[1]
     for claim in (*asked.testbed_claims, *asked.network_claims):
         assert claim.says in pages[0]
@@ -80,19 +79,19 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_figures_by_hand() -> None:
-    """Two transfers of 5 MB in 2 and 3 s: 2 MB/s; round trips of 80 and 100 ms."""
+    """Two transfers of 5 MB in 2 and 3 s: 2 MB/s; round trips of 80 and 100 ms; what was before second 1 does not count."""
     second = 10**9
     transfers = pl.DataFrame(
         {
             "group": ["bulk1", "bulk2"],
             "ttlb": [2.0, 3.0],
-            "start_ns": [0, second],
-            "connected_ns": [80_000_000, second + 100_000_000],
+            "start_ns": [second, 2 * second],
+            "connected_ns": [second + 80_000_000, 2 * second + 100_000_000],
         }
     )
-    circuits = pl.DataFrame({"launched_ns": [0], "built_ns": [second // 2]})
-    relays = pl.DataFrame({"time_ns": [2 * second, 4 * second], "held": [6.0, 2.0]})
-    found = testbeds._figures("no-dropping", transfers, circuits, relays)
+    circuits = pl.DataFrame({"launched_ns": [0, second, 4 * second], "built_ns": [3 * second, second + second // 2, None]})
+    relays = pl.DataFrame({"time_ns": [second, 3 * second, 5 * second], "held": [40.0, 6.0, 2.0]})
+    found = testbeds._figures("no-dropping", transfers, circuits, relays, (1.0, 5.0))
     assert found == pytest.approx({"throughput": 2.0, "round-trip": 90.0, "time": 2.5, "build": 0.5, "held": 2.0})
 
 
@@ -117,3 +116,42 @@ def test_downloads_count_that_could_have_ended_and_failures_as_the_time_out() ->
     assert kept["ttlb"].to_list() == [10.0, None, 20.0]
     assert mean(capped(kept["ttlb"], 300.0)) == pytest.approx(110.0)
     assert network.counted(transfers, longest, 599.0)["ttlb"].to_list() == [10.0, None]
+
+
+def test_the_claims_say_the_numbers_that_are_published() -> None:
+    asked = cci.read(FOLDER)
+    printed = asked.published["network"]
+    said = {claim.section: claim.says for claim in asked.network_claims[::-1]}
+    for when, claim in zip(("without loss", "with loss"), asked.network_claims[:2], strict=True):
+        assert ", ".join(str(printed["faster"][when][size]) for size in network.SIZES) in claim.says
+    for when in ("without loss", "with loss"):
+        assert str(printed["building-slower"][when]) in said["4.3, figure 10"]
+
+
+def test_every_circuit_scheduler_is_among_the_policies() -> None:
+    scenario = json.loads(_core.resolve(str(FOLDER / "policies.toml")))
+    tried = {treatment["circuitmux"] for treatment in scenario["treatments"] if treatment["links"] == "shared"}
+    known = json.loads(_core.schema())["$defs"]["Circuitmux"]["oneOf"]
+    assert tried == {each["const"] for each in known}
+
+
+def test_which_claims_meet_nagle() -> None:
+    asked = cci.read(FOLDER)
+    claims = (*asked.testbed_claims, *asked.network_claims)
+    assert [number for number, claim in enumerate(claims, 1) if any(map(page.meets_nagle, claim.parts))] == [1, 6, 7]
+
+
+def test_what_sharing_costs_by_hand() -> None:
+    """1.5 s where the other way takes 1.2 are a quarter more; a network without the other way has no cost."""
+    rows = [
+        ("few", "shared", 0, "50 kB", 1.5),
+        ("few", "own", 0, "50 kB", 1.2),
+        ("few", "shared", 0, "1 MB", 3.0),
+        ("few", "own", 0, "1 MB", 3.0),
+        ("few", "shared", 0, "5 MB", 9.0),
+        ("few", "shared", 0, "shared", 12.5),
+        ("few", "own", 0, "shared", 12.0),
+    ]
+    found = further_charts.shares(network.Measured(frame(rows), pl.DataFrame(), 1, 8, 12.0, 1.0, 300.0))
+    assert found.select("size", "treatment", "shared").rows() == [("50 kB", "few", 12.5), ("1 MB", "few", 12.5)]
+    assert found["cost"].to_list() == pytest.approx([25.0, 0.0])

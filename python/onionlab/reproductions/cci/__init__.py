@@ -18,7 +18,7 @@ from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import beside
 from onionlab.reproductions.cci import charts as cci_charts
-from onionlab.reproductions.cci import further, network, testbeds
+from onionlab.reproductions.cci import further, further_charts, network, testbeds
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 from onionlab.reproductions.runs import Observe
@@ -99,7 +99,7 @@ def reproduce(
         sampled = network.measure(next(everything))
         others = further.measure(everything)
     judged = judge_all(asked, beds, sampled)
-    for name, specification in cci_charts.drawings(beds, sampled):
+    for name, specification in (*cci_charts.drawings(beds, sampled), *further_charts.drawings(others)):
         export.write_with_data(docs, name, specification)
     path = docs / "cci.md"
     text = cci_page.page(

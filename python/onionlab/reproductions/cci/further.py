@@ -1,4 +1,7 @@
-"""What the paper on shared links leaves open: other ways, the tor of today, more load, each circuit scheduler."""
+"""What the paper on shared links leaves open: other ways, the tor of today, more load, each circuit scheduler.
+
+Its charts are in `onionlab.reproductions.cci.further_charts`.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +51,15 @@ QUESTIONS = (
         "All four ways, with the tor of today",
         "tor 0.4.9 (congestion control, KIST each 3 ms as the consensus says), Linux's TCP with CUBIC: one connection for each "
         "pair of relays, one for each circuit, QUIC with a stream for each circuit, and a light and a heavy connection for each "
-        "pair; the first two also without conflux.",
+        "pair; the first two also without conflux. QUIC differs from TCP in more than losses: it has no Nagle's algorithm, and a "
+        "connection's streams take turns by the packet whatever the circuit scheduler says. So there are shared connections and "
+        "one for each circuit without Nagle's, and shared ones with round robin: only what is left of QUIC's difference beside "
+        "these comes from its losses holding up one circuit alone.",
     ),
     Question(
         "more-load",
         "What sharing costs as more is shared",
-        "The same with 0.1 % lost and half, as many and twice as many users as Tor had in 2018.",
+        "The same with 0.1 % lost, and an eighth to twice as many users as Tor had in 2018.",
         place="of all Tor",
         key="clients.users.users-at-full-scale",
         called=_users,
@@ -61,7 +67,8 @@ QUESTIONS = (
     Question(
         "policies",
         "With each circuit scheduler",
-        "With a connection for each circuit its scheduler has nothing to choose; here is what it makes of shared connections.",
+        "With a connection for each circuit its scheduler has nothing to choose; here is what each that onionlab has makes of "
+        "shared connections. Round robin (0.2.4) is that of tor 0.2.4, which serves a circuit first when it gets cells.",
     ),
 )
 
@@ -106,6 +113,8 @@ def page(measured: Mapping[str, network.Measured], rule: Rule) -> Iterator[str]:
             for treatment in sampled.treatments:
                 cells = [_cell(sampled, place, treatment, metric, places, rule) for metric, places in COLUMNS.values()]
                 yield f"| {place} | {treatment} | {' | '.join(cells)} |"
+        yield ""
+        yield f"![{question.heading}](cci-{question.stem}.svg)"
         yield ""
 
 

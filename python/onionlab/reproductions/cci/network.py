@@ -35,7 +35,7 @@ QUICK = {
     r"(?m)^networks = .*$": "networks = 3",
     r"(?m)^relays = .*$": "relays = 34",
     r'(?m)^"network.loss" = .*$': '"network.loss" = [0.0, 0.005]',
-    r'(?m)^"clients.users.users-at-full-scale" = .*$': '"clients.users.users-at-full-scale" = [400_000, 800_000]',
+    r'(?m)^"clients.users.users-at-full-scale" = .*$': '"clients.users.users-at-full-scale" = [100_000, 800_000]',
 }
 
 

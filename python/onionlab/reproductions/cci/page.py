@@ -46,6 +46,25 @@ QUICK = """
 """
 
 
+WHAT_IS_COUNTED = """\
+*Links shared* counts pairs of relays on which several circuits send, whatever their connections, for both ways alike: under
+PCTLS such circuits meet on a pair of relays and share no connection, which is what the paper calls no shared links. *Held up* is
+not nothing under PCTLS because a client's own circuits share its connection to the guard there as well, as tor's do; between
+relays nothing is held up. *In sockets* is payload in the kernel's buffers, not what a kernel and TLS need for an open
+connection, so that PCTLS's many idle sockets do not show in it; the paper's memory holds them."""
+
+EXPECTED = """\
+The whole, without `--quick`, is expected to take some eight hours on two idle cores: the sampled network just under four (80
+runs of 134 relays), what the paper leaves open somewhat less (210 runs of 168 relays), the testbeds 20 minutes. These are not
+measured but carried on in a straight line from runs of 34 and 16 relays and some minutes. The sampled network has no margin to
+four hours: whoever has no more stops it (Ctrl-C) and gives the same command another time, which goes on with the runs that are
+missing."""
+
+QUARTER = """\
+The same at the paper's size, once, with 0.5 % lost and ten simulated minutes, is `onionlab run experiments/cci/quarter.toml
+--jobs 1`: its report has the times of both, how long each took and the memory that it needed."""
+
+
 def page(
     assumptions: Sequence[Mapping[str, str]],
     published: Mapping[str, Any],
@@ -70,6 +89,7 @@ def page(
     replicates = f"{beds.seeds} seeds or {sampled.networks} networks"
     lines += claims_table.explanation(rule, judged, replicates, "What each figure is: `experiments/cci/claims.toml`.")
     lines += claims_table.table(judged, WORDS)
+    lines += _nagle(beds, judged, rule)
     lines += ["## Eight clients", ""]
     lines += _table_4(published, beds, rule)
     lines += ["![Times of 5 MB and round trips, eight clients](cci-eight-clients.svg)", ""]
@@ -82,7 +102,7 @@ def page(
         "",
     ]
     lines += ["## A sampled network", ""]
-    lines += _network(sampled, rule)
+    lines += _network(published["network"], sampled, rule)
     lines += ["![Times to the last byte by size and loss](cci-network-times.svg)", ""]
     lines += ["![Times to build a circuit by loss](cci-network-build.svg)", ""]
     lines += ["## What the paper leaves open", "", *further]
@@ -94,6 +114,7 @@ def page(
         f"{format_duration(round(sampled.seconds))}, one run after the other, whatever else the machine did included. "
         f"onionlab {_core.version()}, build {_core.build()}. What is finished is kept: the same command goes on where it stopped."
     )
+    lines += ["", EXPECTED]
     return "\n".join([*lines, ""])
 
 
@@ -109,11 +130,13 @@ def _table_4(published: Mapping[str, Any], beds: testbeds.Measured, rule: Rule) 
     yield "| --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
     printed = {(case["experiment"], case["treatment"]): case for case in published["eight"]["cases"]}
     for place in testbeds.EIGHT:
-        for treatment in (testbeds.VANILLA, testbeds.PCTLS):
-            case = printed[place, treatment]
-            speed, trip = case["throughput"], case["latency"]
+        treatments = (testbeds.VANILLA, testbeds.PCTLS)
+        for treatment in (*treatments, *testbeds.WITHOUT_NAGLE.values()) if place == testbeds.PLAIN else treatments:
+            case = printed.get((place, treatment))
+            speed = "{:.2f} ± {:.2f}".format(*case["throughput"]) if case else ""
+            trip = "{:.0f} ± {:.1f}".format(*case["latency"]) if case else ""
             theirs, ours = "", ""
-            if place != "no-dropping":
+            if case and place != testbeds.PLAIN:
                 part = Comparison("throughput", treatment, None, place, "no-dropping", "less")
                 found = difference(beds.figures, part, CONFIDENCE, rule)
                 theirs = f"{case['throughput-degradation']} %"
@@ -123,10 +146,37 @@ def _table_4(published: Mapping[str, Any], beds: testbeds.Measured, rule: Rule) 
                 for metric, places in (("throughput", 2), ("round-trip", 1), ("held", 0))
             ]
             yield (
-                f"| {TITLES[place]} | {treatment} | {speed[0]:.2f} ± {speed[1]:.2f} | {shown[0]} | {theirs} | {ours} "
-                f"| {trip[0]:.0f} ± {trip[1]:.1f} | {shown[1]} | {shown[2]} |"
+                f"| {TITLES[place]} | {treatment} | {speed} | {shown[0]} | {theirs} | {ours} | {trip} | {shown[1]} | {shown[2]} |"
             )
     yield ""
+
+
+def _nagle(beds: testbeds.Measured, judged: Sequence[Judged], rule: Rule) -> Iterator[str]:
+    """Which claims Nagle's algorithm decides, and what is left without it."""
+    parts = {
+        metric: [
+            Comparison(metric, of, to, testbeds.PLAIN, None, "equal")
+            for to, of in ((testbeds.VANILLA, testbeds.PCTLS), tuple(testbeds.WITHOUT_NAGLE.values()))
+        ]
+        for metric in ("throughput", "round-trip")
+    }
+    shown = {metric: [change(beds.figures, part, rule, 2) for part in both] for metric, both in parts.items()}
+    numbers = [str(number) for number, one in enumerate(judged, 1) if any(meets_nagle(part) for part in one.claim.parts)]
+    which = f"Claims {', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else f"Claim {numbers[0]}"
+    yield (
+        f"{which} meet Nagle's algorithm, which holds back a short segment until the one before it is acknowledged, and which "
+        "tor leaves on. A connection that one circuit has to itself waits so more often than one on which the cells of others "
+        "complete a segment. NoDropping without it (`nagle = false`), PCTLS less vanilla: throughput "
+        f"{shown['throughput'][1]} instead of {shown['throughput'][0]} (MB/s), round trip {shown['round-trip'][1]} instead of "
+        f"{shown['round-trip'][0]} (ms), with 95 % intervals."
+    )
+    yield ""
+
+
+def meets_nagle(part: Comparison) -> bool:
+    """Whether a comparison of the two ways is about short cells or about a network that loses nothing."""
+    between = part.to is not None and part.against is None
+    return between and (part.metric == "round-trip" or part.at == testbeds.PLAIN)
 
 
 def _two(beds: testbeds.Measured, rule: Rule) -> Iterator[str]:
@@ -162,12 +212,15 @@ def censoring(sampled: network.Measured) -> str:
     )
 
 
-def _network(sampled: network.Measured, rule: Rule) -> Iterator[str]:
+def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule) -> Iterator[str]:
+    without, lossy = printed["faster"]["without loss"], printed["faster"]["with loss"]
+    slower = printed["building-slower"]
     yield (
         f"{sampled.relays} relays and Tor's users for them, tor 0.3.5, links and TCP as Shadow models them; {sampled.networks} "
         f"sampled networks of {sampled.minutes:g} simulated minutes. PCTLS less vanilla, means over networks "
-        "with their 95 % intervals. The paper, with a quarter of Tor in Shadow: without loss −39, −150 and −703 ms for the three "
-        "sizes and +725 ms for a circuit; with a loss that is not published −172, −1764 and −5696 ms, and +495 ms."
+        f"with their 95 % intervals. The paper, with a quarter of Tor in Shadow: without loss {_less(without)} for the three "
+        f"sizes and +{slower['without loss']} ms for a circuit; with a loss that is not published {_less(lossy)}, and "
+        f"+{slower['with loss']} ms."
     )
     yield ""
     yield censoring(sampled)
@@ -200,3 +253,18 @@ def _network(sampled: network.Measured, rule: Rule) -> Iterator[str]:
             ]
             yield f"| {loss} | {treatment} | {' | '.join(cells)} |"
     yield ""
+    yield WHAT_IS_COUNTED
+    yield ""
+    shared, memory = printed["shared-links"], printed["memory"]
+    yield (
+        f"In the paper {shared['vanilla']:g} % of vanilla's active links are shared, since fewer circuits meet on a pair of "
+        f"relays in a quarter of Tor than in a fiftieth; its simulation took {memory['vanilla']} GB of memory with vanilla and "
+        f"{memory['PCTLS']} GB with PCTLS. {QUARTER}"
+    )
+    yield ""
+
+
+def _less(faster: Mapping[str, int]) -> str:
+    """How much less time each size takes, in ms."""
+    sizes = [f"−{faster[size]}" for size in network.SIZES]
+    return f"{', '.join(sizes[:-1])} and {sizes[-1]} ms"

@@ -18,6 +18,10 @@ from onionlab.stats.metrics import measured
 
 VANILLA, PCTLS = "vanilla", "PCTLS"
 
+#: The testbed that has both without Nagle's algorithm too, and how they are called there.
+PLAIN = "no-dropping"
+WITHOUT_NAGLE = {VANILLA: "vanilla, no Nagle", PCTLS: "PCTLS, no Nagle"}
+
 #: Experiment files with eight clients, and with two.
 EIGHT = ("no-dropping", "shared-dropping", "dropping-remaining")
 TWO = (
@@ -82,7 +86,8 @@ def measure(everything: Iterator[Experiment]) -> Measured:
             for (seed,), rows in own.group_by("seed", maintain_order=True):
                 circuits = experiment.circuits.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
                 relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
-                for metric, value in _figures(name, rows, circuits, relays).items():
+                span = experiment.measure_from, experiment.duration
+                for metric, value in _figures(name, rows, circuits, relays, span).items():
                     figures.append((name, treatment, int(str(seed)), metric, value))
             times.append(_times(name, own))
     return Measured(frame(figures), pl.concat(times), seeds, seconds)
@@ -96,18 +101,22 @@ def watched(name: str, transfers: pl.DataFrame) -> pl.DataFrame:
     return transfers.filter(pl.col("group") == load)
 
 
-def _figures(name: str, transfers: pl.DataFrame, circuits: pl.DataFrame, relays: pl.DataFrame) -> dict[str, float | None]:
-    """One run's figures."""
+def _figures(
+    name: str, transfers: pl.DataFrame, circuits: pl.DataFrame, relays: pl.DataFrame, span: tuple[float, float]
+) -> dict[str, float | None]:
+    """One run's figures; ``span`` is when the measurement begins and ends, in seconds. Transfers are cut to it already."""
+    begin, end = span
     bulk = transfers.filter(pl.col("group").str.starts_with("bulk"))["ttlb"].drop_nulls()
     time = mean(bulk)
-    built = (circuits["built_ns"] - circuits["launched_ns"]).drop_nulls().mean()
-    length = relays["time_ns"].max()
+    late = circuits.filter(pl.col("launched_ns") >= round(begin * 1e9))
+    # A sample stands for the interval that ends with it.
+    samples = relays.filter(pl.col("time_ns") > round(begin * 1e9))
     return {
         "throughput": BULK / 1e6 / time if time else None,
         "round-trip": mean(_round_trips(watched(name, transfers))),
         "time": mean(watched(name, transfers)["ttlb"]),
-        "build": built / 1e9 if isinstance(built, float) else None,
-        "held": float(relays["held"].sum()) / (length / 1e9) if isinstance(length, int) and length else None,
+        "build": mean((late["built_ns"] - late["launched_ns"]) / 1e9),
+        "held": float(samples["held"].sum()) / (end - begin) if end > begin else None,
     }
 
 
