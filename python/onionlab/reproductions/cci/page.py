@@ -60,9 +60,11 @@ measured but carried on in a straight line from runs of 34 and 16 relays and som
 four hours: whoever has no more stops it (Ctrl-C) and gives the same command another time, which goes on with the runs that are
 missing."""
 
-QUARTER = """\
-The same at the paper's size, once, with 0.5 % lost and ten simulated minutes, is `onionlab run experiments/cci/quarter.toml
---jobs 1`: its report has the times of both, how long each took and the memory that it needed."""
+QUARTER = (
+    "The same at the paper's size, once, with 0.5 % lost and ten simulated minutes, is "
+    "`onionlab run experiments/cci/quarter.toml --jobs 1`: its report has the times of both, how long each took and the memory "
+    "that it needed; the share of links that are shared is `shared_links` over `links` in its table `network`."
+)
 
 
 def page(
