@@ -120,6 +120,8 @@ def costs(sampled: network.Measured) -> dict[str, Any]:
             continue
         name = f"costs-{size}"
         data[name] = own
+        cost = own["cost"].to_list()
+        extent = alt.Scale(domain=[1.08 * min(0.0, *cost), 1.08 * max(1.0, *cost)], nice=False)
         dots = alt.Chart(alt.NamedData(name), width=COST_SIZE[0], height=COST_SIZE[1]).mark_point(
             filled=True, size=40, opacity=0.85
         )
@@ -127,7 +129,7 @@ def costs(sampled: network.Measured) -> dict[str, Any]:
             x=alt.X(
                 "shared:Q", title="links shared (%)", scale=alt.Scale(domain=[0, most], nice=False), axis=alt.Axis(tickCount=5)
             ),
-            y=alt.Y("cost:Q", title="longer by (%)", axis=alt.Axis(tickCount=5)),
+            y=alt.Y("cost:Q", title="longer by (%)", scale=extent, axis=alt.Axis(tickCount=5)),
             color=colour,
         )
         zero = alt.Chart(alt.NamedData(name)).transform_aggregate(dots="count()").mark_rule().encode(y=alt.YDatum(0))
