@@ -132,6 +132,8 @@ impl CircuitOutcome {
 pub enum CircuitPurpose {
     /// Streams that leave at its last relay.
     Exit,
+    /// The same, as a leg of a Conflux set.
+    Leg,
     /// Anything within the network: built ahead.
     Internal,
     /// A client's, to a rendezvous point: streams to an onion service.
@@ -147,7 +149,8 @@ pub enum CircuitPurpose {
 impl CircuitPurpose {
     pub(crate) const fn of(intent: Intent) -> Self {
         match intent {
-            Intent::Exit | Intent::Leg | Intent::Spare => Self::Exit,
+            Intent::Exit | Intent::Spare => Self::Exit,
+            Intent::Leg => Self::Leg,
             Intent::Internal => Self::Internal,
             Intent::Rendezvous => Self::Rendezvous,
             Intent::Introduce => Self::Introduce,
@@ -160,6 +163,7 @@ impl CircuitPurpose {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Exit => "exit",
+            Self::Leg => "leg",
             Self::Internal => "internal",
             Self::Rendezvous => "rendezvous",
             Self::Introduce => "introduce",

@@ -4,7 +4,8 @@ mod common;
 
 use common::{Plan, mbit};
 use onionlab_tor::{
-    CircuitRecord, CloseReason, ConfluxSettings, CongestionSettings, FlowControl, Outcome, Records, RelayClass, Role,
+    CircuitPurpose, CircuitRecord, CloseReason, ConfluxSettings, CongestionSettings, FlowControl, Outcome, Records, RelayClass,
+    Role,
 };
 
 /// A client with two disjoint ways to one exit, whose guards have uplinks of these rates in Mbit/s and links of these one-way latencies in ms to the client; one download of `size`.
@@ -74,6 +75,87 @@ fn three_sets_are_built_ahead() {
     let legs = busy(&records);
     assert_eq!(legs.len(), 2);
     assert!(legs[0].path[0] != legs[1].path[0] && legs[0].path[1] != legs[1].path[1] && legs[0].path[2] == legs[1].path[2]);
+}
+
+/// Linked sets serve a port as plain circuits do: when those of the first second are linked, no second plain circuit is built ahead.
+#[test]
+fn linked_sets_count_for_a_port() {
+    let mut plan = two_ways([100.0, 100.0], [20.0, 20.0], &download("1 kB"));
+    let launched = |plan: &Plan| plan.run(15).1.circuits.len();
+    assert_eq!(launched(&plan), 3 * 2 + 1);
+    plan.settings.conflux = None;
+    assert_eq!(launched(&plan), 2);
+}
+
+/// Legs are drawn for the ports that the client expects to need and has no circuits for: with an exit for another port alone beside the one for all, no set ends there.
+#[test]
+fn legs_end_at_exits_for_expected_ports() {
+    let mut plan = two_ways([100.0, 100.0], [20.0, 20.0], &download("1 kB"));
+    let useless = plan.relay("useless", RelayClass::Exit, mbit(1000.0));
+    let ways = [plan.clients[0].1, plan.other_paths[0]];
+    plan.other_paths.extend(ways.map(|[guard, middle, _]| [guard, middle, useless]));
+    let ends = |plan: &Plan| -> Vec<_> { plan.run(15).1.circuits.iter().map(|circuit| circuit.path[2]).collect() };
+    assert!(ends(&plan).contains(&useless), "as good as the other while it serves all ports");
+    plan.exits_for.insert(useless, 80);
+    assert_eq!(ends(&plan), [ways[0][2]; 7]);
+}
+
+/// How many sets the client has at this time, in seconds, used or not, linked or being built.
+fn sets_at(records: &Records, time: f64) -> usize {
+    let there = |circuit: &&CircuitRecord| {
+        circuit.launched.as_secs_f64() < time && circuit.closed.is_none_or(|closed| closed.as_secs_f64() > time)
+    };
+    records.circuits.iter().filter(there).filter(|circuit| circuit.purpose == CircuitPurpose::Leg).count() / 2
+}
+
+/// Flows that each want circuits of their own use one set after the other, and what they use is replaced, until ten are linked: the first ten flows go over sets, the next over plain circuits. When the first
+/// sets are ten minutes old they go, and others take their place.
+#[test]
+fn used_sets_are_replaced_up_to_ten() {
+    let load = "kind = \"bulk\"\nsize = \"10 kB\"\npause = \"20 s\"";
+    let mut plan = two_ways([1000.0, 1000.0], [20.0, 20.0], load);
+    plan.circuit_per_transfer = true;
+    let (_, records) = plan.run(760);
+    let over_a_set = |circuit| {
+        let circuit = records.circuits.iter().find(|other| Some(other.circuit) == circuit).unwrap();
+        circuit.purpose == CircuitPurpose::Leg
+    };
+    let used: Vec<bool> = records.transfers.iter().map(|transfer| over_a_set(transfer.circuit)).collect();
+    // One each 20.4 s from the 20th second on; the first set is closed from the 620th on, at the next half minute.
+    let early: Vec<bool> = (0..28).map(|flow| flow < 10).collect();
+    assert_eq!(used[..28], early);
+    assert!(used[32..].iter().any(|&set| set), "{used:?}");
+    for time in 11..760 {
+        assert!(sets_at(&records, f64::from(time)) <= 12, "at {time} s");
+    }
+    assert_eq!(sets_at(&records, 600.0), 10);
+}
+
+/// Sets that are used while others are ready leave three ready; all of one client's flows that share circuits use one.
+#[test]
+fn three_sets_are_ready_beside_the_one_in_use() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"10 kB\" }, { size = \"10 kB\" }, { size = \"10 kB\" }]";
+    let (_, records) = two_ways([100.0, 100.0], [20.0, 20.0], load).run(60);
+    assert_eq!(records.circuits.iter().filter(|circuit| circuit.purpose == CircuitPurpose::Leg).count(), 4 * 2);
+    let first = records.transfers[0].circuit;
+    assert!(records.transfers.len() == 3 && records.transfers.iter().all(|transfer| transfer.circuit == first));
+}
+
+/// When nothing is expected any more, sets that nothing has used go and none are built; with a stream they come back.
+#[test]
+fn without_expectations_no_sets_are_built() {
+    let mut plan = two_ways([100.0, 100.0], [20.0, 20.0], &download("10 kB"));
+    plan.boot_before = 300;
+    plan.clients[0].4 = onionlab_quantities::SimTime::from_nanos(400_000_000_000);
+    plan.settings.client.prediction = onionlab_quantities::SimDuration::from_secs(60);
+    plan.settings.client.prediction_spread = onionlab_quantities::SimDuration::ZERO;
+    // tor starts at 100 s: for a minute it expects to need circuits, and from the 400th second on again.
+    let (_, records) = plan.run(600);
+    let launches: Vec<f64> = records.circuits.iter().map(|circuit| circuit.launched.as_secs_f64()).collect();
+    assert!(launches.iter().all(|&time| time < 160.0 || (400.0..460.0).contains(&time)), "{launches:?}");
+    assert_eq!([150.0, 250.0, 390.0].map(|time| sets_at(&records, time)), [3, 0, 0]);
+    // The stream itself has found none and taken a plain circuit.
+    assert_eq!([450.0, 590.0].map(|time| sets_at(&records, time)), [3, 0]);
 }
 
 /// The exit uses the leg with the lower round-trip time as far as its window goes: a small download of 60 cells, less than the first window of 124, comes over the nearer guard alone.

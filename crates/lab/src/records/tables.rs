@@ -68,7 +68,7 @@ pub const CIRCUITS: Table = Table {
             "purpose",
             Kind::Text,
             "",
-            "\"exit\" for streams, \"internal\" if built ahead for onion services; with those also \"rendezvous\" (a client's, for streams to a service) and \"introduce\", \"service-rendezvous\" and \"service-introduction\".",
+            "\"exit\" for streams, \"leg\" in a Conflux set, for streams too; \"internal\" if built ahead for onion services; with those also \"rendezvous\" (a client's, for streams to a service) and \"introduce\", \"service-rendezvous\" and \"service-introduction\".",
         ),
         Column::new(
             "timed_out",

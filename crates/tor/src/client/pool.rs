@@ -119,30 +119,41 @@ impl World {
         }
     }
 
+    /// Ports that will be wanted and have too few circuits that no stream has used, at most as many as an exit is chosen for. Legs of linked sets serve a port, each for itself
+    /// (`circuit_get_unhandled_ports`, `circuit_stream_is_being_handled`).
+    pub(crate) fn unhandled_ports(&mut self, client: ClientId) -> Vec<u16> {
+        let now = self.queue.now();
+        let state = &mut self.clients[client.index()];
+        let predicted: Vec<u16> = state.ports.predicted(now).collect();
+        let clean = &self.clients[client.index()].pool.clean;
+        let is_handled = |port: u16| {
+            let serves = |id: &&CircuitId| {
+                let circuit = &self.circuits[id.index()];
+                let takes_streams = circuit.intent == Intent::Exit || self.is_in_a_set(**id);
+                let stable = circuit.stable || !long_lived(port);
+                takes_streams
+                    && !circuit.timed_out
+                    && !circuit.unusable
+                    && stable
+                    && self.paths.exits_to(circuit.last_relay(), port)
+            };
+            clean.iter().filter(serves).count() >= ENOUGH_FOR_A_PORT
+        };
+        predicted.into_iter().filter(|&port| !is_handled(port)).take(MOST_PORTS).collect()
+    }
+
     /// Launches a circuit if too few are there (`circuit_predict_and_launch_new`).
     fn predict(&mut self, client: ClientId) -> bool {
         let now = self.queue.now();
-        let state = &mut self.clients[client.index()];
         let unused = |circuit: &&CircuitId| {
             let circuit = &self.circuits[circuit.index()];
             !circuit.timed_out && !circuit.unusable && matches!(circuit.intent, Intent::Exit | Intent::Internal)
         };
-        let unused: Vec<CircuitId> = state.pool.clean.iter().filter(unused).copied().collect();
+        let unused: Vec<CircuitId> = self.clients[client.index()].pool.clean.iter().filter(unused).copied().collect();
         if unused.len() >= MAX_UNUSED {
             return false;
         }
-        let predicted: Vec<u16> = state.ports.predicted(now).collect();
-        let mut wanted: Vec<u16> = Vec::new();
-        for &port in &predicted {
-            let serves = |circuit: &&CircuitId| {
-                let circuit = &self.circuits[circuit.index()];
-                let stable = circuit.stable || !long_lived(port);
-                circuit.intent == Intent::Exit && stable && self.paths.exits_to(circuit.last_relay(), port)
-            };
-            if unused.iter().filter(serves).count() < ENOUGH_FOR_A_PORT && wanted.len() < MOST_PORTS {
-                wanted.push(port);
-            }
-        }
+        let wanted = self.unhandled_ports(client);
         if !wanted.is_empty() {
             let stable = wanted.iter().any(|&port| long_lived(port));
             return self.launch(client, Purpose::Exit { ports: &wanted }, stable).is_some();
@@ -158,11 +169,11 @@ impl World {
                 return true;
             }
         }
-        let state = &self.clients[client.index()];
+        let state = &mut self.clients[client.index()];
         let parameters = &self.settings.client.build_timeout;
         if unused.len() < parameters.max_unused as usize && state.learner.test_due(parameters).is_some_and(|due| due <= now) {
-            let ports = &predicted[..predicted.len().min(MOST_PORTS)];
-            return self.launch(client, Purpose::Exit { ports }, false).is_some();
+            let ports: Vec<u16> = state.ports.predicted(now).take(MOST_PORTS).collect();
+            return self.launch(client, Purpose::Exit { ports: &ports }, false).is_some();
         }
         false
     }

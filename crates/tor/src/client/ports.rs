@@ -56,6 +56,11 @@ impl PredictedPorts {
         self.ports.iter().map(|&(port, _)| port)
     }
 
+    /// Whether circuits of any kind will be (`predicted_ports_prediction_time_remaining`).
+    pub fn any_predicted(&self, now: SimTime) -> bool {
+        self.last + self.lifetime > now
+    }
+
     /// Whether internal circuits will be.
     pub fn internal_predicted(&self, now: SimTime) -> bool {
         self.internal + self.lifetime >= now
@@ -101,7 +106,9 @@ mod tests {
         ports.used(22, at(60), &settings);
         assert_eq!(ports.predicted(at(61)).collect::<Vec<_>>(), [22]);
         assert!(!ports.internal_predicted(at(61)));
+        assert!(ports.any_predicted(at(89)));
         assert_eq!(ports.predicted(at(121)).count(), 0);
+        assert!(!ports.any_predicted(at(121)));
     }
 
     #[test]

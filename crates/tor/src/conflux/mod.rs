@@ -22,9 +22,9 @@ use std::collections::VecDeque;
 pub struct ConfluxSettings {
     /// Legs of a set (`cfx_num_legs_set`).
     pub legs: u8,
-    /// Sets that a client has or builds, as long as they take streams (`cfx_max_prebuilt_set`).
+    /// Sets that a client keeps ready: those that no stream has used yet and those that it builds (`cfx_max_prebuilt_set`).
     pub max_prebuilt: u8,
-    /// Linked sets beyond which it builds none, whether or not they take streams (`cfx_max_linked_set`).
+    /// With so many linked sets, used or not, it builds none ahead (`cfx_max_linked_set`).
     pub max_linked: u8,
     /// Legs that are launched in place of others before a set is given up (`cfx_max_unlinked_leg_retry`).
     pub max_leg_retries: u8,
@@ -83,32 +83,39 @@ const fn is_multiplexed(kind: CellKind) -> bool {
 }
 
 impl World {
-    /// The client's sets that take streams or are being built, and those that are linked.
+    /// How many sets of the client are ready or will be, those that no stream has used and those being built; and how many are linked (`count_client_usable_sets`).
     fn sets_of(&self, client: ClientId) -> (usize, usize) {
         let sets = || self.clients[client.index()].sets.iter().map(|set| &self.sets[set.index()]);
-        let takes = |set: &Set| !set.linked || !self.circuits[set.members[0].circuit.index()].unusable;
-        (sets().filter(|set| takes(set)).count(), sets().filter(|set| set.linked).count())
+        let is_ready = |set: &Set| {
+            let first = || &self.circuits[set.members[0].circuit.index()];
+            !set.linked || first().first_used.is_none() && !first().unusable
+        };
+        (sets().filter(|set| is_ready(set)).count(), sets().filter(|set| set.linked).count())
     }
 
-    /// Launches as many sets as are missing (`conflux_predict_new`).
+    /// Launches as many sets as are missing, as long as the client expects to need circuits (`circuit_predict_and_launch_new`, `conflux_predict_new`). As in tor the limit of
+    /// linked sets is looked at before the first of them, not before each.
     pub(crate) fn predict_sets(&mut self, client: ClientId) -> bool {
         let Some(settings) = self.settings.conflux else { return false };
-        let (mut have, linked) = self.sets_of(client);
-        let mut launched = false;
-        while linked < settings.max_linked as usize && have < settings.max_prebuilt as usize && self.launch_set(client) {
-            have += 1;
-            launched = true;
+        if !self.clients[client.index()].ports.any_predicted(self.queue.now()) {
+            return false;
         }
-        launched
+        let (ready, linked) = self.sets_of(client);
+        let missing = usize::from(settings.max_prebuilt).saturating_sub(ready);
+        if missing == 0 || linked >= usize::from(settings.max_linked) {
+            return false;
+        }
+        let ports = self.unhandled_ports(client);
+        (0..missing).take_while(|_| self.launch_set(client, &ports)).count() > 0
     }
 
-    /// All legs of a set, if there are paths for them.
-    fn launch_set(&mut self, client: ClientId) -> bool {
+    /// All legs of a set, if there are paths for them, to an exit for these ports.
+    fn launch_set(&mut self, client: ClientId, ports: &[u16]) -> bool {
         let Some(settings) = self.settings.conflux else { return false };
         let first = self.clients[client.index()].pool.launched;
         let mut paths: Vec<[HostId; 3]> = Vec::new();
         for leg in 0..settings.legs {
-            let Some(path) = self.leg_path(client, first + u64::from(leg), &paths) else { return false };
+            let Some(path) = self.leg_path(client, first + u64::from(leg), ports, &paths) else { return false };
             paths.push(path);
         }
         let ends = [Choice::MinRtt, Choice::LowRtt].map(|choice| End::new(choice, paths.len()));
@@ -126,11 +133,11 @@ impl World {
         true
     }
 
-    /// Relays for a leg beside others: their exit, and none of their guards and middles.
-    fn leg_path(&self, client: ClientId, circuit: u64, others: &[[HostId; 3]]) -> Option<[HostId; 3]> {
+    /// Relays for a leg beside others: their exit, and none of their guards and middles; for the first an exit for these ports.
+    fn leg_path(&self, client: ClientId, circuit: u64, ports: &[u16], others: &[[HostId; 3]]) -> Option<[HostId; 3]> {
         let exclude: Vec<HostId> = others.iter().flat_map(|path| [path[0], path[1]]).collect();
         let exit = others.first().map(|path| path[2]);
-        let purpose = Purpose::Exit { ports: &[] };
+        let purpose = Purpose::Exit { ports };
         let path = self.paths.path(&PathRequest { client, circuit, purpose, stable: true, exclude: &exclude, exit })?;
         let fits = exit.is_none_or(|exit| exit == path[2]) && !exclude.contains(&path[0]) && !exclude.contains(&path[1]);
         fits.then_some(path)
@@ -362,7 +369,7 @@ impl World {
                 [hops[1].host, hops[2].host, hops[3].host]
             };
             let others: Vec<[HostId; 3]> = others.iter().filter(|other| other.is_some()).map(relays).collect();
-            if let Some(path) = self.leg_path(client, self.clients[client.index()].pool.launched, &others) {
+            if let Some(path) = self.leg_path(client, self.clients[client.index()].pool.launched, &[], &others) {
                 let circuit = self.launch_leg(client, set_id, path);
                 let set = &mut self.sets[set_id.index()];
                 set.members[leg] = Member::new(circuit);

@@ -44,6 +44,8 @@ pub struct Plan {
     pub users: u32,
     /// A client's circuits take its own path and these in turn.
     pub other_paths: Vec<[HostId; 3]>,
+    /// Exits that serve one port only; all others serve every port.
+    pub exits_for: BTreeMap<HostId, u16>,
     /// Seconds from a client's boot to its start.
     pub boot_before: u64,
     /// Onion services, numbered after the clients, which run from the beginning.
@@ -71,8 +73,8 @@ impl Topology for Links {
     }
 }
 
-/// By client: the paths that its circuits take in turn, and its server; and those of onion services.
-struct Fixed(Vec<(Vec<[HostId; 3]>, HostId)>, BTreeMap<u32, OnionRoute>);
+/// By client: the paths that its circuits take in turn, and its server; those of onion services; exits for one port only.
+struct Fixed(Vec<(Vec<[HostId; 3]>, HostId)>, BTreeMap<u32, OnionRoute>, BTreeMap<HostId, u16>);
 
 impl PathSource for Fixed {
     fn path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
@@ -85,7 +87,12 @@ impl PathSource for Fixed {
             let fits = |path: &&[HostId; 3]| path[2] == exit && path[..2].iter().all(|relay| !request.exclude.contains(relay));
             return paths.iter().find(fits).copied();
         }
-        Some(paths[request.circuit as usize % paths.len()])
+        let from = (0..paths.len()).map(|step| paths[(request.circuit as usize + step) % paths.len()]);
+        let serves = |path: &[HostId; 3]| match request.purpose {
+            Purpose::Exit { ports } => ports.is_empty() || ports.iter().any(|&port| self.exits_to(path[2], port)),
+            Purpose::Internal => true,
+        };
+        from.clone().find(serves).or_else(|| from.clone().next())
     }
     fn onion_path(&self, client: ClientId, _: u64, to: HostId) -> Option<[HostId; 4]> {
         let route = &self.1[&client.0];
@@ -95,8 +102,8 @@ impl PathSource for Fixed {
         let points = &self.1[&service.0].introductions;
         Some(points[ordinal as usize % points.len()])
     }
-    fn exits_to(&self, _: HostId, _: u16) -> bool {
-        true
+    fn exits_to(&self, relay: HostId, port: u16) -> bool {
+        self.2.get(&relay).is_none_or(|&only| only == port)
     }
     fn server(&self, client: ClientId, _: u64) -> HostId {
         self.0[client.index()].1
@@ -136,6 +143,7 @@ impl Plan {
             probe: None,
             users: 1,
             other_paths: Vec::new(),
+            exits_for: BTreeMap::new(),
             boot_before: 10,
             services: Vec::new(),
             onion: BTreeMap::new(),
@@ -220,7 +228,7 @@ impl Plan {
             tcp: self.tcp.clone(),
             settings: self.settings.clone(),
             clients: clients.chain(services).collect(),
-            paths: Box::new(Fixed(paths.collect(), self.onion.clone())),
+            paths: Box::new(Fixed(paths.collect(), self.onion.clone(), self.exits_for.clone())),
         })
     }
 
