@@ -1,8 +1,8 @@
 """A simulated network's figures beside those of the live network: what ``onionlab calibrate`` prints.
 
 The simulation's come from its measuring clients: the groups of load ``perf``. Times count from the moment at which the request
-leaves, as OnionPerf's do: when the stream is connected, or with optimistic data when it is opened. Relays' goodput is what all
-relays send, held against the live network's times the share of Tor that was simulated.
+leaves (module ``request_times``), as OnionPerf's do. Relays' goodput is what all relays send, held against the live network's
+times the share of Tor that was simulated.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import polars as pl
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
 from onionlab.quantity import format_fixed
+from onionlab.request_times import with_requests
 from onionlab.results import Experiment
 from onionlab.stats.intervals import Floats, lower_quantile
 from onionlab.tor_metrics import QUANTITIES, Metrics
@@ -90,7 +91,8 @@ def _one(
         raise ResultsError(
             f"{experiment.directory}: no download of {', '.join(groups)} ended under {treatment!r} after {since / 1e9:g} s"
         )
-    ours = _times(perf, _early(experiment, treatment))
+    done = perf.filter(pl.col("outcome") == "ok")
+    ours = _times(with_requests(done, experiment.circuits, _ahead(experiment, treatment)))
     built = experiment.circuits.filter(mine, pl.col("group").is_in(groups), pl.col("launched_ns") >= since)
     built = built.filter(pl.col("built_ns").is_not_null())
     ours["circuit_build_times"] = np.sort(((built["built_ns"] - built["launched_ns"]) / 1e9).to_numpy())
@@ -114,7 +116,7 @@ def _one(
     return Calibration(treatment, len(ended), tuple(lines))
 
 
-def _early(experiment: Experiment, treatment: str) -> bool:
+def _ahead(experiment: Experiment, treatment: str) -> bool:
     """Whether requests leave before the stream is connected."""
     import json
 
@@ -123,14 +125,12 @@ def _early(experiment: Experiment, treatment: str) -> bool:
     return bool(settings.get("optimistic-data"))
 
 
-def _times(perf: pl.DataFrame, early: bool) -> dict[str, Floats]:
+def _times(done: pl.DataFrame) -> dict[str, Floats]:
     """Times of completed downloads in ascending order, by key of `QUANTITIES`."""
-    done = perf.filter(pl.col("outcome") == "ok")
-    leaves = "start_ns" if early else "connected_ns"
-    found = {"circuit_rtt": np.sort(((done["first_byte_ns"] - done[leaves]) / 1e9).to_numpy())}
+    found = {"circuit_rtt": np.sort(((done["first_byte_ns"] - done["leaves_ns"]) / 1e9).to_numpy())}
     for size in ("51200", "1048576", "5242880"):
         rows = done.filter(pl.col("size_bytes") == int(size))
-        found[size] = np.sort(((rows["last_byte_ns"] - rows[leaves]) / 1e9).to_numpy())
+        found[size] = np.sort(((rows["last_byte_ns"] - rows["leaves_ns"]) / 1e9).to_numpy())
     return found
 
 

@@ -114,12 +114,16 @@ def test_other_files_are_refused_in_one_sentence(content: str, sentence: str, tm
     assert "\n" not in str(refused.value)
 
 
-def experiment(kind: str = "perf", early: bool = False) -> Any:
-    """Two treatments; downloads of 50 KiB that take 1, 2, 3 s after a second's wait for the stream."""
+def experiment(kind: str = "perf", early: bool = False, purpose: str = "exit", built: float = 25.75, retries: int = 0) -> Any:
+    """Two treatments; downloads of 50 KiB that take 1, 2, 3 s after a second's wait for the stream, over one circuit."""
     transfers = pl.DataFrame(
         [
             {
                 "treatment": treatment,
+                "network": 0,
+                "seed": 1,
+                "circuit": 7,
+                "retries": retries,
                 "group": "measure",
                 "outcome": "ok" if index < 3 else "timeout",
                 "size_bytes": 51_200,
@@ -133,7 +137,17 @@ def experiment(kind: str = "perf", early: bool = False) -> Any:
         ]
     )
     circuits = pl.DataFrame(
-        {"treatment": ["a", "b"], "group": ["measure"] * 2, "launched_ns": [int(25e9)] * 2, "built_ns": [int(25.75e9)] * 2}
+        {
+            "treatment": ["a", "b"],
+            "network": [0] * 2,
+            "seed": [1] * 2,
+            "circuit": [7] * 2,
+            "group": ["measure"] * 2,
+            "purpose": [purpose] * 2,
+            "launched_ns": [int(25e9)] * 2,
+            "built_ns": [int(built * 1e9)] * 2,
+            "joined_ns": pl.Series([None, None], dtype=pl.Int64),
+        }
     )
     return SimpleNamespace(
         directory=Path("out"),
@@ -181,10 +195,29 @@ def test_a_simulation_beside_them() -> None:
     assert "**b**, 4 downloads:" in text
 
 
-def test_with_optimistic_data_times_count_from_the_opening() -> None:
-    lines = calibrate(experiment(early=True), live(), scale=0.02)[0].lines
-    assert next(line.ours for line in lines if line.name.startswith("circuit round")) == 1.5
+@pytest.mark.parametrize(
+    ("case", "trip"),
+    [
+        # The request goes with BEGIN, at once or when the circuit is there.
+        ({}, 1.5),
+        ({"built": 30.25}, 1.25),
+        # Over a set it waits for CONNECTED; after a second try nobody knows when it went.
+        ({"purpose": "leg"}, 0.5),
+        ({"purpose": "leg", "built": 30.25}, 0.5),
+        ({"retries": 1}, 0.5),
+    ],
+)
+def test_with_optimistic_data_times_count_from_begin(case: dict[str, Any], trip: float) -> None:
+    lines = calibrate(experiment(early=True, **case), live(), scale=0.02)[0].lines
+    assert next(line.ours for line in lines if line.name.startswith("circuit round")) == trip
+    assert next(line.ours for line in lines if line.name.startswith("time to last byte")) == trip + 1.5
     assert lines[-1].theirs == 4.0
+
+
+@pytest.mark.parametrize("purpose", ["exit", "leg"])
+def test_without_optimistic_data_times_count_from_connected(purpose: str) -> None:
+    lines = calibrate(experiment(purpose=purpose, built=30.25), live())[0].lines
+    assert next(line.ours for line in lines if line.name.startswith("circuit round")) == 0.5
 
 
 def test_nobody_measures() -> None:

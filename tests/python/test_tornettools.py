@@ -15,6 +15,7 @@ import pytest
 import onionlab
 from onionlab.exporting import Exported, export_tornettools
 from onionlab.exporting.tornettools import ERRORS
+from onionlab.request_times import with_requests
 from onionlab.stats.metrics import FAILURES
 
 MEASURED_FROM = 8
@@ -108,7 +109,7 @@ def test_times_are_those_of_our_tables(exported: tuple[onionlab.Experiment, Expo
     folder = done.folders["EWMA"]
     early = json.loads(experiment.runs["treatment_json"][0])["optimistic-data"]
     completed = [row for row in rows(experiment) if row["outcome"] == "ok"]
-    leaves = [row["start_ns"] if early else row["connected_ns"] for row in completed]
+    leaves = with_requests(pl.DataFrame(completed), experiment.circuits, early)["leaves_ns"].to_list()
     last = [(row["last_byte_ns"] - left) / 1e9 for row, left in zip(completed, leaves, strict=True)]
     first = [(row["first_byte_ns"] - left) / 1e9 for row, left in zip(completed, leaves, strict=True)]
     times = read(folder, "time_to_last_byte_recv.exit.json")

@@ -24,6 +24,7 @@ from onionlab.charts.build import slug
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
+from onionlab.request_times import with_requests
 from onionlab.results import Experiment
 from onionlab.stats.metrics import FAILURES
 
@@ -163,8 +164,8 @@ class _Tables:
     def _completed(self) -> pl.DataFrame:
         """Completed transfers with ``leaves_ns``, when the request left: tgen's command."""
         settings = json.loads(self._runs["treatment_json"][0])
-        leaves = "start_ns" if settings.get("optimistic-data") else "connected_ns"
-        return self._transfers.filter(pl.col("outcome") == "ok").with_columns(leaves_ns=pl.col(leaves))
+        done = self._transfers.filter(pl.col("outcome") == "ok")
+        return with_requests(done, self._experiment.circuits, bool(settings.get("optimistic-data")))
 
     def round_trip_times(self) -> list[float]:
         """From the command to the first byte of the answer, in seconds."""
