@@ -244,6 +244,12 @@ def test_an_import_runs(tmp_path: Path) -> None:
     assert set(results.transfers["group"]) == {"perf"}, "and leave no records"
 
 
+@pytest.mark.parametrize("duration", ["2 min", "6 min"])
+def test_an_import_ends_after_its_clients_start(duration: str, tmp_path: Path) -> None:
+    with pytest.raises(ImportedError, match="is not allowed; allowed is more than 360 s, when the last clients start"):
+        importing.import_network(DATA / "tornettools", tmp_path / "net", DATA / "relayinfo.json", Options(duration=duration))
+
+
 def test_the_published_networks(tmp_path: Path) -> None:
     if not SHADOW_NETWORKS.is_dir():
         pytest.skip(f"{SHADOW_NETWORKS} is not here")

@@ -167,6 +167,11 @@ def experiment(network: Network, options: Options) -> str:
     if not 0 < options.load <= MOST_LOAD:
         raise ImportedError(f"a load of {options.load:g} is not allowed; allowed is more than 0 and at most {MOST_LOAD}")
     times = network.times if options.duration is None else network.times.until(_whole_seconds(options.duration))
+    last = times.traffic + max(times.spread, 60)
+    if times.stop <= last:
+        raise ImportedError(
+            f"a duration of {times.stop} s is not allowed; allowed is more than {last} s, when the last clients start"
+        )
     clients = sum(len(markov.hosts) for markov in network.markov)
     title = f"{len(network.relays)} relays, {clients} Markov and {len(network.perf)} perf clients: {clipped(network.source, 150)}"
     lines = [
