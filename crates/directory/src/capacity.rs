@@ -11,7 +11,8 @@
 //!
 //! **Unit.** `mean_rate` is the mean consensus weight read as kB/s, times 0.84: in 2021 the network advertised
 //! 600 Gbit/s (Tor Metrics, cited in the SALSA paper, section 4.2), and the weights of 2021-07-20 add up to 714 Gbit/s.
-//! What a bandwidth scanner of today adds up need not stay at that ratio: [`CapacityModel::scaled`] changes it.
+//! What a bandwidth scanner of today adds up need not stay at that ratio: [`CapacityModel::scaled`] changes it, and `docs/models/capacity.md`
+//! has the sums of seven years.
 
 use crate::consensus::Consensus;
 use crate::error::DirectoryError;
