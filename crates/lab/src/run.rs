@@ -405,6 +405,7 @@ impl<'a> Tables<'a> {
                     .number(sample.sockets_closed)
                     .number(sample.sockets_refused)
                     .number(sample.socket_bytes)
+                    .number(sample.connection_bytes)
                     .number(sample.circuits_moved)
                     .number(sample.held.bytes)
                     .fraction(sample.held.byte_seconds)

@@ -16,10 +16,10 @@ use onionlab_quantities::{Bandwidth, Bytes, Seed, SimDuration, SimTime};
 /// The relay's place in circuits, and the place of the relay behind it.
 const HERE: u8 = 1;
 
-struct Near;
-impl Topology for Near {
+struct Everywhere(Path);
+impl Topology for Everywhere {
     fn path(&self, _: HostId, _: HostId) -> Path {
-        Path { latency: SimDuration::from_millis(1), jitter: SimDuration::ZERO, loss: 0.0 }
+        self.0
     }
 }
 
@@ -51,6 +51,12 @@ impl Bench {
     }
 
     pub fn with_tcp(settings: Settings, others: u32, tcp: TcpConfig) -> Self {
+        let near = Path { latency: SimDuration::from_millis(1), jitter: SimDuration::ZERO, loss: 0.0 };
+        Self::over(near, Seed(1), settings, others, tcp)
+    }
+
+    /// The same with other paths, and what they lose drawn from this seed.
+    pub fn over(path: Path, seed: Seed, settings: Settings, others: u32, tcp: TcpConfig) -> Self {
         let fast = Bandwidth::UNLIMITED;
         let host = |index: u32| {
             let link = HostConfig {
@@ -64,9 +70,9 @@ impl Bench {
             (link, Role::Relay { class: RelayClass::Middle, limit: None })
         };
         let mut world = World::new(WorldConfig {
-            seed: Seed(1),
+            seed,
             hosts: (0..=others).map(host).collect(),
-            topology: Box::new(Near),
+            topology: Box::new(Everywhere(path)),
             tcp,
             settings,
             clients: Vec::new(),
@@ -83,6 +89,12 @@ impl Bench {
     /// A circuit that leaves the relay through its channel number `channel`; whatever arrives there is forgotten.
     pub fn circuit(&mut self, channel: usize) -> CircuitId {
         self.circuit_from(self.ends[channel])
+    }
+
+    /// The same, on a stream of its own of the QUIC connection that this channel is.
+    pub fn circuit_in_stream(&mut self, channel: usize) -> CircuitId {
+        let stream = self.world.open_stream(self.ends[channel]);
+        self.circuit_from(stream)
     }
 
     /// A circuit that comes to the relay through its channel number `channel`, and ends there: what arrives is paid for and forgotten.

@@ -45,6 +45,7 @@ mod switching;
 #[cfg(test)]
 mod test_world;
 mod tls;
+mod traffic;
 mod world;
 mod writing;
 
@@ -59,7 +60,6 @@ pub use handshakes::{Handshake, Handshakes};
 pub use head_of_line::Held;
 pub use idle::{IdleChannels, IdleTimeout};
 pub use ids::{CircuitId, ClientId, EndId, FlowId, MeetingId, ProbeId, SequenceId, SetId, StreamId, TransferId};
-pub use light_heavy::LightAndHeavy;
 pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
 pub use node::{RateLimit, RelayClass, Role};
@@ -72,9 +72,11 @@ pub use records::{
 pub use settings::{
     ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings, SomeRelays,
 };
+pub use sockets::CONNECTION_BYTES;
 pub use switching::{
     AT_REST, SpareRequest, SwitchAsk, SwitchChoice, SwitchEntry, SwitchExit, SwitchOccupancy, SwitchOutcome, SwitchRecord,
     SwitchSample, SwitchVerdict, SwitchingSettings,
 };
 pub use tls::Tls;
+pub use traffic::LightAndHeavy;
 pub use world::{Event, World, WorldConfig};

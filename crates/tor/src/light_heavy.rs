@@ -1,9 +1,9 @@
 //! Two channels between two relays, one for light and one for heavy circuits (Torchestra: Gopal and Heninger, WPES 2012).
 //!
 //! Circuits begin on the light channel, as tor builds them. A relay counts the cells that it sends on each circuit towards each neighbour, with exponential decay (an EWMA, as tor's circuitmux
-//! has one), and moves a circuit to the heavy channel when its count exceeds a multiple of the average over all circuits that the relay sends to that neighbour, and back when it falls
+//! has one), and moves a circuit to the heavy channel when its count exceeds a multiple of the average over the circuits that carry traffic to that neighbour, and back when it falls
 //! below a smaller multiple. The gap between the two keeps a circuit from going to and fro. The heavy channel is opened when the first circuit wants to move; until it is open, and where it cannot be
-//! opened, the circuit stays. A circuit that is being built does not move.
+//! opened, the circuit stays.
 //!
 //! **Order.** A last cell of the circuit on the old channel says that it goes on over the new one (SWITCHED); what comes over the new one before that is held. Both channels keep their order, so a
 //! circuit may move again before the last move has reached the neighbour.
@@ -18,62 +18,10 @@ use crate::ids::{CircuitId, EndId};
 use crate::node::Role;
 use crate::queues::Direction;
 use crate::settings::Links;
+use crate::traffic::{LightAndHeavy, QueueId, Traffic};
 use crate::world::World;
 use onionlab_engine::HostId;
-use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::{HashMap, VecDeque};
-
-/// When a circuit moves between the light and the heavy channel.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct LightAndHeavy {
-    /// To the heavy one above so many times the average count.
-    pub heavy_above: f64,
-    /// Back below so many times the average.
-    pub light_below: f64,
-    /// A cell counts half after this time.
-    pub half_life: SimDuration,
-}
-
-/// A decaying sum, as it was at some time.
-#[derive(Debug, Clone, Copy, Default)]
-struct Decaying {
-    value: f64,
-    at: SimTime,
-}
-
-impl Decaying {
-    fn at(self, now: SimTime, half_life: SimDuration) -> f64 {
-        self.value * libm::exp2(-(now.saturating_since(self.at).as_secs_f64() / half_life.as_secs_f64()))
-    }
-
-    fn add(&mut self, amount: f64, now: SimTime, half_life: SimDuration) -> f64 {
-        *self = Self { value: (self.at(now, half_life) + amount).max(0.0), at: now };
-        self.value
-    }
-}
-
-/// One of the two queues of a circuit at one of its hops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct QueueId {
-    circuit: CircuitId,
-    hop: u8,
-    direction: u8,
-}
-
-/// What a relay has sent from one queue.
-#[derive(Debug, Clone, Copy, Default)]
-struct Count {
-    cells: Decaying,
-    /// It is to move when nothing else is left to do in this instant.
-    noted: bool,
-}
-
-/// What a relay sends to one neighbour.
-#[derive(Debug, Default)]
-struct Load {
-    sum: Decaying,
-    circuits: u32,
-}
 
 /// What comes to a hop of a circuit from one side.
 #[derive(Debug, Default)]
@@ -89,8 +37,7 @@ struct Incoming {
 pub(crate) struct Classes {
     /// The heavy channel between two hosts: its even end.
     heavy: HashMap<u64, EndId>,
-    loads: HashMap<u64, Load>,
-    counts: HashMap<QueueId, Count>,
+    traffic: Traffic,
     incoming: HashMap<QueueId, Incoming>,
     /// Cells that are held.
     pub cells: usize,
@@ -116,8 +63,7 @@ impl World {
         let of = QueueId { circuit, hop, direction: direction as u8 };
         let (from, to) = self.ends_of(of);
         if self.classified(from, to).is_some() {
-            self.classes.counts.insert(of, Count::default());
-            self.classes.loads.entry(channel::directed_pair(from, to)).or_default().circuits += 1;
+            self.classes.traffic.follow(of);
         }
     }
 
@@ -127,16 +73,9 @@ impl World {
         let now = self.queue.now();
         for direction in [Direction::ToClient, Direction::ToExit] {
             let of = QueueId { circuit, hop, direction: direction as u8 };
-            if let Some(count) = self.classes.counts.remove(&of) {
+            if self.classes.traffic.follows(of) {
                 let (from, to) = self.ends_of(of);
-                let pair = channel::directed_pair(from, to);
-                if let Some(load) = self.classes.loads.get_mut(&pair) {
-                    load.sum.add(-count.cells.at(now, thresholds.half_life), now, thresholds.half_life);
-                    load.circuits -= 1;
-                    if load.circuits == 0 {
-                        self.classes.loads.remove(&pair);
-                    }
-                }
+                self.classes.traffic.forget(of, channel::directed_pair(from, to), now, thresholds.half_life);
             }
             for cell in self.classes.incoming.remove(&of).map(|incoming| incoming.held).unwrap_or_default() {
                 self.classes.cells -= 1;
@@ -168,29 +107,29 @@ impl World {
 
     fn weigh(&mut self, circuit: CircuitId, hop: u8, outward: bool, kind: CellKind) {
         let of = QueueId { circuit, hop, direction: u8::from(outward) };
-        // Not counted: a DESTROY, and what goes to clients.
-        if !self.classes.counts.contains_key(&of) {
+        // Not counted: what builds a circuit or joins it to others, a DESTROY, and what goes to clients.
+        let builds = matches!(kind, CellKind::Create | CellKind::Created | CellKind::Extend | CellKind::Extended);
+        let joins = matches!(kind, CellKind::Link | CellKind::Linked | CellKind::LinkedAck);
+        if builds || joins || !self.classes.traffic.follows(of) {
             return;
         }
         let (from, to) = self.ends_of(of);
         let (Some(thresholds), now) = (self.classified(from, to), self.queue.now()) else { return };
         let end = self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)].end;
         let heavy = end.is_some() && self.channel_logs[end.channel()].kind == ChannelKind::Heavy;
-        let Some(load) = self.classes.loads.get_mut(&channel::directed_pair(from, to)) else { return };
-        let average = load.sum.add(1.0, now, thresholds.half_life) / f64::from(load.circuits);
-        let Some(count) = self.classes.counts.get_mut(&of) else { return };
-        let own = count.cells.add(1.0, now, thresholds.half_life);
+        let pair = channel::directed_pair(from, to);
+        let Some((own, average)) = self.classes.traffic.count(of, pair, now, thresholds.half_life) else { return };
         let wrong = if heavy { own < thresholds.light_below * average } else { own > thresholds.heavy_above * average };
-        let building = matches!(kind, CellKind::Create | CellKind::Created | CellKind::Extend | CellKind::Extended);
-        if wrong && !building && !std::mem::replace(&mut count.noted, true) {
+        if wrong && self.classes.traffic.note(of) {
             self.event_loop.may_move(of);
         }
     }
 
     /// Moves a circuit to the other channel, if that is open.
     pub(crate) fn move_if_open(&mut self, of: QueueId) {
-        let Some(waits) = self.classes.counts.get_mut(&of) else { return };
-        waits.noted = false;
+        if !self.classes.traffic.denote(of) {
+            return;
+        }
         let here = &self.circuits[of.circuit.index()].hops[of.hop as usize];
         let old = here.sides[of.direction as usize].end;
         if here.closed || !old.is_some() {

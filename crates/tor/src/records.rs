@@ -388,6 +388,8 @@ pub struct RelaySample {
     pub sockets_refused: u64,
     /// Bytes in the kernel's buffers of these sockets at the end of the interval: sent and not acknowledged or not sent yet, received and not read.
     pub socket_bytes: u64,
+    /// Bytes that its open connections to relays and clients take up apart from what waits in them ([`CONNECTION_BYTES`] each), at the end of the interval.
+    pub connection_bytes: u64,
     /// Queues of circuits that it moved between light and heavy channels in the interval.
     pub circuits_moved: u64,
     /// What waited in them in the interval for lost bytes of other circuits.

@@ -1,10 +1,12 @@
 //! Time series: what relays and the network did since the sample before.
 
+use crate::channel::{ChannelKind, Opening};
 use crate::circuit::Place;
 use crate::head_of_line::Held;
-use crate::ids::CircuitId;
+use crate::ids::{CircuitId, EndId};
 use crate::node::{RelayClass, Role};
 use crate::records::{NetworkSample, RelaySample, VegasSample, VegasState};
+use crate::sockets::CONNECTION_BYTES;
 use crate::stream::ExitState;
 use crate::world::World;
 use onionlab_engine::HostId;
@@ -96,13 +98,14 @@ impl World {
             };
             sent[class] += bytes_sent;
             capacity[class] += could_send;
-            let ends = node.ends.iter().map(|end| &self.ends[end.index()]);
-            let (mut queued_cells, mut outbuf_bytes) = (0, 0);
+            let (mut queued_cells, mut outbuf_bytes, mut connection_bytes) = (0, 0, 0);
             let mut socket_bytes = to_servers.get(&host).copied().unwrap_or(0);
-            for end in ends {
+            for id in &node.ends {
+                let end = &self.ends[id.index()];
                 queued_cells += end.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells());
                 outbuf_bytes += u64::from(end.outbuf.len());
                 socket_bytes += self.net.buffered_bytes(end.socket);
+                connection_bytes += self.bytes_of_connection(*id);
             }
             let of = &mut self.descriptors[index];
             let counted = ([of.opened, of.closed, of.refused, of.moved], of.held);
@@ -129,6 +132,7 @@ impl World {
                 sockets_closed,
                 sockets_refused,
                 socket_bytes,
+                connection_bytes,
                 circuits_moved,
                 held: Held { bytes: counted.1.bytes - held.bytes, byte_seconds: counted.1.byte_seconds - held.byte_seconds },
                 utilisation: share(bytes_sent, could_send),
@@ -151,6 +155,13 @@ impl World {
 }
 
 impl World {
+    /// What an end of a channel costs its host while it is idle: nothing if it has not been accepted, or is a stream of another's connection.
+    fn bytes_of_connection(&self, id: EndId) -> u64 {
+        let is_stream = self.channel_logs[id.channel()].kind == ChannelKind::Stream;
+        let is_there = !matches!(self.ends[id.index()].opening, Opening::Arriving | Opening::Closed);
+        if is_there && !is_stream { CONNECTION_BYTES } else { 0 }
+    }
+
     /// Bytes in the kernel's buffers of the exits' connections to servers, by exit.
     fn bytes_towards_servers(&self) -> HashMap<HostId, u64> {
         let mut bytes = HashMap::new();

@@ -3,12 +3,14 @@
 mod common;
 
 use common::{Plan, mbit};
+use onionlab_circuitmux::PolicyKind;
 use onionlab_net::quic::QuicCongestion;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelClose, ChannelKind, CircuitOutcome, CloseReason, Held, IdleChannels, IdleTimeout, LightAndHeavy, Links, Outcome,
-    Records, RelayClass, Role,
+    CONNECTION_BYTES, ChannelClose, ChannelKind, CircuitOutcome, CloseReason, Held, IdleChannels, IdleTimeout, LightAndHeavy,
+    Links, Outcome, Records, RelayClass, RelaySample, Role,
 };
+use std::collections::BTreeSet;
 
 const TWO: Links =
     Links::LightAndHeavy(LightAndHeavy { heavy_above: 1.25, light_below: 0.75, half_life: SimDuration::from_secs(30) });
@@ -60,7 +62,9 @@ fn losses_hold_up_other_circuits_only_on_shared_connections() {
         if matches!(links, Links::Shared | Links::LightAndHeavy(_)) {
             // A retransmission takes at least a round trip, 40 ms, and what waits longest waits that long.
             let mean = held.byte_seconds / held.bytes as f64;
-            assert!(held.bytes > 20 * 1448 && (0.005..1.0).contains(&mean), "{held:?}");
+            // With two connections either circuit soon has one to itself: little waits before that.
+            let least = if links == Links::Shared { 20 * 1448 } else { 1 };
+            assert!(held.bytes >= least && (0.005..1.0).contains(&mean), "{held:?}");
         } else {
             assert_eq!(held, Held::default(), "{links:?}");
         }
@@ -106,13 +110,26 @@ fn every_socket_is_closed_at_the_end() {
         };
         assert_eq!(own, hops * records.circuits.len(), "{links:?}");
         let last = records.relays.iter().rev().take(5);
-        assert!(last.clone().all(|sample| sample.sockets == 0 && sample.socket_bytes == 0), "{links:?}");
+        let nothing = |sample: &RelaySample| sample.sockets == 0 && sample.socket_bytes == 0 && sample.connection_bytes == 0;
+        assert!(last.clone().all(nothing), "{links:?}");
         let relayed: (u64, u64) = records
             .relays
             .iter()
             .fold((0, 0), |(opened, closed), sample| (opened + sample.sockets_opened, closed + sample.sockets_closed));
         assert_eq!(relayed.0, relayed.1, "{links:?}");
         assert!(records.relays.iter().all(|sample| sample.most_sockets >= sample.sockets), "{links:?}");
+    }
+}
+
+/// An idle connection costs its relay something: ten circuits through one exit are one connection there, or ten, or one with streams.
+#[test]
+fn connections_cost_memory_by_their_number() {
+    for (links, at_exit) in [(Links::Shared, 1), (Links::PerCircuit { with_clients: false }, 10), (QUIC, 1)] {
+        let plan = clients(&["kind = \"sequence\"\ntransfers = [{ size = \"10 kB\" }]"; 10], 0.0, links);
+        let (_, records) = plan.run(40);
+        let of_exit = records.relays.iter().rfind(|sample| sample.relay.0 == 1).unwrap();
+        assert_eq!((of_exit.connection_bytes, of_exit.socket_bytes), (at_exit * CONNECTION_BYTES, 0), "{links:?}");
+        assert_eq!(records.relays[0].connection_bytes, 0, "{links:?}: before anything is open");
     }
 }
 
@@ -175,6 +192,23 @@ fn the_heavy_circuit_is_moved_and_the_light_one_stays() {
     assert_eq!(world.cells_in_flight(), 0);
 }
 
+/// Clients that all do the same, and build circuits ahead that they never use. These are no measure of who is heavy: with them in the average all who send anything would be above it.
+#[test]
+fn circuits_built_ahead_make_no_circuit_heavy() {
+    let mut plan = clients(&[WEB; 12], 0.0, TWO);
+    plan.settings.client.predict = true;
+    let (_, records) = plan.run(100);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok));
+    let used: BTreeSet<_> = records.transfers.iter().filter_map(|transfer| transfer.circuit).collect();
+    let built = records.circuits.iter().filter(|circuit| circuit.built.is_some()).count();
+    assert!(built > 2 * used.len(), "{built} circuits, {} in use", used.len());
+    let cells =
+        |kind| records.channels.iter().filter(|channel| channel.kind == kind).flat_map(|channel| channel.cells).sum::<u64>();
+    let (light, heavy) = (cells(ChannelKind::Light), cells(ChannelKind::Heavy));
+    println!("{light} cells on light connections, {heavy} on heavy ones, {built} circuits, {} in use", used.len());
+    assert!(heavy < light, "{heavy} of {} cells are heavy", heavy + light);
+}
+
 /// Circuits that alternate between much and little go to and fro, with losses on both channels, so that cells come over the new one before those over the old one. Nothing is lost or overtaken:
 /// the ends of the circuits count, and panic.
 #[test]
@@ -219,6 +253,31 @@ fn losses_of_another_circuit_delay_small_downloads_only_on_a_shared_connection()
             assert!((0.95..1.15).contains(&longer), "{links:?}: {longer}");
         }
     }
+}
+
+/// Who waits for whose turn beside bulk downloads, where losses keep the window small: on a shared connection tor's EWMA puts the small circuit first, and round robin does not. Between the
+/// streams of a QUIC connection neither has a say: their packets take turns, which is round robin. Medians of small downloads in seconds, each the mean of three seeds.
+#[test]
+fn no_circuitmux_decides_between_streams() {
+    let bulk = "kind = \"sequence\"\ntransfers = [{ size = \"60 MB\" }]";
+    let few = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\", count = 20, pause = \"1 s\" }]";
+    let median = |links, circuitmux: &PolicyKind, seed| {
+        let mut plan = clients(&[few, bulk, bulk, bulk], 0.01, links);
+        plan.seed = seed;
+        plan.settings.scheduling.circuitmux = circuitmux.clone();
+        let (_, records) = plan.run(60);
+        let small = records.transfers.iter().filter(|transfer| transfer.size == 50_000);
+        let mut times: Vec<f64> = small.map(|transfer| (transfer.end - transfer.start).as_secs_f64()).collect();
+        times.sort_unstable_by(f64::total_cmp);
+        times[times.len() / 2]
+    };
+    let mean = |links, circuitmux| (1..=3).map(|seed| median(links, &circuitmux, seed)).sum::<f64>() / 3.0;
+    let shared = [PolicyKind::TOR_EWMA, PolicyKind::RoundRobin].map(|policy| mean(Links::Shared, policy));
+    let quic = [PolicyKind::TOR_EWMA, PolicyKind::RoundRobin].map(|policy| mean(QUIC, policy));
+    println!("EWMA, round robin: shared {shared:.3?} s, quic {quic:.3?} s");
+    assert!(shared[1] > 1.3 * shared[0], "{shared:?}");
+    assert!((quic[1] / quic[0] - 1.0).abs() < 0.1, "{quic:?}");
+    assert!(quic[0] > 1.3 * shared[0], "{quic:?}, {shared:?}");
 }
 
 /// Eight downloads through one middle and one exit, between which one packet in two hundred is lost. All go over one connection each way of sharing, so the congestion window is one;

@@ -196,6 +196,12 @@ pub const RELAYS: Table = Table {
             "Payload in these sockets' kernel buffers at the end of the interval: written and not acknowledged, received and not read, received behind a hole.",
         ),
         Column::new(
+            "connection_bytes",
+            Kind::U64,
+            "B",
+            "What its open connections to relays and clients cost apart from what waits in them, at the end of the interval: 20,400 bytes each in tor, OpenSSL and the kernel.",
+        ),
+        Column::new(
             "circuits_moved",
             Kind::U32,
             "1",

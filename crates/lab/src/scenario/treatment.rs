@@ -188,7 +188,7 @@ axes! {
     links: Links,
     /// With links "per-circuit": whether each circuit has a connection of its own between client and guard too, where PCTCP and PCTLS leave tor as it is. Default: false; with flow-control "predictor" true.
     per_circuit_clients: bool,
-    /// With links "light-and-heavy": a circuit is moved to the heavy connection when its count of sent cells exceeds so many times the average of all circuits to that relay, 1 to 1000. Default: 1.25.
+    /// With links "light-and-heavy": a circuit is moved to the heavy connection when its count of sent cells exceeds so many times the average of the circuits that carry traffic to that relay, 1 to 1000. Default: 1.25.
     #[schemars(range(min = 1.0, max = 1000.0))]
     heavy_above: f64,
     /// With links "light-and-heavy": it is moved back when its count falls below so many times the average, 0 to `heavy-above`. Default: 0.75.
