@@ -43,6 +43,11 @@ impl Rtt {
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
     }
 
+    /// Persistent congestion: the path may be another, whose least round trip is the newest, until a shorter one comes (section 5.2).
+    pub(super) fn on_persistent(&mut self) {
+        self.min = self.latest;
+    }
+
     /// The probe time-out, without back-off and without the delay of acknowledgements.
     pub(super) fn probe_timeout(&self) -> SimDuration {
         self.smoothed + (self.variation * 4).max(GRANULARITY)

@@ -170,6 +170,7 @@ impl Connection {
             self.recovery_packet |= self.congestion.on_loss(cfg, now, losses.last_sent);
             if losses.span > self.persistent_span(cfg) {
                 self.congestion.on_persistent(cfg);
+                self.rtt.on_persistent();
             }
         }
         for frame in frames.drain(..) {

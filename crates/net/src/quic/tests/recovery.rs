@@ -183,3 +183,24 @@ fn a_long_outage_is_persistent_congestion() {
         assert_eq!(least <= 2904 + 2 * 1452, persistent, "{outage} ms: {least}");
     }
 }
+
+/// After an outage the path is longer: its least round trip is that of the new path if the congestion was persistent (section 5.2), and otherwise that of the old one.
+#[test]
+fn the_least_round_trip_is_measured_anew_after_persistent_congestion() {
+    for (outage, least) in [(300, 100), (5000, 200)] {
+        let mut pair = steady(textbook());
+        let begins = pair.now;
+        pair.ends[0].streams[0].to_write = 2_000_000;
+        pair.run_until(begins + millis(350));
+        pair.wires[0].loss = 1.0;
+        pair.run_until(begins + millis(350 + outage));
+        pair.wires[0].loss = 0.0;
+        for wire in &mut pair.wires {
+            wire.delay = millis(100);
+        }
+        pair.run_until(begins + SimDuration::from_secs(60));
+        assert_eq!(pair.delivered(0), 2_006_000);
+        let measured = pair.ends[0].quic.rtt.min;
+        assert!(measured >= millis(least) && measured < millis(least + 30), "{outage} ms: {} us", measured.as_micros());
+    }
+}
