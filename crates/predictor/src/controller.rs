@@ -6,7 +6,7 @@
 
 use crate::fast::FastSolver;
 use crate::parameters::{Form, ParameterError, Parameters};
-use crate::problem::{CircuitInput, Problem};
+use crate::problem::{COMMITTED, CircuitInput, Problem};
 use crate::solution::{Solution, Status};
 use crate::trajectory::{FROM_SINK, FROM_SOURCE, Received, SinkMessage, SourceMessage, makes_sense};
 use crate::trusted::solve_trusted;
@@ -122,6 +122,8 @@ struct Circuit {
     source_queue: Received,
     virtual_rate: Received,
     limit: Received,
+    /// Steps that a source which is a relay has decided before it hears of the plan.
+    committed: usize,
     /// Place in the problem of the last step, if it was there.
     place: Option<usize>,
 }
@@ -196,6 +198,7 @@ impl Controller {
             source_queue: Received::default(),
             virtual_rate: Received::default(),
             limit: Received::default(),
+            committed: COMMITTED.min(self.parameters.horizon - 1),
             place: None,
         };
         self.changed = true;
@@ -264,6 +267,18 @@ impl Controller {
             self.counts.refused_messages += 1;
         } else if let Some(circuit) = self.circuit(slot) {
             circuit.limit.set(message.rate, shift, most);
+        }
+    }
+
+    /// The predecessor has told at which step of this relay's intake trajectory it looked when it last heard one: so many steps, to the nearest, it has decided before it hears of a plan (row 10).
+    /// Until this is said it is [`COMMITTED`], as where messages are prompt; and it is never all of them, since beyond the end of a trajectory the source sees its last value. With fewer steps the relay would plan to take at once what its source may only send later, and with more it would never
+    /// ask for more than what was announced: either way what is left at the source would stay there.
+    pub fn source_looked(&mut self, slot: CircuitSlot, shift: f64) {
+        let most = (self.parameters.horizon - 1) as f64;
+        if shift.is_nan() {
+            self.counts.refused_messages += 1;
+        } else if let Some(circuit) = self.circuit(slot) {
+            circuit.committed = shift.round().clamp(0.0, most) as usize;
         }
     }
 
@@ -388,6 +403,8 @@ impl Controller {
                 circuit.rate.resample(rate);
                 circuit.source_queue.resample(queue);
                 circuit.virtual_rate.resample(virtual_rate);
+                // What the source could have sent since it told this, and did not, it still can.
+                virtual_rate[0] += (circuit.virtual_rate.passed() - circuit.rate.passed()).max(0.0);
             }
             if circuit.sink == Sink::Client || circuit.limit.is_empty() {
                 limit.fill(*link_rate);
@@ -396,7 +413,7 @@ impl Controller {
             }
             let input = CircuitInput {
                 queue: circuit.queue,
-                from_relay: circuit.source == Source::Relay,
+                committed: if circuit.source == Source::Relay { circuit.committed } else { 0 },
                 source_rate: rate,
                 source_queue: queue,
                 source_virtual_rate: if journal { virtual_rate } else { &[] },

@@ -6,6 +6,8 @@
 use crate::controller::{CircuitSlot, Controller, ControllerError, Counts, Outcome, PLANNED_SHARE, Sink, Source};
 use crate::network::Network;
 use crate::parameters::Parameters;
+use crate::trajectory::{FROM_SINK, FROM_SOURCE, SinkMessage, SourceMessage};
+use std::collections::VecDeque;
 
 /// The state of a circuit.
 #[derive(Debug, Clone)]
@@ -20,6 +22,8 @@ struct Path {
     arriving: Vec<f64>,
     sent: Vec<f64>,
     read: f64,
+    /// Messages on their way, the oldest first; of each hop towards the client, if its relays have planned: the source's rate, queue and virtual rate, and what its successor takes.
+    messages: VecDeque<Vec<Option<[Vec<f64>; 4]>>>,
 }
 
 /// A network whose relays are controlled.
@@ -30,6 +34,7 @@ pub struct FluidNetwork {
     controllers: Vec<Controller>,
     paths: Vec<Path>,
     step: u64,
+    late: usize,
 }
 
 impl FluidNetwork {
@@ -58,10 +63,17 @@ impl FluidNetwork {
                 arriving: vec![0.0; relays.len()],
                 sent: vec![0.0; relays.len()],
                 read: 0.0,
+                messages: VecDeque::new(),
             }
         };
         let paths = (0..network.circuits()).map(path).collect();
-        Ok(Self { network: network.clone(), parameters, controllers, paths, step: 0 })
+        Ok(Self { network: network.clone(), parameters, controllers, paths, step: 0, late: 0 })
+    }
+
+    /// Lets messages arrive so many steps later than at the next plan after they were sent. Their receivers know how old they are.
+    pub fn with_late_messages(mut self, steps: usize) -> Self {
+        self.late = steps;
+        self
     }
 
     /// Sets what a circuit's server has left, in packets.
@@ -111,17 +123,26 @@ impl FluidNetwork {
         self.step += 1;
     }
 
-    /// The messages of a circuit, each to its neighbour.
+    /// The messages of a circuit, each to its neighbour; those that are late are on their way for so many steps more.
     fn deliver(&mut self, circuit: usize) {
-        let (relays, slots) = (self.network.path(circuit), &self.paths[circuit].slots);
-        for hop in 1..relays.len() {
+        let (relays, path) = (self.network.path(circuit), &mut self.paths[circuit]);
+        let tell = |hop: usize| {
+            let [source, sink] = [hop - 1, hop].map(|hop| self.controllers[relays[hop]].plan(path.slots[hop]));
+            let (to_sink, to_source) = (source?.to_sink, sink?.to_source);
+            Some([to_sink.rate, to_sink.queue, to_sink.virtual_rate, to_source.rate].map(<[f64]>::to_vec))
+        };
+        path.messages.push_back((1..relays.len()).map(tell).collect());
+        if path.messages.len() <= self.late {
+            return;
+        }
+        let late = self.late as f64;
+        for (hop, messages) in path.messages.pop_front().into_iter().flatten().enumerate() {
             let [source, sink] =
-                self.controllers.get_disjoint_mut([relays[hop - 1], relays[hop]]).expect("no circuit crosses a relay twice");
-            if let Some(plan) = source.plan(slots[hop - 1]) {
-                sink.heard_source(slots[hop], &plan.to_sink);
-            }
-            if let Some(plan) = sink.plan(slots[hop]) {
-                source.heard_sink(slots[hop - 1], &plan.to_source);
+                self.controllers.get_disjoint_mut([relays[hop], relays[hop + 1]]).expect("no circuit crosses a relay twice");
+            if let Some([rate, queue, virtual_rate, taken]) = &messages {
+                sink.heard_source_shifted(path.slots[hop + 1], &SourceMessage { rate, queue, virtual_rate }, FROM_SOURCE + late);
+                sink.source_looked(path.slots[hop + 1], FROM_SINK + late);
+                source.heard_sink_shifted(path.slots[hop], &SinkMessage { rate: taken }, FROM_SINK + late);
             }
         }
     }

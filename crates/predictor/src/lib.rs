@@ -29,7 +29,7 @@ pub use fairness::Fairness;
 pub use fast::{FastSolver, ITERATIONS_MAX};
 pub use network::Network;
 pub use parameters::{Alignment, Form, ParameterError, Parameters, Weights};
-pub use problem::{CircuitInput, Problem, ProblemError};
+pub use problem::{COMMITTED, CircuitInput, Problem, ProblemError};
 pub use projection::projection;
 pub use solution::{Solution, Status, objective};
 pub use trajectory::{FROM_SINK, FROM_SOURCE, SinkMessage, SourceMessage};

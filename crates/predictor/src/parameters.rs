@@ -62,7 +62,7 @@ pub struct Parameters {
     pub weights: Weights,
     /// Row 6.
     pub alignment: Alignment,
-    /// Row 10: what arrives in the first two steps was decided by the source and cannot be changed.
+    /// Row 10: what arrives in the first steps was decided by the source and cannot be changed; how many steps depends on how late messages are ([`crate::CircuitInput::committed`]).
     pub committed: bool,
 }
 
@@ -148,7 +148,7 @@ impl Default for Parameters {
 }
 
 /// The longest horizon: the time of a solve grows with its cube.
-const HORIZON_MAX: usize = 100;
+pub(crate) const HORIZON_MAX: usize = 100;
 
 /// A parameter that cannot be used.
 #[derive(Debug, Clone, PartialEq, Error)]

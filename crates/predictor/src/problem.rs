@@ -2,16 +2,23 @@
 //!
 //! Arrays are by circuit, then step: the value of circuit p in step k is at p N + k.
 
-use crate::parameters::{Form, Parameters};
+use crate::parameters::{Form, HORIZON_MAX, Parameters};
 use thiserror::Error;
+
+/// Steps that a relay has decided before it hears of its successor's plan, where messages are as fast as data and a step is as long as a hop.
+pub const COMMITTED: usize = crate::trajectory::FROM_SINK as usize;
+
+/// Factors of [`Problem::commitment_factors`], a value for each step and ones beyond.
+pub(crate) type Factors = [f64; HORIZON_MAX];
 
 /// One circuit as the problem sees it. Rates in packets a second, queues in packets; each slice has one value for each step.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CircuitInput<'a> {
     /// The relay's own queue, measured.
     pub queue: f64,
-    /// Whether the source is a relay; otherwise it is a server, which commits itself to nothing.
-    pub from_relay: bool,
+    /// In how many steps what arrives was decided by the source before it can hear of this plan (row 10): [`COMMITTED`] where the source is a relay and messages are
+    /// prompt, none where it is a server, which commits itself to nothing. More than there are steps are all of them.
+    pub committed: usize,
     /// The source's outgoing rate as announced.
     pub source_rate: &'a [f64],
     /// The source's queue after each of its steps, as announced.
@@ -29,7 +36,7 @@ pub struct Problem {
     pub(crate) capacity_in: f64,
     pub(crate) capacity_out: f64,
     pub(crate) queue: Vec<f64>,
-    pub(crate) from_relay: Vec<bool>,
+    pub(crate) committed: Vec<usize>,
     pub(crate) source_rate: Vec<f64>,
     pub(crate) source_queue: Vec<f64>,
     pub(crate) source_virtual_rate: Vec<f64>,
@@ -53,7 +60,7 @@ impl Problem {
             capacity_in,
             capacity_out,
             queue: Vec::new(),
-            from_relay: Vec::new(),
+            committed: Vec::new(),
             source_rate: Vec::new(),
             source_queue: Vec::new(),
             source_virtual_rate: Vec::new(),
@@ -64,7 +71,7 @@ impl Problem {
     /// Forgets the circuits.
     pub fn clear(&mut self) {
         self.queue.clear();
-        self.from_relay.clear();
+        self.committed.clear();
         for values in [&mut self.source_rate, &mut self.source_queue, &mut self.source_virtual_rate, &mut self.limit] {
             values.clear();
         }
@@ -104,7 +111,7 @@ impl Problem {
             });
         }
         self.queue.push(circuit.queue);
-        self.from_relay.push(circuit.from_relay);
+        self.committed.push(circuit.committed.min(self.horizon));
         self.source_rate.extend_from_slice(circuit.source_rate);
         self.source_queue.extend_from_slice(circuit.source_queue);
         self.source_virtual_rate.extend_from_slice(circuit.source_virtual_rate);
@@ -127,16 +134,22 @@ impl Problem {
         self.horizon
     }
 
-    /// By what the announced rates of steps 0 and 1 must be multiplied so that together they fit into the intake capacity.
+    /// Whether the intake of circuit `p` in step `k` is what its source announced (row 10).
+    pub(crate) fn is_committed(&self, p: usize, k: usize, parameters: &Parameters) -> bool {
+        parameters.committed && k < self.committed[p]
+    }
+
+    /// By what the rates that are committed in each step must be multiplied so that together they fit into the intake capacity.
     ///
     /// Row 10 makes what the sources committed themselves to unchangeable. Several sources that do not know of each other can commit more than the
     /// relay can take: the problem as published then has no solution, and the public program used whatever its solver stopped at. Here all commitments of
     /// such a step shrink alike, and [`crate::Solution::commitments_scaled`] says so.
-    pub(crate) fn commitment_factors(&self, parameters: &Parameters) -> [f64; 2] {
-        let mut factors = [1.0; 2];
+    pub(crate) fn commitment_factors(&self, parameters: &Parameters) -> Factors {
+        let mut factors = [1.0; HORIZON_MAX];
         if parameters.committed {
-            for (k, factor) in factors.iter_mut().enumerate() {
-                let committed = (0..self.circuits()).filter(|&p| self.from_relay[p]);
+            let last = self.committed.iter().copied().max().unwrap_or(0);
+            for (k, factor) in factors[..last].iter_mut().enumerate() {
+                let committed = (0..self.circuits()).filter(|&p| k < self.committed[p]);
                 let sum: f64 = committed.map(|p| self.source_rate[p * self.horizon + k]).sum();
                 if sum > self.capacity_in {
                     *factor = self.capacity_in / sum;
@@ -147,19 +160,18 @@ impl Problem {
     }
 
     /// The announced rate of circuit `p` in step `k` after that.
-    pub(crate) fn announced(&self, p: usize, k: usize, factors: [f64; 2]) -> f64 {
+    pub(crate) fn announced(&self, p: usize, k: usize, factors: &Factors) -> f64 {
         let rate = self.source_rate[p * self.horizon + k];
-        if k < 2 && self.from_relay[p] { rate * factors[k] } else { rate }
+        if k < self.committed[p] { rate * factors[k] } else { rate }
     }
 
     /// The virtual rate that bounds the intake (row 15): not below what is committed. None where there is no bound.
-    pub(crate) fn virtual_bound(&self, p: usize, k: usize, factors: [f64; 2], parameters: &Parameters) -> Option<f64> {
+    pub(crate) fn virtual_bound(&self, p: usize, k: usize, factors: &Factors, parameters: &Parameters) -> Option<f64> {
         if parameters.form == Form::Conference || self.source_virtual_rate.is_empty() {
             return None;
         }
         let rate = self.source_virtual_rate[p * self.horizon + k];
-        let committed = parameters.committed && k < 2 && self.from_relay[p];
-        Some(if committed { rate.max(self.announced(p, k, factors)) } else { rate })
+        Some(if self.is_committed(p, k, parameters) { rate.max(self.announced(p, k, factors)) } else { rate })
     }
 
     /// The source's queue that bounds what is taken before step `k`, for `k` from 1 to N (row 6).
@@ -184,7 +196,7 @@ impl Problem {
 }
 
 /// Whether factors are more than a correction of rounding.
-pub(crate) fn scaled(factors: [f64; 2]) -> bool {
+pub(crate) fn scaled(factors: &Factors) -> bool {
     factors.iter().any(|factor| *factor < 1.0 - 1e-9)
 }
 
@@ -245,7 +257,7 @@ mod tests {
         let mut problem = Problem::new(3, 10.0, 10.0).unwrap();
         let good = CircuitInput {
             queue: 0.0,
-            from_relay: true,
+            committed: COMMITTED,
             source_rate: &[1.0; 3],
             source_queue: &[0.0; 3],
             source_virtual_rate: &[],
@@ -264,25 +276,28 @@ mod tests {
 
     #[test]
     fn commitments_beyond_the_capacity_shrink_alike() {
-        let mut problem = Problem::new(2, 60.0, 60.0).unwrap();
-        for (rate, from_relay) in [(40.0, true), (80.0, true), (100.0, false)] {
-            let limit = [f64::INFINITY; 2];
-            let rates = [rate, rate / 4.0];
+        let mut problem = Problem::new(4, 75.0, 75.0).unwrap();
+        for (rate, committed) in [(40.0, 2), (80.0, 2), (100.0, 0), (30.0, 3)] {
+            let limit = [f64::INFINITY; 4];
+            let rates = [rate, rate / 4.0, 5.0 * rate, rate];
             problem
                 .push(&CircuitInput {
                     queue: 0.0,
-                    from_relay,
+                    committed,
                     source_rate: &rates,
-                    source_queue: &[0.0; 2],
+                    source_queue: &[0.0; 4],
                     source_virtual_rate: &[],
                     limit: &limit,
                 })
                 .unwrap();
         }
-        assert_eq!(problem.commitment_factors(&Parameters::CONFERENCE), [0.5, 1.0]);
-        assert_eq!(problem.commitment_factors(&Parameters { committed: false, ..Parameters::CONFERENCE }), [1.0, 1.0]);
-        assert_eq!(problem.announced(1, 0, [0.5, 1.0]), 40.0);
-        assert_eq!(problem.announced(2, 0, [0.5, 1.0]), 100.0, "a server commits itself to nothing");
+        let factors = problem.commitment_factors(&Parameters::CONFERENCE);
+        assert_eq!(factors[..4], [0.5, 1.0, 0.5, 1.0], "each step by its own, and the third for the circuit that is late alone");
+        let free = Parameters { committed: false, ..Parameters::CONFERENCE };
+        assert_eq!(problem.commitment_factors(&free), [1.0; HORIZON_MAX]);
+        assert_eq!(problem.announced(1, 0, &factors), 40.0);
+        assert_eq!(problem.announced(2, 0, &factors), 100.0, "a server commits itself to nothing");
+        assert_eq!([1, 3].map(|p| problem.announced(p, 2, &factors)), [400.0, 75.0]);
     }
 
     /// Where nothing waits and nothing is announced the solvers find what is not asked of them: no rate at all, in either form.
@@ -293,10 +308,10 @@ mod tests {
             let mut problem = Problem::new(steps, 800.0, 800.0).unwrap();
             let (zeros, unlimited) = (vec![0.0; steps], vec![f64::INFINITY; steps]);
             let virtual_rates = if parameters.form == Form::Journal { vec![300.0; steps] } else { Vec::new() };
-            for from_relay in [true, false, true] {
+            for committed in [2, 0, 3] {
                 let circuit = CircuitInput {
                     queue: 0.0,
-                    from_relay,
+                    committed,
                     source_rate: &zeros,
                     source_queue: &zeros,
                     source_virtual_rate: &virtual_rates,

@@ -52,6 +52,14 @@ impl Received {
         self.shift = (self.shift + 1.0).min(self.values.len() as f64);
     }
 
+    /// What of the trajectory is over, in steps times its unit.
+    pub fn passed(&self) -> f64 {
+        let last = self.values.len().saturating_sub(1);
+        let share = |k: usize| (self.shift - k as f64).clamp(0.0, 1.0);
+        let within: f64 = self.values.iter().enumerate().map(|(k, value)| share(k) * value).sum();
+        within + self.values.last().map_or(0.0, |value| (self.shift - last as f64 - 1.0).max(0.0) * value)
+    }
+
     /// The trajectory from now on, averaged over each step; before its begin its first value, after its end its last one. Zeros if nothing was received.
     pub fn resample(&self, into: &mut [f64]) {
         let last = self.values.len() as f64 - 1.0;
@@ -98,6 +106,17 @@ mod tests {
         assert_eq!(resampled(FROM_SINK, 50), [4.0; 4]);
         assert_eq!(resampled(-1.0, 0), [1.0, 1.0, 2.0, 3.0], "from the future: its first value");
         assert_eq!(resampled(0.5, 0), [1.5, 2.5, 3.5, 4.0]);
+    }
+
+    #[test]
+    fn what_is_over_adds_up() {
+        let passed = |shift: f64| {
+            let mut received = Received::default();
+            received.set(&[1.0, 2.0, 3.0], shift, 4.0);
+            received.passed()
+        };
+        assert_eq!([-1.0, 0.0, 0.5, 1.0, 2.5, 3.0, 5.0].map(passed), [0.0, 0.0, 0.5, 1.0, 4.5, 6.0, 12.0]);
+        assert_eq!(Received::default().passed(), 0.0);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! `docs/models/predictor.md`.
 
 use crate::parameters::{Form, Parameters};
-use crate::problem::{Problem, ProblemError, scaled};
+use crate::problem::{Factors, Problem, ProblemError, scaled};
 use crate::solution::{Solution, Status};
 use clarabel::algebra::CscMatrix;
 use clarabel::solver::{DefaultSettings, DefaultSolver, IPSolver, NonnegativeConeT, SolverStatus, ZeroConeT};
@@ -31,13 +31,13 @@ pub fn solve_trusted_to(parameters: &Parameters, problem: &Problem, tolerance: f
     let mut solution = Solution::default();
     solution.reset(problem.circuits(), parameters);
     let factors = problem.commitment_factors(parameters);
-    solution.commitments_scaled = scaled(factors);
+    solution.commitments_scaled = scaled(&factors);
     if problem.circuits() == 0 {
         return Ok(solution);
     }
     let layout = Layout::new(parameters, problem);
     let mut program = Program::default();
-    rows(&mut program, &layout, parameters, problem, factors);
+    rows(&mut program, &layout, parameters, problem, &factors);
     let units = units(&layout, parameters);
     let (cost, linear, constant) = cost(&layout, parameters, problem, &units);
     let (matrix, bounds, equalities) = program.finish(&units);
@@ -192,7 +192,7 @@ impl Program {
     }
 }
 
-fn rows(program: &mut Program, at: &Layout, parameters: &Parameters, problem: &Problem, factors: [f64; 2]) {
+fn rows(program: &mut Program, at: &Layout, parameters: &Parameters, problem: &Problem, factors: &Factors) {
     let (steps, h, scaling) = (at.steps, parameters.step_seconds, parameters.scaling);
     let limit = parameters.queue_limit / scaling;
     for p in 0..at.circuits {
@@ -223,7 +223,7 @@ fn rows(program: &mut Program, at: &Layout, parameters: &Parameters, problem: &P
                 program.at_most(vec![(y, 1.0)], most / scaling);
             }
             // Row 10.
-            if parameters.committed && k < 2 && problem.from_relay[p] {
+            if problem.is_committed(p, k, parameters) {
                 program.equal(vec![(x, 1.0)], announced);
             }
             if !at.journal {
@@ -254,8 +254,7 @@ fn rows(program: &mut Program, at: &Layout, parameters: &Parameters, problem: &P
     let sum = |variable: &dyn Fn(usize) -> usize| (0..at.circuits).map(|p| (variable(p), 1.0)).collect::<Vec<_>>();
     for k in 0..steps {
         // A step whose intakes are all committed has no row: its commitments were made to fit.
-        let committed = |p: usize| parameters.committed && k < 2 && problem.from_relay[p];
-        if !(0..at.circuits).all(committed) {
+        if !(0..at.circuits).all(|p| problem.is_committed(p, k, parameters)) {
             program.at_most(sum(&|p| at.intake(p, k)), problem.capacity_in / scaling);
         }
         program.at_most(sum(&|p| at.outgoing(p, k)), problem.capacity_out / scaling);

@@ -116,3 +116,36 @@ fn a_parking_lot_is_shared_fairly() {
         assert!(near(&found, &[415.0; 3], 5.0), "{parameters:?}: {found:?}");
     }
 }
+
+/// What the toy's circuits have delivered after so many steps; the second's server has 411 packets, the others have no end.
+fn delivered(parameters: Parameters, late: usize, steps: usize) -> [f64; 3] {
+    let mut fluid = FluidNetwork::new(&toy(), parameters, &[10, 20, 30]).unwrap().with_late_messages(late);
+    fluid.set_server(1, 411.0);
+    let mut delivered = [0.0; 3];
+    for step in 0..steps {
+        fluid.step(|relay, outcome| assert_eq!(outcome, Outcome::Solved, "relay {relay}, step {step}"));
+        for (circuit, delivered) in delivered.iter_mut().enumerate() {
+            *delivered += fluid.rate_delivered(circuit) * parameters.step_seconds;
+        }
+    }
+    delivered
+}
+
+/// A download comes to its end however late messages are, since relays do not plan to take in what was decided before their sources can hear of it, and remember what these could have sent meanwhile. Were it
+/// always the two steps of prompt messages, ten packets would stay where they are.
+#[test]
+fn downloads_end_with_late_messages() {
+    let committed = |parameters| Parameters { committed: true, ..parameters };
+    for (name, parameters) in [
+        ("conference", Parameters::CONFERENCE),
+        ("journal", committed(journal(10.0))),
+        ("journal, 1", committed(journal(1.0))),
+        ("journal, 0", committed(journal(0.0))),
+    ] {
+        for late in 0..4 {
+            let found = delivered(parameters, late, 140);
+            println!("{name}, {late} steps late: {found:.3?}");
+            assert!((found[1] - 411.0).abs() < 0.01, "{name}, {late} steps late: {found:?}");
+        }
+    }
+}

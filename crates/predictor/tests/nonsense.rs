@@ -75,6 +75,7 @@ fn storm(form: Form, seed: u64) {
             if random.chance(0.1) {
                 let shift = [f64::NAN, f64::INFINITY, -3.0, 0.4, 1e12][random.below(5)];
                 controller.heard_sink_shifted(slot, &SinkMessage { rate: &vec![RATE * random.share(); steps] }, shift);
+                controller.source_looked(slot, shift);
             }
             controller.measured_queue(slot, [f64::NAN, -5.0, 0.0, 300.0, 1e300, f64::INFINITY][random.below(6)] * random.share());
             controller.server_has(slot, [f64::NAN, f64::INFINITY, 0.0, 0.5, 1e4][random.below(5)]);

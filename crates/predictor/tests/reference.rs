@@ -1,6 +1,6 @@
 //! The reference cases: single problems solved by the authors' program and, accurately, by an independent program.
 
-use onionlab_predictor::{CircuitInput, FastSolver, Form, Parameters, Problem, Solution, Status, solve_trusted};
+use onionlab_predictor::{COMMITTED, CircuitInput, FastSolver, Form, Parameters, Problem, Solution, Status, solve_trusted};
 use serde_json::Value;
 use std::path::Path;
 
@@ -41,7 +41,7 @@ fn read(inputs: &Value, form: Form) -> (Parameters, Problem) {
         let of = |values: &'_ [f64]| values[p * steps..(p + 1) * steps].to_vec();
         let circuit = CircuitInput {
             queue: number(queue),
-            from_relay: inputs.get("source_kind").is_none_or(|kinds| kinds[p] == "node"),
+            committed: if inputs.get("source_kind").is_none_or(|kinds| kinds[p] == "node") { COMMITTED } else { 0 },
             source_rate: &of(&arrays[0]),
             source_queue: &of(&arrays[1]),
             source_virtual_rate: &virtual_rate.as_ref().map_or(Vec::new(), |values| of(values)),

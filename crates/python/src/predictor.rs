@@ -3,8 +3,8 @@
 use crate::errors;
 use onionlab_predictor::fluid::FluidNetwork;
 use onionlab_predictor::{
-    Alignment, Bottleneck, CircuitInput, FastSolver, Form, Network, Parameters, Problem, Solution, Status, Weights, bottlenecks,
-    max_min, projection, solve_trusted,
+    Alignment, Bottleneck, COMMITTED, CircuitInput, FastSolver, Form, Network, Parameters, Problem, Solution, Status, Weights,
+    bottlenecks, max_min, projection, solve_trusted,
 };
 use pyo3::buffer::PyBuffer;
 use pyo3::prelude::*;
@@ -189,7 +189,7 @@ pub fn predictor_solve<'py>(
         let of = |values: &'_ [f64]| values.get(p * steps..(p + 1) * steps).unwrap_or(&[]).to_vec();
         let circuit = CircuitInput {
             queue,
-            from_relay: from_relay.get(p).copied().unwrap_or(true),
+            committed: if from_relay.get(p).copied().unwrap_or(true) { COMMITTED } else { 0 },
             source_rate: &of(&rate),
             source_queue: &of(&announced),
             source_virtual_rate: &virtual_rate.as_deref().map_or(Vec::new(), of),

@@ -49,7 +49,7 @@ where
     pub fn solve(&mut self, parameters: &Parameters, most: u32, problem: &Problem, solution: &mut Solution, warm: bool) {
         let (circuits, horizon) = (problem.circuits(), parameters.horizon);
         solution.reset(circuits, parameters);
-        solution.commitments_scaled = scaled(problem.commitment_factors(parameters));
+        solution.commitments_scaled = scaled(&problem.commitment_factors(parameters));
         if circuits == 0 {
             return;
         }

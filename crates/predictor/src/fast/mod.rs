@@ -108,7 +108,7 @@ mod tests {
         for _ in 0..circuits {
             let input = CircuitInput {
                 queue: 5.0,
-                from_relay: true,
+                committed: crate::problem::COMMITTED,
                 source_rate: &[rate; 10],
                 source_queue: &[2.0; 10],
                 source_virtual_rate: &[],
@@ -164,7 +164,7 @@ mod tests {
         let mut problem = Problem::new(10, 0.0, 0.0).unwrap();
         let nothing = CircuitInput {
             queue: 0.0,
-            from_relay: false,
+            committed: 0,
             source_rate: &[0.0; 10],
             source_queue: &[0.0; 10],
             source_virtual_rate: &[],

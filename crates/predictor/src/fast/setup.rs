@@ -7,7 +7,7 @@ use super::coupling::Coupling;
 use super::lanes::{Lanes, WIDTH};
 use super::pack::StepCost;
 use super::step::{Step, row};
-use crate::parameters::Parameters;
+use crate::parameters::{HORIZON_MAX, Parameters};
 use crate::problem::Problem;
 
 /// A rate that cannot exceed this, scaled, is zero.
@@ -51,7 +51,7 @@ pub fn fill<const M: usize, const R: usize>(
     let (horizon, scaling, h) = (parameters.horizon, parameters.scaling, parameters.step_seconds);
     let (c_in, c_out) = (problem.capacity_in / scaling, problem.capacity_out / scaling);
     let factors = problem.commitment_factors(parameters);
-    let is_committed = |p: usize, k: usize| parameters.committed && k < 2 && problem.from_relay[p];
+    let is_committed = |p: usize, k: usize| problem.is_committed(p, k, parameters);
     for k in 0..horizon {
         for rate in 0..M {
             coupling.bound[k * M + rate] = if rate == 0 { c_in } else { c_out };
@@ -59,10 +59,10 @@ pub fn fill<const M: usize, const R: usize>(
         }
     }
     // What is left of the intake when the commitments are taken.
-    let mut room = [c_in; 2];
-    for (k, room) in room.iter_mut().enumerate() {
+    let mut room = [c_in; HORIZON_MAX];
+    for (k, room) in room[..horizon].iter_mut().enumerate() {
         for p in (0..problem.circuits()).filter(|&p| is_committed(p, k)) {
-            *room -= problem.announced(p, k, factors) / scaling;
+            *room -= problem.announced(p, k, &factors) / scaling;
         }
     }
     let queue_limit = parameters.queue_limit / (scaling * h);
@@ -76,8 +76,8 @@ pub fn fill<const M: usize, const R: usize>(
         source.clear();
         let (mut announced, mut virtual_sum) = (0.0, 0.0);
         for k in 0..horizon {
-            announced += problem.announced(p, k, factors) / scaling;
-            virtual_sum += problem.virtual_bound(p, k, factors, parameters).unwrap_or(f64::INFINITY) / scaling;
+            announced += problem.announced(p, k, &factors) / scaling;
+            virtual_sum += problem.virtual_bound(p, k, &factors, parameters).unwrap_or(f64::INFINITY) / scaling;
             let there = problem.source_queue_before(p, k + 1, parameters) / (scaling * h);
             // Beyond what the capacity lets in, no bound means anything.
             source.push((announced + there).min(virtual_sum).min(2.0 * (k + 1) as f64 * c_in));
@@ -92,10 +92,10 @@ pub fn fill<const M: usize, const R: usize>(
         let (mut intake_moves, mut queue_moves, mut virtual_moves) = (false, false, false);
         for (k, step) in steps.iter_mut().enumerate() {
             let committed = is_committed(p, k);
-            let shut = c_in <= NOTHING || (k < 2 && room[k] <= NOTHING) || least[k] - taken <= NOTHING;
+            let shut = room[k] <= NOTHING || least[k] - taken <= NOTHING;
             let intake = !(committed || shut);
             if committed {
-                let rate = problem.announced(p, k, factors) / scaling;
+                let rate = problem.announced(p, k, &factors) / scaling;
                 step.rate[0].0[lane] = rate;
                 taken += rate;
                 most += rate;

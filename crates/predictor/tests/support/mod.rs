@@ -1,7 +1,7 @@
 //! Random problems, from easy to nasty, each from its own number.
 #![allow(dead_code)] // Each test uses a part.
 
-use onionlab_predictor::{Alignment, CircuitInput, Form, Parameters, Problem};
+use onionlab_predictor::{Alignment, COMMITTED, CircuitInput, Form, Parameters, Problem};
 
 /// SplitMix64: small, and the same everywhere.
 pub struct Random(u64);
@@ -49,7 +49,7 @@ fn trajectory(random: &mut Random, steps: usize, most: f64) -> Vec<f64> {
 
 /// Parameters and a problem, both at random.
 pub fn problem(number: u64) -> (Parameters, Problem) {
-    let random = &mut Random::new(number);
+    let (random, late) = (&mut Random::new(number), &mut Random::new(!number));
     let form = if random.chance(0.5) { Form::Conference } else { Form::Journal };
     let mut parameters = Parameters { horizon: 2 + random.below(11), ..Parameters::of(form) };
     if random.chance(0.5) {
@@ -81,11 +81,17 @@ pub fn problem(number: u64) -> (Parameters, Problem) {
         let limit = if random.chance(0.2) { vec![f64::INFINITY; steps] } else { trajectory(random, steps, 3.0 * share) };
         let from_relay = random.chance(0.7);
         let source_queue = if from_relay { 30.0 } else { 1e4 };
+        // Prompt messages, or late ones.
+        let committed = match from_relay {
+            false => 0,
+            true if late.chance(0.7) => COMMITTED,
+            true => late.below(6),
+        };
         let queue = [0.0, 20.0, 150.0][random.below(3)] * random.share();
         problem
             .push(&CircuitInput {
                 queue,
-                from_relay,
+                committed,
                 source_rate: &trajectory(random, steps, 1.5 * share),
                 source_queue: &trajectory(random, steps, source_queue),
                 source_virtual_rate: &virtual_rate,

@@ -1,4 +1,4 @@
-//! The token buckets of planned circuits: set anew in every step, whatever was left of the last.
+//! The token buckets of planned circuits: set anew in every step, whatever was left of the last but for the part of a byte that rounding took.
 //!
 //! A relay's bucket is drawn on by what its tor writes to the circuit's connection towards the client, record by record, and bounds each write as the relay's own bucket does (an eighth of
 //! it at a time, `bucket.rs`); what arrives during a step may still use it. Records' headers and tags are not charged: they belong to the share of the link that is not planned with. The exit's
@@ -18,35 +18,36 @@ pub(super) struct Allowance {
     pub left: u64,
     /// Bytes that have passed in it.
     pub used: u64,
+    /// What was planned of a byte and not given so far, from -[`BIT`] to 1.
+    carried: f64,
 }
 
+/// So much less than a byte is still a byte, as in the public program, which rounds up to whole bits: what a solver leaves below a cell must not hold back its last byte for a step.
+const BIT: f64 = 0.125;
+
 impl Allowance {
+    /// The bucket of the next step, in which cells may pass at this rate. A plan of less than a byte in each step would let nothing pass for ever if what rounding takes were lost.
+    pub fn next(self, cells_per_second: f64, step: SimDuration) -> Self {
+        let planned = f64::from(crate::CELL_BYTES) * cells_per_second * step.as_secs_f64() + self.carried;
+        let left = (planned + BIT).floor();
+        Self { left: left as u64, used: 0, carried: planned - left }
+    }
+
     pub fn charge(&mut self, bytes: u64) {
         self.left = self.left.saturating_sub(bytes);
         self.used += bytes;
     }
 }
 
-/// Bytes of cells that may be written in a step at so many cells a second, in whole bits and bytes as the public program rounds them.
-pub(super) fn bytes_to_write(cells_per_second: f64, step: SimDuration) -> u64 {
-    let bits_per_second = (f64::from(8 * crate::CELL_BYTES) * cells_per_second) as u64;
-    let bits = u128::from(bits_per_second) * u128::from(step.as_nanos());
-    (bits.div_ceil(1_000_000_000) / 8) as u64
-}
-
-/// Bytes that may be read from servers in a step. A packet counts as whole cell there too, as in the public program.
-pub(super) fn bytes_to_read(cells_per_second: f64, step: SimDuration) -> u64 {
-    (f64::from(crate::CELL_BYTES) * cells_per_second * step.as_secs_f64()) as u64
-}
-
 impl Predictor {
     /// Sets what may be written at this end until the next step; returns what was since the last.
-    pub(super) fn allow(&mut self, end: EndId, bytes: u64) -> u64 {
+    pub(super) fn allow(&mut self, end: EndId, cells_per_second: f64) -> u64 {
         if self.allowances.len() <= end.index() {
             self.allowances.resize(end.index() + 1, None);
         }
-        let before = self.allowances[end.index()].replace(Allowance { left: bytes, used: 0 });
-        before.map_or(0, |before| before.used)
+        let allowance = self.allowances[end.index()].get_or_insert_default();
+        let next = allowance.next(cells_per_second, self.settings.step);
+        std::mem::replace(allowance, next).used
     }
 
     fn allowance(&self, end: EndId) -> Option<Allowance> {
@@ -100,15 +101,36 @@ impl World {
 mod tests {
     use super::*;
 
+    /// Bytes that pass in each of so many steps.
+    fn steps(rate: f64, step: SimDuration, count: usize) -> Vec<u64> {
+        let mut allowance = Allowance::default();
+        let next = |_| {
+            allowance = allowance.next(rate, step);
+            allowance.left
+        };
+        (0..count).map(next).collect()
+    }
+
     /// 25 cells a second are one in 40 ms; what a solver leaves below that is still one.
     #[test]
     fn rates_become_whole_cells() {
         let step = SimDuration::from_millis(40);
-        assert_eq!(bytes_to_write(25.0, step), 514);
-        assert_eq!(bytes_to_write(24.999_99, step), 514);
-        assert_eq!(bytes_to_write(24.9, step), 512);
-        assert_eq!(bytes_to_write(0.0, step), 0);
-        assert_eq!(bytes_to_write(1e6, SimDuration::from_secs(1)), 514_000_000);
-        assert_eq!((bytes_to_read(50.0, step), bytes_to_read(0.1, step)), (1028, 2));
+        assert_eq!(steps(25.0, step, 2), [514, 514]);
+        assert_eq!(steps(24.999_99, step, 2), [514, 514]);
+        assert_eq!(steps(24.9, step, 1), [512]);
+        assert_eq!(steps(0.0, step, 2), [0, 0]);
+        assert_eq!(steps(1e6, SimDuration::from_secs(1), 1), [514_000_000]);
+    }
+
+    /// A hundredth of a cell a second is a fifth of a byte a step; half a byte a step is a byte in every second.
+    #[test]
+    fn parts_of_a_byte_add_up() {
+        let step = SimDuration::from_millis(40);
+        assert_eq!(steps(0.01, step, 10).iter().sum::<u64>(), 2);
+        assert_eq!(steps(0.5 / 514.0 / 0.04, step, 6), [0, 1, 0, 1, 0, 1]);
+        for rate in [0.018, 3.3, 71.77, 2074.9] {
+            let given: u64 = steps(rate, step, 1000).iter().sum();
+            assert!((given as f64 - 514.0 * rate * 40.0).abs() < 1.2, "{given} at {rate}");
+        }
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! After each step a relay tells its successor, towards the client, its outgoing rates and queues (and virtual rates), and its predecessor its intake rates. Out of band a message is there after the
 //! latency that the relays take the hop to have, less 2 ms; how old its trajectories are at the receiver's next plan follows from when it was sent and from that latency. What the source sends in
-//! its step k arrives one latency later, and what a relay sends now meets the successor's intake one latency later.
+//! its step k arrives one latency later, and what a relay sends now meets the successor's intake one latency later. How late a trajectory of a successor was, its predecessor tells with its next message: that is
+//! the number of steps in which the successor cannot change any more what arrives.
 
 use super::{EXIT, Feedback, GUARD, Predictor};
 use crate::ids::{CircuitId, LetterId};
@@ -24,6 +25,8 @@ pub(super) struct Letter {
     pub to: u8,
     /// When its trajectories begin.
     pub sent: SimTime,
+    /// Towards the client: at which step of the receiver's last trajectory that it heard the sender looked, if it heard one.
+    pub looked: Option<f64>,
     /// One trajectory after the other: towards the client rates, queues and in the journal's form virtual rates, towards the exit rates.
     pub values: Vec<f64>,
 }
@@ -63,7 +66,8 @@ impl World {
         for trajectory in values {
             room.extend_from_slice(trajectory);
         }
-        let letter = Letter { circuit, serial, from, to, sent, values: room };
+        let looked = predictor.circuit(circuit).and_then(|planned| planned.looked[from as usize - 1]).filter(|_| to < from);
+        let letter = Letter { circuit, serial, from, to, sent, looked, values: room };
         match predictor.settings.feedback {
             Feedback::InBand => return self.send_in_band(predictor, letter, values.iter().filter(|of| !of.is_empty()).count()),
             Feedback::OutOfBand { .. } => {
@@ -90,6 +94,7 @@ impl World {
         let Some(predictor) = self.predictor.as_deref_mut() else { return };
         let hops = &self.circuits[letter.circuit.index()].hops;
         let [from, to] = [letter.from, letter.to].map(|hop| hops[hop as usize].host);
+        let mut looked = None;
         let planned = predictor.circuit(letter.circuit).filter(|planned| planned.serial == letter.serial);
         if let Some(slot) = planned.and_then(|planned| planned.slots[letter.to as usize - 1])
             && let Some(relay) = predictor.relays[to.index()].as_deref_mut()
@@ -100,8 +105,13 @@ impl World {
             let latency = self.net.nominal_latency(from, to).as_nanos() as f64;
             let values = letter.values.as_slice();
             if letter.to > letter.from {
-                relay.controller.heard_sink_shifted(slot, &SinkMessage { rate: values }, (age + latency) / step);
+                let shift = (age + latency) / step;
+                relay.controller.heard_sink_shifted(slot, &SinkMessage { rate: values }, shift);
+                looked = Some(shift);
             } else {
+                if let Some(shift) = letter.looked {
+                    relay.controller.source_looked(slot, shift);
+                }
                 let rest = values.get(horizon..).unwrap_or(&[]);
                 let (queue, virtual_rate) = match predictor.settings.parameters.form {
                     Form::Conference => (rest, &[][..]),
@@ -111,6 +121,11 @@ impl World {
                 let message = SourceMessage { rate, queue, virtual_rate };
                 relay.controller.heard_source_shifted(slot, &message, (age - latency) / step);
             }
+        }
+        if looked.is_some()
+            && let Some(planned) = predictor.circuit_mut(letter.circuit)
+        {
+            planned.looked[letter.to as usize - 1] = looked;
         }
         predictor.spare.push(letter.values);
     }

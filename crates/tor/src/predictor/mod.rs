@@ -84,6 +84,8 @@ struct Planned {
     serial: CircuitSerial,
     /// At the controllers of guard, middle and exit.
     slots: [Option<CircuitSlot>; HOPS - 1],
+    /// At which step of its successor's trajectory each of them looked when it heard the last one.
+    looked: [Option<f64>; HOPS - 1],
     /// What the exit may still read from servers, and what it read since its last plan.
     reading: Allowance,
 }
@@ -179,13 +181,13 @@ impl World {
                 self.queue.schedule(next, here.host, Event::Plan);
             }
             // Until the next step nothing of it is planned.
-            predictor.allow(end, 0);
+            predictor.allow(end, 0.0);
         }
         if predictor.circuits.len() <= id.index() {
             predictor.circuits.resize(id.index() + 1, None);
         }
         let serial = self.serials[id.index()];
-        predictor.circuits[id.index()] = Some(Planned { serial, slots, reading: Allowance::default() });
+        predictor.circuits[id.index()] = Some(Planned { serial, slots, looked: [None; HOPS - 1], reading: Allowance::default() });
     }
 
     /// The circuit is being closed at this hop: nothing is planned for it there any more, and what is left may go.

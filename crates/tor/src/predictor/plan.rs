@@ -1,6 +1,5 @@
 //! A step of a relay's controller: measure, plan, set the buckets, tell the neighbours.
 
-use super::allowance::{Allowance, bytes_to_read, bytes_to_write};
 use super::{ControllerSample, EXIT, PlanSample, Predictor, Relay};
 use crate::CELL_BYTES;
 use crate::ids::CircuitId;
@@ -67,12 +66,13 @@ impl World {
             let Some(slot) = predictor.circuit(id).and_then(|planned| planned.slots[hop as usize - 1]) else { continue };
             let Some(plan) = relay.controller.plan(slot) else { continue };
             let end = self.circuits[id.index()].hops[hop as usize].sides[Direction::ToClient as usize].end;
-            let bytes_written = predictor.allow(end, bytes_to_write(plan.rate_out, step));
+            let bytes_written = predictor.allow(end, plan.rate_out);
             let mut bytes_read = 0;
             if hop == EXIT
                 && let Some(planned) = predictor.circuit_mut(id)
             {
-                let reading = Allowance { left: bytes_to_read(plan.rate_in, step), used: 0 };
+                // A packet counts as whole cell there too, as in the public program.
+                let reading = planned.reading.next(plan.rate_in, step);
                 bytes_read = std::mem::replace(&mut planned.reading, reading).used;
             }
             let queue = self.queue_of(id, hop);

@@ -45,8 +45,8 @@ pub struct PredictorSettings {
 }
 
 impl PredictorSettings {
-    /// A form's problem for circuits that come to an end. What a relay takes in its first two steps is what was announced (row 10), in the journal's form too: a relay that plans to take a
-    /// source's last cells at once never lets them go, because the source looks at what is taken two steps later.
+    /// A form's problem for circuits that come to an end. What a relay takes in its first steps is what was announced (row 10), in the journal's form too: a relay that plans to take a
+    /// source's last cells at once never lets them go, because the source looks at what is taken two steps later, or more where messages are late.
     pub const fn problem(form: Form) -> Parameters {
         Parameters { committed: true, ..Parameters::of(form) }
     }
