@@ -160,6 +160,27 @@ def test_what_circuits_carried_by_hand() -> None:
     assert measure.carried(table, ["b"], 1.0, 3.0).latency is None
 
 
+def test_what_is_left_behind_by_hand() -> None:
+    """Measured from 8 to 10 s: one object of three is old and not whole, and its circuit is quiet; a bulk circuit is not."""
+    transfers = pl.DataFrame(
+        [
+            ("web1", 1, 0, "ok"),
+            ("web1", 5000, 5000, "ok"),
+            ("web1", 5000, 7000, "unfinished"),
+            ("web2", 5000, 7500, "ok"),
+            ("web2", 5000, 9000, "unfinished"),
+            ("bulk1", 10**9, 4000, "unfinished"),
+        ],
+        schema=["group", "size_bytes", "start_ms", "outcome"],
+        orient="row",
+    ).with_columns(start_ns=pl.col("start_ms") * 1_000_000)
+    latency = latency_table([("web1", 8500, 100, 10.0, 0), ("web1", 9500, 0, 0.0, 5), ("bulk1", 9500, 100, 10.0, 0)])
+    found = measure.left_behind(transfers, latency, 4, 8.0, 10.0)
+    assert found == {"stalled": 25.0, "unfinished": pytest.approx(100 / 3)}
+    bulk = transfers.filter(pl.col("group") == "bulk1")
+    assert measure.left_behind(bulk, latency, 1, 8.0, 10.0) == {"stalled": 0.0, "unfinished": None}
+
+
 def test_fairness_by_hand() -> None:
     """Rates 1, 3 and 0 where 2, 2 and 2 are fair: 3 of 6 served; one of three starved; of half of the fair rates 2 of 3."""
     found = measure.against_fair([1.0, 3.0, 0.0], [2.0, 2.0, 2.0], [1.0, 1.0, 1.0])
@@ -207,6 +228,7 @@ def synthetic(asked: Asked) -> Measured:
         *page.WORDS,
         *page.READINGS.values(),
         "starved",
+        *page.LEFT.values(),
         "wire",
         "finished",
         *(f"latency-{circuit}" for circuit in (1, 2, 3)),
@@ -275,7 +297,7 @@ def tiny(asked: Asked) -> Asked:
     """Two networks of eight relays, with as few circuits as there can be."""
     kept = [study for study in asked.studies if study.name in page.PAPERS]
     studies = [replace(study, networks=2, circuits=(6,), conditions=study.conditions[:1]) for study in kept]
-    rules = replace(asked.network, relays=8, duration_ms=4000)
+    rules = replace(asked.network, relays=8, wait_ms=500, web_wait_ms=(500, 1000), duration_ms=6000)
     return replace(asked, studies=tuple(studies), network=rules)
 
 

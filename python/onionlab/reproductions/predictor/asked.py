@@ -29,6 +29,8 @@ METRICS = (
     "web-tail",
     "bulk-latency",
     "finished",
+    "stalled",
+    "unfinished",
     "unsteady",
     *(f"{what}-{circuit}" for what in ("rate", "latency") for circuit in (1, 2, 3)),
 )
@@ -64,8 +66,10 @@ class NetworkRules:
         Network k is drawn from seed ``first_seed + k``.
     relays, link_mbit, latency_ms
         How many, the rate of their access links in Mbit/s, and the latency between any two.
-    start_ms, web_start_ms
-        When circuits begin, drawn evenly; web circuits in a mix.
+    start_ms
+        When circuits are built, drawn evenly: each loads a first byte.
+    wait_ms, web_wait_ms
+        From then to the load; of web circuits in a mix drawn evenly.
     duration_ms, window_ms, sample_ms
         Of a run; the end of it that is measured; of a sample.
     web_bytes, web_pause
@@ -77,7 +81,8 @@ class NetworkRules:
     link_mbit: float
     latency_ms: float
     start_ms: tuple[int, int]
-    web_start_ms: tuple[int, int]
+    wait_ms: int
+    web_wait_ms: tuple[int, int]
     duration_ms: int
     window_ms: int
     sample_ms: int

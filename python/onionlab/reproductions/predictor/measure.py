@@ -16,7 +16,7 @@ from onionlab.predictor import Network, fairness, max_min
 from onionlab.reproductions.figures import Figure
 from onionlab.reproductions.predictor.asked import Asked, Fair
 from onionlab.reproductions.predictor.cells import Cell, Cost
-from onionlab.reproductions.predictor.networks import capacities, draw
+from onionlab.reproductions.predictor.networks import FIRST_BYTES, capacities, draw
 from onionlab.results import Experiment
 
 KIB = 1024
@@ -26,6 +26,12 @@ PLANNED = 0.85
 
 #: Below this share of its fair rate a circuit counts as starved.
 STARVED = 0.1
+
+#: A circuit that waits for something and got nothing for so many seconds has stalled.
+STALLED = 1.0
+
+#: So long after the begin of a run of the toy network the paper's times begin, seconds: before, circuits are built.
+TOY_LEAD = 3.5
 
 #: Access rates of the toy network's relays in bit/s; the relays of its circuits.
 TOY_RATES = {"exit1": 10e6, "exit2": 10e6, "btlnk": 4e6, "entry1": 10e6, "entry2": 10e6, "entry3": 10e6}
@@ -136,6 +142,8 @@ def cell(asked: Asked, one: Cell, results: Experiment) -> Random:
         else:
             found |= against_fair(list(own.rates), list(fair), list(planned))
             parts.append(_values(one, treatment, "rate", own.rates / KIB))
+        asked_for = results.transfers.filter(treatment=treatment)
+        found |= left_behind(asked_for, latency.filter(treatment=treatment), len(groups), begin, end)
         found["wire"] = _wire(results, treatment, begin, end, float(own.rates.sum()))
         figures += [(one.place, treatment, one.number, metric, value) for metric, value in found.items()]
     taken = results.runs.select("treatment", "cpu_seconds").drop_nulls()
@@ -158,9 +166,30 @@ def _values(one: Cell, treatment: str, what: str, values: np.ndarray[tuple[int],
 
 def _finished(results: Experiment, treatment: str) -> float:
     """Web objects that a circuit has loaded to the end by the end of the run, mean over circuits."""
-    transfers = results.transfers.filter(pl.col("treatment") == treatment, pl.col("group").str.starts_with("web"))
+    objects = pl.col("group").str.starts_with("web") & (pl.col("size_bytes") > FIRST_BYTES)
+    transfers = results.transfers.filter(pl.col("treatment") == treatment, objects)
     circuits = sum(str(group["group"]).startswith("web") for group in results.plan.scenario["clients"])
     return transfers.filter(pl.col("outcome") == "ok").height / circuits
+
+
+def left_behind(
+    transfers: pl.DataFrame, latency: pl.DataFrame, circuits: int, begin: float, end: float
+) -> dict[str, float | None]:
+    """What was asked for before the measurement, from ``begin`` to ``end``, and is not there at its end, in per cent.
+
+    ``stalled``: circuits that wait for something so old and got nothing in the last second. ``unfinished``: of the web objects
+    asked for before the measurement, those that are not whole; none where there are no such objects.
+    """
+    asked = transfers.filter(pl.col("size_bytes") > FIRST_BYTES, pl.col("start_ns") <= round(begin * 1e9))
+    waiting = asked.filter(pl.col("outcome") != "ok")
+    late = latency.filter(pl.col("time_ns") > round((end - STALLED) * 1e9), pl.col("read_bytes") > 0)
+    stalled = set(waiting["group"].to_list()) - set(late["group"].to_list())
+    objects = asked.filter(pl.col("group").str.starts_with("web"))
+    left = objects.filter(pl.col("outcome") != "ok").height
+    return {
+        "stalled": 100 * len(stalled) / circuits,
+        "unfinished": 100 * left / objects.height if objects.height else None,
+    }
 
 
 def _wire(results: Experiment, treatment: str, begin: float, end: float, rate: float) -> float | None:
@@ -180,7 +209,7 @@ class Toy:
     figures
         One for each treatment, seed and metric.
     series
-        Of the first seed: ``treatment, circuit, time, rate, backlog``, every 100 ms; s, KiB/s and KiB.
+        Of the first seed: ``treatment, circuit, time, rate, backlog``, every 100 ms; s of the paper's clock, KiB/s and KiB.
     latencies
         Of the first seed, of samples of 20 ms from the begin of the measurement on: ``treatment, circuit, latency, bytes``; ms.
     treatments
@@ -261,7 +290,8 @@ def _series(rows: pl.DataFrame) -> pl.DataFrame:
         keys.join(steps, how="cross")
         .join(found, on=["treatment", "circuit", "step"], how="left")
         .fill_null(0.0)
-        .select("treatment", "circuit", "rate", "backlog", time=(pl.col("step") + 1) * SERIES_STEP)
+        .select("treatment", "circuit", "rate", "backlog", time=(pl.col("step") + 1) * SERIES_STEP - TOY_LEAD)
+        .filter(pl.col("time") > SERIES_STEP / 2)
         .sort("treatment", "circuit", "time")
     )
 

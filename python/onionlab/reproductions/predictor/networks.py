@@ -2,6 +2,7 @@
 
 A network is a draw of relays' rates and of a path for each circuit; the network with fewer circuits has the first ones of that
 with more. Each circuit has a client of its own beside its entry and a server beside its exit, which cost neither time nor rate.
+It is there before anything is carried that counts: a first byte has it built.
 """
 
 from __future__ import annotations
@@ -16,6 +17,12 @@ from onionlab.reproductions.predictor.asked import Asked, Conditions, Fair, Netw
 
 #: Access rate of clients and servers, and their latency to the relay that they stand beside.
 BESIDE_RATE, BESIDE_LATENCY = "100 Gbit/s", "10 us"
+
+#: What each circuit loads first, so that it is built.
+FIRST_BYTES = 1
+
+#: More web objects than a circuit can load in any run.
+OBJECTS = 1000
 
 
 @dataclass(frozen=True)
@@ -94,13 +101,16 @@ def settings(table: Mapping[str, Any]) -> Iterator[str]:
 def _clients(rules: NetworkRules, conditions: Conditions, drawn: Drawn) -> Iterator[str]:
     for circuit, (exit_, middle, entry) in enumerate(drawn.circuits):
         web = is_web(conditions, circuit, len(drawn.circuits))
-        begin, end = rules.web_start_ms if web else rules.start_ms
-        size, pause = rules.web_bytes, rules.web_pause
-        load = f'{{ kind = "web", size = "{size} B", pause = {pause} }}' if web else '{ kind = "bulk", size = "1 GiB" }'
+        begin, end = rules.start_ms
+        early, late = rules.web_wait_ms
+        wait = f'{{ uniform = ["{early} ms", "{late} ms"] }}' if web else f'"{rules.wait_ms} ms"'
+        objects = f'{{ size = "{rules.web_bytes} B", pause = {rules.web_pause}, count = {OBJECTS} }}'
+        then = objects if web else '{ size = "1 GiB" }'
+        load = f'{{ kind = "sequence", transfers = [{{ size = "{FIRST_BYTES} B", pause = {wait} }}, {then}] }}'
         yield (
             f'{{ group = "{"web" if web else "bulk"}{circuit}", hosts = ["client{circuit}"], '
             f'path = ["relay{entry}", "relay{middle}", "relay{exit_}"], server = "server{exit_}", '
-            f'start = {{ from = "{begin} ms", to = "{end} ms" }}, boot-before = "{end} ms", '
+            f'start = {{ from = "{begin} ms", to = "{end} ms" }}, '
             f"record-latency = true, load = {load} }}"
         )
 

@@ -9,9 +9,9 @@ from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import Comparison, Judged
-from onionlab.reproductions.figures import NOTHING, level, mean, percent
+from onionlab.reproductions.figures import NOTHING, level, percent
 from onionlab.reproductions.predictor import cells, single
-from onionlab.reproductions.predictor.asked import PREDICTOR, VANILLA, Asked, Study
+from onionlab.reproductions.predictor.asked import PREDICTOR, Asked, Study
 from onionlab.reproductions.predictor.measure import KIB, toy_fair
 from onionlab.reproductions.predictor.measured import Measured
 
@@ -59,8 +59,12 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "throughput, KiB/s": ("throughput", 0),
     "fairness": ("served", 3),
     "starved, %": ("starved", 1),
+    "stalled, %": ("stalled", 1),
     "bytes sent for each of payload": ("wire", 2),
 }
+
+#: Of a mix: what is left behind.
+LEFT: Mapping[str, str] = {"stalled circuits, %": "stalled", "unfinished objects, %": "unfinished"}
 
 #: The other readings of the fairness index.
 READINGS: Mapping[str, str] = {
@@ -70,18 +74,6 @@ READINGS: Mapping[str, str] = {
     "1 − abs(r − r*) / r*": "deviation",
     "shares": "shares",
 }
-
-#: Below this share of what vanilla's circuits finish something is wrong, and why that is.
-STUCK = 0.5
-STUCK_WHY = (
-    "**In the journal form as reconstructed transfers do not end**, so that its row says little about web traffic. When "
-    "a source has one "
-    "cell left, its successor plans to take it in the first step; what it tells the source begins with its third step, "
-    "where it plans "
-    "nothing any more, so the source may not send. The conference form rules that out, for what arrives in the first two "
-    "steps is "
-    "committed there."
-)
 
 #: Studies that have a section of their own.
 PAPERS = ("random", "throttled", "fuzzy", "mix")
@@ -153,7 +145,7 @@ def _toy(asked: Asked, measured: Measured) -> Iterator[str]:
         "Three circuits over one relay of 4 Mbit/s, 80 ms from exit to entry; circuits 1 and 2 come from the same exit. "
         "Latency is of "
         "scenario 1, where circuit 2 loads 200 KiB at a time, throughput of scenario 2, as in the paper; both from 4 s "
-        "on. Means over "
+        "on by the paper's clock, which begins when circuits are built. Means over "
         f"seeds, which draw the instants of the starts within 20 ms, with their 95 % intervals. Fair are {fair[0]:.1f} "
         "KiB/s each; with "
         "85 % of the links, which is what controllers plan with, "
@@ -282,23 +274,26 @@ def _mix(study: Study, measured: Measured) -> Iterator[str]:
         "begin first. Latency: each circuit's mean over its bytes. Means over networks with their 95 % intervals."
     )
     yield ""
+    yield from _web_table(study, measured)
+    yield from _picture("predictor-mix", "Latencies of web and of bulk circuits")
+
+
+def _web_table(study: Study, measured: Measured) -> Iterator[str]:
     columns = ("web-latency", "web-tail", "bulk-latency")
-    heads = [*(f"{WORDS[metric][0]}, ms" for metric in columns), "throughput, KiB/s", "objects a web circuit finished"]
+    heads = [*(f"{WORDS[metric][0]}, ms" for metric in columns), "throughput, KiB/s", "objects a web circuit finished", *LEFT]
     yield f"| | {' | '.join(heads)} |"
-    yield f"| --- |{' ---: |' * 5}"
+    yield f"| --- |{' ---: |' * len(heads)}"
     for treatment in study.treatments:
         cells = [_level(measured, "mix", treatment, metric, 0) for metric in (*columns, "throughput")]
         cells.append(_level(measured, "mix", treatment, "finished", 2))
+        cells += [_level(measured, "mix", treatment, metric, 1) for metric in LEFT.values()]
         yield f"| {treatment} | {' | '.join(cells)} |"
     yield ""
-    finished = {
-        treatment: mean(measured.figures.filter(place="mix", treatment=treatment, metric="finished")["value"])
-        for treatment in (VANILLA, PREDICTOR)
-    }
-    if (finished[PREDICTOR] or 0.0) < STUCK * (finished[VANILLA] or 0.0):
-        yield STUCK_WHY
-        yield ""
-    yield from _picture("predictor-mix", "Latencies of web and of bulk circuits")
+    yield (
+        "Stalled are circuits that wait for something asked for before the measurement and got nothing in its last second; "
+        "unfinished are web objects asked for before it that are not whole at its end."
+    )
+    yield ""
 
 
 def _further(asked: Asked, measured: Measured) -> Iterator[str]:
@@ -307,6 +302,11 @@ def _further(asked: Asked, measured: Measured) -> Iterator[str]:
             continue
         yield f"### {study.heading}"
         yield ""
+        if any(conditions.web for conditions in study.conditions):
+            yield f"{study.says} {study.networks} networks."
+            yield ""
+            yield from _web_table(study, measured)
+            continue
         yield (
             f"{study.says} {study.networks} networks; in brackets the paired difference to “{study.base}”, with an "
             "asterisk where its "
