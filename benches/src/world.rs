@@ -6,7 +6,8 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{
-    ClientConfig, ClientId, ClientSettings, PathRequest, PathSource, Purpose, RelayClass, Role, Settings, World, WorldConfig,
+    ClientConfig, ClientId, ClientOptions, ClientSettings, PathRequest, PathSource, Purpose, RelayClass, Role, Settings, World,
+    WorldConfig,
 };
 
 const SEED: Seed = Seed(1);
@@ -80,6 +81,7 @@ pub fn build(relays: u32, clients: u32) -> World {
             stop: SimTime::MAX,
             timeout: SimDuration::from_secs(120),
             stall: SimDuration::from_secs(30),
+            options: ClientOptions::default(),
             circuit_per_transfer: false,
             record: true,
             trace: false,

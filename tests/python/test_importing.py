@@ -18,7 +18,8 @@ import onionlab
 from fake_core import FakeCore
 from onionlab import _core, cli, importing
 from onionlab.errors import ScenarioError
-from onionlab.importing import ImportedError, Options, sources
+from onionlab.importing import ImportedError, Options, sources, torrc
+from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
 from onionlab.importing.write import document, experiment
 
 DATA = Path(__file__).parent / "testdata" / "importing"
@@ -68,6 +69,156 @@ def test_a_configuration_of_tornettools_becomes_an_experiment() -> None:
     assert exit_.country == "NL", "of the graph, which comes first"
     assert network.relays[4].up == 20_000_000 // 8, "of the vertex, where the host has none"
     assert network.relays[1].rate == 5 * 2**20, "torrc comes before torrc-defaults"
+
+
+def torrc_of(folder: Path, host: str, text: str, name: str = "torrc") -> None:
+    """Give a host a torrc."""
+    (folder / "shadow.data.template/hosts" / host / name).write_text(text)
+
+
+def test_the_torrc_of_clients_is_taken_in() -> None:
+    network = importing.read(DATA / "tornettools")
+    assert [markov.options for markov in network.markov] == [OF_MARKOV_CLIENTS]
+    assert [perf.options for perf in network.perf] == [OF_PERF_CLIENTS]
+    assert (network.guards, network.distinct_subnets, network.half_life, network.conflux) == (False, False, 30.0, None)
+    published = importing.read(PUBLISHED)
+    assert {markov.options for markov in published.markov} == {OF_MARKOV_CLIENTS}, "their generator wrote the same"
+    assert [perf.options for perf in published.perf] == [OF_PERF_CLIENTS]
+
+
+def test_clients_with_another_torrc_are_a_group_of_their_own(folder: Path) -> None:
+    torrc_of(
+        folder,
+        "markovclient2exit",
+        'circuitstreamtimeout "1 minute" # a quarter\nMaxCircuitDirtiness 5\nSocksTimeout 40\nNewCircuitPeriod 0\n',
+    )
+    network = importing.read(folder)
+    assert [markov.options for markov in network.markov] == [
+        OF_MARKOV_CLIENTS,
+        TorOptions(10, 60, 40, 1024, 1),
+    ], "tor raises a lifetime to 10 s; what the torrc is silent about stays as by default"
+    text = experiment(network, Options())
+    second = text[text.index('group = "markov2"') :]
+    assert 'circuit-lifetime = "10 s"' in second
+    assert 'circuit-stream-timeout = "60 s"' in second
+    groups = {client["name"]: client["group"] for client in json.loads(document(network))["clients"]}
+    assert groups == {"markovclient1exit": "markov1", "markovclient2exit": "markov2", "perfclient1exit": "perf"}
+
+
+@pytest.mark.parametrize(
+    ("defaults", "own", "arguments", "expected"),
+    [
+        ("A 1\nA 2\n", "", "", ["2"]),
+        ("A 1\n", "a 2\n", "", ["2"]),
+        ("A 1\n", "a 2\n", "--a 3", ["3"]),
+        ("A 1\n", "+A 2\n", "", ["1", "2"]),
+        ("A 1\n", "/A\n", "", None),
+        ("A 1\n", 'A "2 # 3" # 4\n', "", ["2 # 3"]),
+        ("A 1 # 2\n", "# A 3\n", "", ["1"]),
+        ("A 1 \\\n  2\n", "", "", ["1   2"]),
+        ("A 1\n%include ../../more\nA 3\n", "", "", ["3"]),
+        ("%include ../../more\n", "", "", ["2"]),
+        ("%include /somewhere/else/far.torrc\n", "", "", ["far"]),
+        ("A 1\n", "A 2\n", "--defaults-torrc ../../more/one -f torrc-defaults --hush --b 5", ["1"]),
+    ],
+)
+def test_what_counts_is_what_tor_takes(
+    defaults: str, own: str, arguments: str, expected: list[str] | None, tmp_path: Path
+) -> None:
+    home = tmp_path / "hosts/one"
+    for path, text in (
+        (home / "torrc-defaults", defaults),
+        (home / "torrc", own),
+        (tmp_path / "more/one", "A 2\n"),
+        (tmp_path / "more/.hidden", "A 9\n"),
+        (tmp_path / "conf/far.torrc", "A far\n"),
+    ):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    lines = torrc.read(tmp_path, home, arguments).options.get("a")
+    values = [line.value for line in lines] if lines is not None else None
+    assert (values[-1:] if values and len(expected or []) == 1 else values) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("%include nowhere\n", "line 1 includes 'nowhere', which is not there"),
+        ("%include ../../../../outside\n", "leads out of"),
+        ("%include torrc\n", "more than 31 deep"),
+        ('Log "notice\n', "does not end its quotes"),
+        ("MaxCircuitDirtiness soon\n", r"line 1: `MaxCircuitDirtiness soon` is no time"),
+        ("MaxClientCircuitsPending 2000\n", "must be a whole number from 1 to 1024"),
+    ],
+)
+def test_a_broken_torrc_is_one_sentence(text: str, sentence: str, folder: Path) -> None:
+    (folder.parent / "outside").write_text("A 1\n")
+    torrc_of(folder, "perfclient1exit", text)
+    with pytest.raises(ImportedError, match=sentence) as refused:
+        importing.read(folder)
+    assert len(str(refused.value)) < 500
+
+
+def test_options_that_are_not_modelled_are_noted_and_none_that_means_nothing(folder: Path) -> None:
+    assert not [note for note in importing.read(folder).notes if note.startswith("torrc:")]
+    torrc_of(folder, "perfclient1exit", "NumEntryGuards 3\nSocksPort 9050 IsolateDestPort\nLog debug file x\nUseEntryGuards 1\n")
+    torrc_of(
+        folder,
+        "relay2exit",
+        "BandwidthRate 3 MBits\nKISTSchedRunInterval 4 msec\nExitPolicy reject *:80, accept *:*\nConfluxEnabled 0\n",
+    )
+    for host in ("relay3guard", "relay4middle"):
+        torrc_of(folder, host, "RelayBandwidthRate 1 MB\nDoSConnectionEnabled 1\nCircuitPriorityHalflife 30\n")
+    torrc_of(folder, "relay4middle", "RelayBandwidthRate 1 MB\nDoSConnectionEnabled 1\nCircuitPriorityHalflife 10\n")
+    network = importing.read(folder)
+    left_out = "is not modelled and left out."
+    differs = "is not taken in: most hosts have another value."
+    assert [note for note in network.notes if note.startswith("torrc:")] == [
+        f"torrc: `CircuitPriorityHalflife 10` of relay4middle {differs}",
+        f"torrc: `ConfluxEnabled 0` of relay2exit {differs}",
+        f"torrc: `DoSConnectionEnabled 1` of 2 hosts (relay3guard, ...) {left_out}",
+        f"torrc: `ExitPolicy reject *:80, accept *:*` of relay2exit {left_out}",
+        f"torrc: `KISTSchedRunInterval 4 msec` of relay2exit {left_out}",
+        f"torrc: `NumEntryGuards 3` of perfclient1exit {left_out}",
+        f"torrc: `RelayBandwidthRate 1 MB` of 2 hosts (relay3guard, ...) {left_out}",
+        f"torrc: `SocksPort 9050 IsolateDestPort` of perfclient1exit {left_out}",
+        f"torrc: `UseEntryGuards 1` of perfclient1exit {differs}",
+    ]
+    assert network.relays[2].rate == 3 * 2**17
+
+
+def test_what_all_hosts_say_is_of_the_whole_experiment(folder: Path) -> None:
+    for host in ("perfclient1exit", "markovclient1exit", "markovclient2exit"):
+        torrc_of(folder, host, "UseEntryGuards 1\nEnforceDistinctSubnets 1\nConfluxEnabled 0\n")
+    torrc_of(folder, "4uthority1", "ConsensusParams cc_alg=2 cfx_max_prebuilt_set=5\n")
+    common = folder / "conf/tor.common.torrc"
+    common.write_text(common.read_text().replace("CircuitPriorityHalflife 30", "CircuitPriorityHalflife 66.5"))
+    network = importing.read(folder)
+    text = experiment(network, Options())
+    assert "guards" not in text
+    assert 'ewma-half-life = "66.5 s"' in text
+    assert "conflux = false" in text
+    assert "conflux" not in experiment(network, Options(tor="0.3.5"))
+    written = json.loads(document(network))
+    assert (written["distinct-subnets"], written["consensus-params"]) == (True, {"cc_alg": 2, "cfx_max_prebuilt_set": 5})
+    assert [note for note in network.notes if note.startswith("torrc:")] == [
+        "torrc: ConsensusParams (cc_alg, cfx_max_prebuilt_set) are in network.json; what the simulator does not know "
+        "changes nothing."
+    ]
+    torrc_of(folder, "4uthority1", "ConsensusParams cc_alg\n")
+    with pytest.raises(ImportedError, match="'cc_alg' is no parameter"):
+        importing.read(folder)
+
+
+def test_clients_without_a_torrc_get_that_of_tornettools(folder: Path) -> None:
+    for name in ("torrc", "torrc-defaults"):
+        (folder / "shadow.data.template/hosts/perfclient1exit" / name).unlink()
+    config = folder / "shadow.config.yaml"
+    words = " --Address perfclient1exit --Nickname perfclient1exit --defaults-torrc torrc-defaults -f torrc"
+    config.write_text(config.read_text().replace(words, " ''"))
+    network = importing.read(folder)
+    assert [perf.options for perf in network.perf] == [OF_PERF_CLIENTS]
+    assert "1 clients have no torrc" in network.notes[1]
 
 
 def test_without_the_graph_places_are_drawn_and_that_is_said(folder: Path) -> None:
@@ -155,7 +306,7 @@ def test_a_broken_network_is_one_sentence(change: Change, sentence: str, tmp_pat
         ("shadow.config.yaml", "network_node_id: 3", "network_node_id: many", "`network_node_id` is 'many'"),
         ("shadow.data.template/hosts/bwauthority/v3bw.init.consensus", "nick=relay3guard", "", "has no weight of relay3guard"),
         ("shadow.data.template/hosts/bwauthority/v3bw.init.consensus", "bw=9000", "bw=1e9", "line 3: `bw` is '1e9'"),
-        ("shadow.data.template/hosts/relay1exitguard/torrc", "5 MBytes", "lots", "line 2: 'BandwidthRate lots'"),
+        ("shadow.data.template/hosts/relay1exitguard/torrc", "5 MBytes", "lots", "line 2: `BandwidthRate lots`"),
         ("shadow.data.template/hosts/markovclient2exit/tgenrc.graphml", "flowmodelpath", "other", "names 0 flow models"),
         ("shadow.data.template/hosts/markovclient1exit/tgenrc.graphml", "<graphml", "<!DOCTYPE x>\n<graphml", "document type"),
         ("shadow.data.template/hosts/markovclient1exit/tgenrc.graphml", "</graph>", "", "is no XML"),
@@ -179,8 +330,9 @@ def test_a_broken_configuration_is_one_sentence(file: str, old: str, new: str, s
 def test_nothing_outside_the_folder_is_read(folder: Path, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.write_text("BandwidthRate 1\n")
-    torrc = folder / "shadow.data.template/hosts/relay2exit/torrc"
-    torrc.symlink_to(elsewhere)
+    own = folder / "shadow.data.template/hosts/relay2exit/torrc"
+    own.unlink()
+    own.symlink_to(elsewhere)
     with pytest.raises(ImportedError, match="leads out of"):
         importing.read(folder)
 

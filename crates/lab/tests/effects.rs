@@ -236,6 +236,16 @@ fn settings_of_limits_and_guards_have_an_effect() {
     assert_ne!(of_one[0], of_one[1]);
 }
 
+/// Where a server needs 14 s to answer an exit, a stream waits as long as its client's torrc says, and is given up when that says so.
+#[test]
+fn time_outs_of_streams_have_an_effect() {
+    let slow = SCARCE.replace("latency = \"20 ms\", loss = 0.01", "latency = \"7 s\"");
+    let of_group = |base: &str, keys: &str| base.replacen("group = \"web\"", &format!("group = \"web\"\n{keys}"), 1);
+    let changes = [("", "circuit-stream-timeout = \"20 s\""), ("", "socks-timeout = \"12 s\"")];
+    let idle = without_effect(&slow, &changes, of_group);
+    assert!(idle.is_empty(), "without effect: {idle:?}");
+}
+
 /// Each parameter of the consensus that `consensus-params` may name, with what it needs to have an effect.
 const PARAMS: [(&str, &str); 20] = [
     ("", "cc_sendme_inc = 62"),
@@ -379,6 +389,9 @@ fn every_key_of_a_sampled_network_has_an_effect() {
         ("", "users-at-full-scale = 5000"),
         ("", "record = false"),
         ("", "onion = { services = 2 }"),
+        ("users = 5\ncircuit-per-transfer = true", "max-client-circuits-pending = 1"),
+        ("new-circuit-period = \"1 s\"", "circuit-lifetime = \"2 s\""),
+        ("circuit-lifetime = \"2 s\"", "new-circuit-period = \"1 s\""),
     ];
     let in_group = |base: &str, keys: &str| {
         let count = if keys.contains("count") || keys.contains("full-scale") { "" } else { "count = 10\n" };

@@ -230,6 +230,9 @@ pub(crate) struct Circuit {
     pub idle_timeout: SimDuration,
     /// The flow that shares it with no other.
     pub flow: FlowId,
+    /// While it is being built: the flow whose stream waits for it, or none for all that share circuits. Streams of others do not count on it
+    /// (`connection_edge_update_circuit_isolation`).
+    pub awaited_by: Option<FlowId>,
     pub intent: Intent,
     /// The Conflux set of which it is a leg.
     pub set: SetId,
@@ -271,6 +274,7 @@ impl Circuit {
             began: SimTime::MAX,
             idle_timeout: SimDuration::ZERO,
             flow: FlowId::NONE,
+            awaited_by: None,
             intent: Intent::Exit,
             set: SetId::NONE,
             stable: false,
@@ -286,6 +290,11 @@ impl Circuit {
             #[cfg(debug_assertions)]
             sequences: [0; 4],
         }
+    }
+
+    /// Whether nobody else waits for it.
+    pub fn is_for(&self, owner: FlowId) -> bool {
+        self.awaited_by.is_none_or(|other| other == owner)
     }
 
     /// The relay at its end.

@@ -53,7 +53,7 @@ pub use bucket::TokenRefill;
 pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
 pub use channel::ChannelKind;
 pub use circuit::Place;
-pub use client::{BuildTimeModel, BuildTimeoutParameters, ClientConfig, PathRequest, PathSource, Purpose};
+pub use client::{BuildTimeModel, BuildTimeoutParameters, ClientConfig, ClientOptions, PathRequest, PathSource, Purpose};
 pub use conflux::ConfluxSettings;
 pub use cpu::Cpu;
 pub use handshakes::{Handshake, Handshakes};

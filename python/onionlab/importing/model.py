@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
+
 #: Most hosts of each kind that are taken in.
 MOST_HOSTS = 100_000
 
@@ -53,10 +55,21 @@ class Markov:
     ----------
     interval_us
         Mean time from one circuit to the next, in microseconds.
+    options
+        What their torrc says.
     """
 
     interval_us: int
     hosts: tuple[Host, ...]
+    options: TorOptions = OF_MARKOV_CLIENTS
+
+
+@dataclass(frozen=True)
+class Perf:
+    """Clients that measure; what their torrc says."""
+
+    hosts: tuple[Host, ...]
+    options: TorOptions = OF_PERF_CLIENTS
 
 
 @dataclass(frozen=True)
@@ -96,11 +109,21 @@ class Network:
     source
         Where it comes from, for people.
     relays, servers, markov, perf
-        Its hosts; ``markov`` by interval.
+        Its hosts; ``markov`` by interval and options, ``perf`` by options.
     tor
         The version of tor that is simulated where nobody says otherwise.
     latency_factor
         What the round trips of the table of latencies are multiplied by to be as long as there.
+    guards
+        Whether clients have guards.
+    distinct_subnets
+        Whether a path has no two relays of one /16.
+    half_life
+        ``CircuitPriorityHalflife`` in seconds; None: the simulator's default.
+    conflux
+        Whether clients use Conflux where the version of tor has it; None: the simulator's default.
+    consensus_params
+        Parameters of the consensus, by tor's names.
     links
         Lines of the experiment file for what the links and TCP of its Shadow do otherwise than Shadow 3.
     notes
@@ -111,10 +134,15 @@ class Network:
     relays: tuple[Relay, ...]
     servers: tuple[Host, ...]
     markov: tuple[Markov, ...]
-    perf: tuple[Host, ...]
+    perf: tuple[Perf, ...]
     tor: str
     times: Times = field(default_factory=Times)
     latency_factor: float = 1.0
+    guards: bool = False
+    distinct_subnets: bool = False
+    half_life: float | None = None
+    conflux: bool | None = None
+    consensus_params: dict[str, int] = field(default_factory=dict)
     links: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 

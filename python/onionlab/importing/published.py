@@ -2,7 +2,8 @@
 
 Each object has ``relays`` (``name``, ``role``, ``country``, ``address``, ``up_bytes_s``, ``down_bytes_s``, ``weight``, and
 ``rate_bytes_s`` and ``burst_bytes_s``, tor's ``BandwidthRate`` and ``BandwidthBurst``), ``servers``, ``perf_clients`` and
-``clients`` (the latter with ``mean_flow_interval_us``). Shadow ran them for an hour; statistics began at minute 20.
+``clients`` (the latter with ``mean_flow_interval_us``). Shadow ran them for an hour; statistics began at minute 20. They have no
+torrc: clients have the options that their generator writes for all (`options.OF_MARKOV_CLIENTS`, `options.OF_PERF_CLIENTS`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
-from onionlab.importing.model import MOST_HOSTS, ROLES, Host, Markov, Network, Relay
+from onionlab.importing.model import MOST_HOSTS, ROLES, Host, Markov, Network, Perf, Relay
 from onionlab.importing.sources import Fields, ImportedError, clipped, read_json
 
 #: Fastest link that is taken in, in bytes/s.
@@ -59,7 +60,7 @@ def read(path: Path) -> Network:
         relays=relays,
         servers=servers,
         markov=tuple(Markov(interval, tuple(hosts)) for interval, hosts in sorted(by_interval.items())),
-        perf=perf,
+        perf=(Perf(perf),) if perf else (),
         tor=TOR,
         latency_factor=LATENCY_FACTOR,
         links=LINKS,

@@ -5,7 +5,8 @@ What is taken from where:
 ================================================  ==========================================================================
 hosts, links, addresses, start times              ``shadow.config.yaml``
 consensus weights                                 ``shadow.data.template/hosts/bwauthority/v3bw.init.consensus``
-``BandwidthRate``, ``BandwidthBurst``             ``shadow.data.template/hosts/<relay>/torrc-defaults``, ``torrc``
+options of tor                                    ``shadow.data.template/hosts/<host>/torrc-defaults``, ``torrc``, what they
+                                                  include, and the command line; what becomes of them is in `options`
 flags                                             the relay's name, by which tornettools gives them (``relay7exitguard``)
 interval between a Markov client's circuits       the flow model in ``conf`` that the client's ``tgenrc.graphml`` names
 countries                                         the network graph, if it is in ``conf``; relays' also in the staged information
@@ -25,10 +26,13 @@ from typing import Any
 
 import yaml
 
-from onionlab.importing import graphml
+from onionlab.importing import graphml, torrc
+from onionlab.importing.common import Common
 from onionlab.importing.gml import Vertex, lines, read_vertices
-from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Relay, Times
+from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Perf, Relay, Times
+from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions, size
 from onionlab.importing.sources import Fields, ImportedError, clipped, read_json, read_text
+from onionlab.importing.torrc import Torrc
 
 CONFIG = "shadow.config.yaml"
 HOSTS = Path("shadow.data.template/hosts")
@@ -56,12 +60,6 @@ for _power, _names in enumerate((("k", "kilo"), ("m", "mega"), ("g", "giga"), ("
 SECONDS = dict.fromkeys(("", "s", "sec", "secs", "second", "seconds"), 1)
 SECONDS |= dict.fromkeys(("m", "min", "mins", "minute", "minutes"), 60)
 SECONDS |= dict.fromkeys(("h", "hr", "hrs", "hour", "hours"), 3600)
-
-#: Tor's units of ``BandwidthRate``, in bytes.
-TOR_UNITS = dict.fromkeys(("", "b", "byte", "bytes"), 1)
-for _power, _letter, _name in ((10, "k", "kilo"), (20, "m", "mega"), (30, "g", "giga")):
-    _units = (f"{_letter}b", f"{_letter}byte", f"{_letter}bytes", f"{_name}byte", f"{_name}bytes")
-    TOR_UNITS |= dict.fromkeys(_units, 2**_power)
 
 
 @dataclass(frozen=True)
@@ -99,15 +97,19 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
     staged = _staged(relay_info)
     weights = _weights(_inside(folder, WEIGHTS))
     relays: list[Relay] = []
-    programs: dict[str, list[Host]] = {"server": [], "perfclient": []}
-    markov: dict[int, list[Host]] = {}
+    servers: list[Host] = []
+    perf: dict[TorOptions, list[Host]] = {}
+    markov: dict[tuple[int, TorOptions], list[Host]] = {}
+    common = Common()
     times, onion = _times(config), 0
     address = FIRST_ADDRESS
     for name, content in listed:
         host = _host(config.where, name, content, graph)
         relay, program = RELAY.match(name), PROGRAM.match(name)
         if relay is not None:
-            relays.append(_relay(folder, host, relay[1] or "authority", weights, staged, str(address)))
+            options = _torrc(folder, host)
+            relays.append(_relay(folder, host, relay[1] or "authority", weights, staged, str(address), options))
+            common.relay(options, name, exits="exit" in (relay[1] or ""))
             address += 1
         elif program is None:
             raise ImportedError(f"{config.where}: the host {clipped(name, 64)!r} is none that tornettools makes")
@@ -115,22 +117,36 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
             onion += 1
         else:
             known = Host(name, host.country, host.up, host.down)
+            if program[1] == "server":
+                servers.append(known)
+                continue
+            options = _torrc(folder, host)
+            own = common.client(options, name, OF_MARKOV_CLIENTS if program[1] == "markovclient" else OF_PERF_CLIENTS)
             if program[1] == "markovclient":
-                markov.setdefault(_interval(folder, name), []).append(known)
+                markov.setdefault((_interval(folder, name), own), []).append(known)
                 times = _client_times(host, times)
             else:
-                programs[program[1]].append(known)
+                perf.setdefault(own, []).append(known)
     if onion:
         notes.append(f"{onion} clients and servers of onion services are left out.")
     if not any(relay.country for relay in relays):
         notes.append("Nothing says in which countries relays are: their places are drawn.")
+    notes += common.sentences()
     return Network(
         source=f"tornettools' configuration {clipped(folder.resolve().name)}",
         relays=tuple(relays),
-        servers=tuple(programs["server"]),
-        markov=tuple(Markov(interval, tuple(hosts)) for interval, hosts in sorted(markov.items())),
-        perf=tuple(programs["perfclient"]),
+        servers=tuple(servers),
+        markov=tuple(
+            Markov(interval, tuple(markov[interval, options]), options)
+            for interval, options in sorted(markov, key=lambda group: (group[0], group[1].rank()))
+        ),
+        perf=tuple(Perf(tuple(perf[options]), options) for options in sorted(perf, key=TorOptions.rank)),
         tor="0.4.9",
+        guards=common.agreed("useentryguards", True),
+        distinct_subnets=common.agreed("enforcedistinctsubnets", True),
+        half_life=common.half_life(),
+        conflux=common.conflux(),
+        consensus_params=common.params(),
         times=times,
         notes=tuple(notes),
     )
@@ -203,10 +219,12 @@ def _host(where: str, name: str, content: object, graph: dict[int, Vertex]) -> _
     return _Named(name, fields, vertex.country if vertex else None, up, down)
 
 
-def _relay(folder: Path, host: _Named, role: str, weights: dict[str, int], staged: dict[str, _Staged], address: str) -> Relay:
+def _relay(
+    folder: Path, host: _Named, role: str, weights: dict[str, int], staged: dict[str, _Staged], address: str, options: Torrc
+) -> Relay:
     if host.name not in weights:
         raise ImportedError(f"{folder / WEIGHTS} has no weight of {host.name}")
-    limits = _limits(folder, host.name)
+    rate, burst = options.last("bandwidthrate"), options.last("bandwidthburst")
     fingerprint = _inside(folder, HOSTS / host.name / FINGERPRINT)
     known = staged.get(read_text(fingerprint, MOST_SMALL).strip().upper()) if staged and fingerprint.exists() else None
     given = dict(host.fields.items()).get("ip_addr") or (known.address if known else None) or address
@@ -222,27 +240,23 @@ def _relay(folder: Path, host: _Named, role: str, weights: dict[str, int], stage
         country=host.country or (known.country if known else None),
         up=host.up,
         down=host.down,
-        rate=limits.get("bandwidthrate"),
-        burst=limits.get("bandwidthburst") if "bandwidthrate" in limits else None,
+        rate=size(rate) if rate is not None else None,
+        burst=size(burst) if rate is not None and burst is not None else None,
     )
 
 
-def _limits(folder: Path, host: str) -> dict[str, int]:
-    """``BandwidthRate`` and ``BandwidthBurst`` of a host, in bytes; ``torrc`` comes before ``torrc-defaults``."""
-    limits: dict[str, int] = {}
-    for name in ("torrc-defaults", "torrc"):
-        path = _inside(folder, HOSTS / host / name)
-        if not path.exists():
-            continue
-        for number, line in enumerate(read_text(path, MOST_SMALL).splitlines(), 1):
-            words = line.split("#")[0].split()
-            if not words or words[0].lower() not in ("bandwidthrate", "bandwidthburst"):
-                continue
-            unit = "".join(words[2:]).lower()
-            if len(words) < 2 or not re.fullmatch(r"\d{1,15}", words[1]) or unit not in TOR_UNITS:
-                raise ImportedError(f'{path}, line {number}: {clipped(line, 60)!r} is no amount such as "5242880" or "5 MBytes"')
-            limits[words[0].lower()] = int(words[1]) * TOR_UNITS[unit]
-    return limits
+def _torrc(folder: Path, host: _Named) -> Torrc:
+    """The options of a host's tor."""
+    for index, row in enumerate(host.fields.rows("processes", MOST_PROCESSES)):
+        process = Fields(f"{host.fields.where}, processes[{index}]", row)
+        if PurePosixPath(process.text("path", 4096)).name == "tor":
+            arguments = dict(process.items()).get("args")
+            if isinstance(arguments, list):
+                arguments = [str(word) for word in arguments]
+            elif arguments is not None:
+                arguments = process.text("args", 100_000)
+            return torrc.read(folder, folder / HOSTS / host.name, arguments)
+    raise ImportedError(f"{host.fields.where}: no process is tor")
 
 
 def _weights(path: Path) -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from onionlab import _core
 from onionlab.errors import ScenarioError
-from onionlab.importing.model import Host, Markov, Network, Options, Relay
+from onionlab.importing.model import Host, Markov, Network, Options, Perf, Relay
 from onionlab.importing.sources import ImportedError, clipped, read_bytes
 from onionlab.quantity import seconds
 
@@ -30,7 +30,7 @@ MOST_MODEL = 16 * 2**20
 #: Greatest multiple of the load.
 MOST_LOAD = 100
 
-#: Most different intervals between circuits: each makes a group of clients.
+#: Most different intervals between circuits and torrcs: each makes a group of clients.
 MOST_INTERVALS = 900
 
 
@@ -59,10 +59,9 @@ def write(network: Network, out: Path, options: Options) -> Written:
     ImportedError
         If the folder exists and is not empty, cannot be written, or the network is not one that can be simulated.
     """
-    if len(network.markov) > MOST_INTERVALS:
-        raise ImportedError(
-            f"the clients have {len(network.markov):,} different intervals; at most {MOST_INTERVALS} are taken in"
-        )
+    groups = len(network.markov) + len(network.perf)
+    if groups > MOST_INTERVALS:
+        raise ImportedError(f"the clients have {groups:,} different intervals or torrcs; at most {MOST_INTERVALS} are taken in")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ImportedError(f"{out} exists already and is not empty: name another folder")
     models = _models(options.models)
@@ -113,8 +112,10 @@ def document(network: Network) -> str:
         "version": 1,
         "source": clipped(network.source, 900),
         # tor's TestingTorNetwork turns the rule about /16 networks off.
-        "distinct-subnets": False,
+        "distinct-subnets": network.distinct_subnets,
     }
+    if network.consensus_params:
+        head["consensus-params"] = dict(sorted(network.consensus_params.items()))
     lists = {
         "relays": [_relay(relay) for relay in network.relays],
         "servers": [_host(server) for server in network.servers],
@@ -151,12 +152,19 @@ def _common(country: str | None, up: int, down: int) -> dict[str, Any]:
 def _groups(network: Network) -> Iterator[tuple[str, tuple[Host, ...]]]:
     for name, markov in _markov(network):
         yield name, markov.hosts
-    if network.perf:
-        yield "perf", network.perf
+    for name, perf in _perf(network):
+        yield name, perf.hosts
+
+
+def _perf(network: Network) -> Iterator[tuple[str, Perf]]:
+    """Groups of clients that measure by name: ``perf`` where all have the same torrc, else with a number."""
+    single = len(network.perf) == 1
+    for number, perf in enumerate(network.perf, 1):
+        yield "perf" if single else f"perf{number}", perf
 
 
 def _markov(network: Network) -> Iterator[tuple[str, Markov]]:
-    """Groups of Markov clients by name: ``markov`` where all have one interval, else with a number."""
+    """Groups of Markov clients by name: ``markov`` where all have one interval and the same torrc, else with a number."""
     single = len(network.markov) == 1
     for number, markov in enumerate(network.markov, 1):
         yield "markov" if single else f"markov{number}", markov
@@ -173,7 +181,9 @@ def experiment(network: Network, options: Options) -> str:
             f"a duration of {times.stop} s is not allowed; allowed is more than {last} s, when the last clients start"
         )
     clients = sum(len(markov.hosts) for markov in network.markov)
-    title = f"{len(network.relays)} relays, {clients} Markov and {len(network.perf)} perf clients: {clipped(network.source, 150)}"
+    measuring = sum(len(perf.hosts) for perf in network.perf)
+    title = f"{len(network.relays)} relays, {clients} Markov and {measuring} perf clients: {clipped(network.source, 150)}"
+    tor = options.tor if options.tor is not None else network.tor
     lines = [
         "# Made by `onionlab import`. The hosts are in network.json; what they do and when is here.",
         f"title = {json.dumps(title, ensure_ascii=False)}",
@@ -193,10 +203,17 @@ def experiment(network: Network, options: Options) -> str:
     lines += [
         "",
         "[base]",
-        f'tor = "{options.tor if options.tor is not None else network.tor}"',
+        f'tor = "{tor}"',
         'net = "shadow" # links and TCP as Shadow models them',
         *network.links,
-        "guards = 0 # UseEntryGuards 0",
+        *([] if network.guards else ["guards = 0 # UseEntryGuards 0"]),
+        *([] if network.half_life is None else [f'ewma-half-life = "{network.half_life:g} s" # CircuitPriorityHalflife']),
+        # Older versions have no Conflux, and no key for it.
+        *(
+            [f"conflux = {json.dumps(network.conflux)} # ConfluxEnabled"]
+            if network.conflux is not None and tor == "0.4.9"
+            else []
+        ),
         "optimistic-data = false # tgen waits for tor's answer",
     ]
     for name, markov in _markov(network):
@@ -207,16 +224,18 @@ def experiment(network: Network, options: Options) -> str:
             f'start = {{ from = "{times.traffic + 1} s", to = "{times.traffic + times.spread} s" }}',
             f'boot-before = "{times.traffic - times.tor} s"',
             "record = false # its streams are load, not results",
+            *markov.options.lines(),
             f"load = {_users(markov.interval_us, options)}",
         ]
-    if network.perf:
+    for name, perf in _perf(network):
         lines += [
             "",
             "[[clients]] # each measures: a download a minute, over a fresh circuit",
-            'group = "perf"',
+            f'group = "{name}"',
             # tgen pauses before the first download too.
             f'start = "{times.traffic + 60} s"',
             f'boot-before = "{times.traffic + 60 - times.tor} s"',
+            *perf.options.lines(),
             'load = { kind = "perf" }',
         ]
     return "\n".join([*lines, ""])

@@ -57,6 +57,21 @@ pub struct ClientsFile {
     /// A transfer that receives nothing for this time has failed. Default: "30 s"; "5 min" for the loads "markov" and "tor-users", none for "perf".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
+    /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: the treatment's `circuit-lifetime`.
+    #[schemars(with = "Option<DurationText>")]
+    pub circuit_lifetime: Option<SimDuration>,
+    /// A stream whose exit does not answer for this time tries another circuit (tor's `CircuitStreamTimeout`), "10 s" to "7 d". Default: 10 s twice, then 15 s each time.
+    #[schemars(with = "Option<DurationText>")]
+    pub circuit_stream_timeout: Option<SimDuration>,
+    /// A stream that gets no circuit for this time has failed, and an older one tries no other circuit (tor's `SocksTimeout`), "1 s" to "7 d". Default: "120 s".
+    #[schemars(with = "Option<DurationText>")]
+    pub socks_timeout: Option<SimDuration>,
+    /// While so many circuits are being built, none is launched for a stream (tor's `MaxClientCircuitsPending`), 1 to 1024; not with `onion`. Default: 32.
+    #[schemars(range(min = 1, max = 1024))]
+    pub max_client_circuits_pending: Option<u32>,
+    /// Time between two looks for circuits that are to be closed (tor's `NewCircuitPeriod`), "1 s" to "7 d". Default: "30 s".
+    #[schemars(with = "Option<DurationText>")]
+    pub new_circuit_period: Option<SimDuration>,
     /// Access rate of each client towards the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country.
     #[schemars(with = "Option<BandwidthText>")]
     pub up: Option<Bandwidth>,

@@ -4,6 +4,7 @@
 //! [`Scenario::resolve`] checks and fills in: ranges, references to files and hosts, combinations that make no sense. Whatever is
 //! wrong is one sentence that names file, line or key, value, and what is allowed ([`ScenarioError`]).
 
+pub mod client_options;
 pub mod clients;
 pub(crate) mod consensus_params;
 mod diagnose;

@@ -122,6 +122,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         onion: clients.iter().any(|group| group.onion.is_some()),
         drawn: clients.iter().any(|group| !matches!(group.members, Members::Hosts { path: Some(_), .. })),
         policies: !matches!(network, Network::Explicit(_)),
+        lifetime: clients.iter().any(|group| group.options.circuit_lifetime.is_none()),
     };
     let treatments = resolve_treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     some_relays::names_exist(&treatments, &network)?;

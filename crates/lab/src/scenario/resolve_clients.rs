@@ -1,6 +1,7 @@
 //! Checks of the `[[clients]]` tables.
 
 use super::Scenario;
+use super::client_options;
 use super::clients::{ClientsFile, StartFile, StartRange};
 use super::document::NetworkDocument;
 use super::error::{Fault, clipped};
@@ -60,6 +61,7 @@ pub(super) fn clients(
         let [usual_timeout, usual_stall] = load.patience();
         let timeout = wait(&key, "timeout", file.timeout, usual_timeout)?;
         let stall = wait(&key, "stall", file.stall, usual_stall)?;
+        let options = client_options::options(&key, file, &load, timeout.min(stall))?;
         let start = start(&key, file.start, duration)?;
         let boot_before = file.boot_before.unwrap_or(SimDuration::from_secs(10));
         let stop = file.stop.unwrap_or(duration);
@@ -79,6 +81,7 @@ pub(super) fn clients(
             onion,
             timeout,
             stall,
+            options,
             circuit_per_transfer: file.circuit_per_transfer.unwrap_or(false),
             record: file.record.unwrap_or(true),
             trace: file.trace.unwrap_or(false),

@@ -29,6 +29,8 @@ pub(super) struct Circumstances {
     pub policies: bool,
     /// There are onion services.
     pub onion: bool,
+    /// A group of clients has no circuit lifetime of its own.
+    pub lifetime: bool,
 }
 
 pub(super) fn treatments(
@@ -148,6 +150,12 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\" or \"refill\""),
         ("memory-counts", given.memory_counts.is_some(), treatment.memory_limit.is_some(), "`memory-limit`"),
         ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` of its own"),
+        (
+            "circuit-lifetime",
+            given.circuit_lifetime.is_some(),
+            network.lifetime,
+            "a group of clients without a `circuit-lifetime` of its own",
+        ),
         ("guards", given.guards.is_some(), network.drawn, "a client whose path is drawn"),
         ("conflux", given.conflux.is_some(), conflux, CONFLUX),
         ("conflux-sets", given.conflux_sets.is_some(), conflux && treatment.conflux != Some(false), CONFLUX_ON),

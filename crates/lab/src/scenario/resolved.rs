@@ -1,5 +1,6 @@
 //! The checked experiment: every default filled in, every reference to a file settled, nothing left that could be wrong.
 
+use super::client_options::ClientOptions;
 use super::clients::{Position, StartRange};
 use super::document::NetworkDocument;
 use super::network::{ExitPolicies, PowerFile, Role};
@@ -363,6 +364,9 @@ pub struct ClientGroup {
     pub timeout: SimDuration,
     /// A transfer that receives nothing for so long has failed.
     pub stall: SimDuration,
+    /// What their torrc says.
+    #[serde(flatten)]
+    pub options: ClientOptions,
     /// Whether each transfer gets its own circuit.
     pub circuit_per_transfer: bool,
     /// Whether transfers and circuits have rows in the records.

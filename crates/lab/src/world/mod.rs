@@ -29,7 +29,7 @@ use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
 use onionlab_paths::{ClientPaths, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
-use onionlab_tor::{ClientConfig, PathSource, RateLimit, RelayClass, Role, Settings, World, WorldConfig};
+use onionlab_tor::{ClientConfig, ClientOptions, PathSource, RateLimit, RelayClass, Role, Settings, World, WorldConfig};
 pub use own_policy::{Interpreter, try_policies};
 use routes::{Circuits, Routes};
 use std::cell::RefCell;
@@ -269,6 +269,7 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         stop: SimTime::ZERO + group.stop,
         timeout: group.timeout,
         stall: group.stall,
+        options: group.options.for_tor(),
         circuit_per_transfer: group.circuit_per_transfer,
         users: group.users,
         spread: SimDuration::from_nanos(span),
@@ -290,6 +291,7 @@ fn service(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
         stop: SimTime::ZERO,
         timeout: client.group.timeout,
         stall: client.group.stall,
+        options: ClientOptions::default(),
         circuit_per_transfer: false,
         users: 1,
         spread: SimDuration::ZERO,

@@ -6,7 +6,7 @@ use crate::circuit::{CircuitState, HOPS, Intent};
 use crate::ids::{CircuitId, ClientId, FlowId};
 use crate::records::CloseReason;
 use crate::world::World;
-use onionlab_quantities::SimTime;
+use onionlab_quantities::{SimDuration, SimTime};
 
 impl World {
     /// The circuit took too long: nothing will use it, but it is built on for measurement (`circuit_build_times_mark_circ_as_measurement_only`).
@@ -49,7 +49,9 @@ impl World {
                 // The limits for three relays, by the way that cells must go; such circuits teach nothing.
                 let limit = match circuit.intent {
                     Intent::Introduction => timeout * 9 / 6,
-                    Intent::Introduce if circuit.built_at().is_some() => close * 4 / 6,
+                    Intent::Introduce if circuit.built_at().is_some() => {
+                        (close * 4 / 6).max(state.config.options.stream_timeout.unwrap_or(SimDuration::ZERO))
+                    }
                     _ => timeout * 10 / 6,
                 };
                 if age >= limit + SECOND && (state.pool.open > 0 || age >= close) {
@@ -109,7 +111,7 @@ impl World {
     /// Closes circuits that are old and have no streams, and those that nothing has ever used (`circuit_expire_old_circuits_clientside`).
     pub(super) fn sweep(&mut self, client: ClientId) {
         let now = self.queue.now();
-        let dirtiness = self.settings.circuit_dirtiness;
+        let dirtiness = self.circuit_lifetime(client);
         let pool = &mut self.clients[client.index()].pool;
         pool.failed_before = pool.failures > MAX_FAILURES;
         pool.failures = 0;

@@ -141,6 +141,7 @@ impl World {
     fn end_flow(&mut self, id: FlowId) {
         let flow = self.flows.remove(id.index());
         self.flow_meets_nobody(flow.client, id);
+        self.flow_awaits_nothing(flow.client, id);
         for circuit in flow.circuits {
             self.circuits[circuit.index()].flow = FlowId::NONE;
         }

@@ -6,6 +6,7 @@
 mod build_timeout;
 mod expiry;
 mod flows;
+mod options;
 mod pool;
 mod ports;
 mod program;
@@ -13,6 +14,7 @@ mod transfers;
 
 pub use build_timeout::{BuildTimeModel, BuildTimeoutParameters};
 pub(crate) use flows::{Flow, Sequence};
+pub use options::ClientOptions;
 pub(crate) use program::Writer;
 pub(crate) use transfers::{PROGRAM_SOCKET, Transfer};
 
@@ -105,6 +107,8 @@ pub struct ClientConfig {
     pub timeout: SimDuration,
     /// A stream on which nothing arrives for so long has failed.
     pub stall: SimDuration,
+    /// What its torrc says.
+    pub options: ClientOptions,
     /// A circuit of its own for each flow, as `IsolateSOCKSAuth` with new credentials gives.
     pub circuit_per_transfer: bool,
     /// Its streams and circuits leave rows in the records; otherwise they are only counted.

@@ -11,14 +11,10 @@ use std::collections::VecDeque;
 
 /// tor looks after its circuits each second.
 pub(super) const SECOND: SimDuration = SimDuration::from_secs(1);
-/// It looks for old ones each half minute, and forgets then how many failed (`NewCircuitPeriod`).
-const SWEEP: SimDuration = SimDuration::from_secs(30);
 /// Unused circuits that suffice for a port (`MIN_CIRCUITS_HANDLING_STREAM`).
 const ENOUGH_FOR_A_PORT: usize = 2;
 /// With so many unused ones no more are built ahead (`MAX_UNUSED_OPEN_CIRCUITS`).
 const MAX_UNUSED: usize = 14;
-/// With so many being built none is launched for a stream (`MaxClientCircuitsPending`).
-const MAX_PENDING: usize = 32;
 /// After so many failures in two periods in a row no circuit is launched (`MAX_CIRCUIT_FAILURES`).
 pub(super) const MAX_FAILURES: u32 = 5;
 /// Ports for which an exit is chosen at a time.
@@ -83,7 +79,8 @@ impl World {
         self.attach_waiting(client);
         self.keep_introductions(client);
         if self.clients[client.index()].pool.next_sweep <= now {
-            self.clients[client.index()].pool.next_sweep = now + SWEEP;
+            let state = &mut self.clients[client.index()];
+            state.pool.next_sweep = now + state.config.options.new_circuit_period;
             self.sweep(client);
         }
         let sets = self.settings.client.predict && self.predict_sets(client);
@@ -134,6 +131,7 @@ impl World {
                 takes_streams
                     && !circuit.timed_out
                     && !circuit.unusable
+                    && circuit.awaited_by.is_none()
                     && stable
                     && self.paths.exits_to(circuit.last_relay(), port)
             };
@@ -240,16 +238,41 @@ impl World {
         if !state.waiting.contains(&id) {
             state.waiting.push(id);
         }
-        let port = self.transfers[id.index()].port;
-        let pool = &self.clients[client.index()].pool;
-        let on_its_way =
-            |circuit: &CircuitId| self.circuits[circuit.index()].state == CircuitState::Building && self.takes(*circuit, port);
-        if pool.clean.iter().any(on_its_way) || self.pending(client) >= MAX_PENDING {
-            self.second_by(client, self.queue.now());
-            return;
+        let (port, owner) = (self.transfers[id.index()].port, self.owner(id));
+        let circuit = self.on_its_way(client, port, owner).or_else(|| {
+            let may = self.pending(client) < self.clients[client.index()].config.options.max_pending as usize;
+            may.then(|| self.launch(client, Purpose::Exit { ports: &[port] }, long_lived(port))).flatten()
+        });
+        if let Some(circuit) = circuit {
+            self.circuits[circuit.index()].awaited_by = Some(owner);
         }
-        self.launch(client, Purpose::Exit { ports: &[port] }, long_lived(port));
         self.second_by(client, self.queue.now());
+    }
+
+    /// Whose circuit the stream needs: its flow's, or that of all flows that share circuits.
+    fn owner(&self, id: TransferId) -> FlowId {
+        let flow = self.transfers[id.index()].flow;
+        if self.flows[flow.index()].isolated { flow } else { FlowId::NONE }
+    }
+
+    /// The flow is over: what was launched for it is nobody's until it is open.
+    pub(super) fn flow_awaits_nothing(&mut self, client: ClientId, flow: FlowId) {
+        for id in &self.clients[client.index()].pool.clean {
+            let owner = &mut self.circuits[id.index()].awaited_by;
+            if *owner == Some(flow) {
+                *owner = Some(FlowId::NONE);
+            }
+        }
+    }
+
+    /// The best circuit that is being built and that nobody else waits for.
+    fn on_its_way(&self, client: ClientId, port: u16, owner: FlowId) -> Option<CircuitId> {
+        let fits = |id: &&CircuitId| {
+            let circuit = &self.circuits[id.index()];
+            circuit.state == CircuitState::Building && circuit.is_for(owner) && self.takes(**id, port)
+        };
+        let rank = |id: &&CircuitId| (!self.circuits[id.index()].relaxed, self.circuits[id.index()].launched);
+        self.clients[client.index()].pool.clean.iter().filter(fits).max_by_key(rank).copied()
     }
 
     /// Circuits for streams that are being built (`count_pending_general_client_circuits`).
@@ -264,7 +287,7 @@ impl World {
     /// Whether the circuit is one for new streams to this port, open or not (`circuit_is_acceptable`).
     fn takes(&self, id: CircuitId, port: u16) -> bool {
         let circuit = &self.circuits[id.index()];
-        let dirty = circuit.first_used.is_some_and(|used| used + self.settings.circuit_dirtiness <= self.queue.now());
+        let dirty = circuit.first_used.is_some_and(|used| used + self.circuit_lifetime(circuit.client) <= self.queue.now());
         !dirty
             && !circuit.unusable
             && !circuit.timed_out
@@ -280,8 +303,10 @@ impl World {
         let pool = &self.clients[transfer.client.index()].pool;
         let flow = &self.flows[transfer.flow.index()];
         let used = if flow.isolated { &flow.circuits } else { &pool.shared };
-        let open = |circuit: &&CircuitId| {
-            self.circuits[circuit.index()].state == CircuitState::Open && self.takes(**circuit, transfer.port)
+        let owner = self.owner(id);
+        let open = |id: &&CircuitId| {
+            let circuit = &self.circuits[id.index()];
+            circuit.state == CircuitState::Open && circuit.is_for(owner) && self.takes(**id, transfer.port)
         };
         let rank = |circuit: &&CircuitId| {
             let circuit = &self.circuits[circuit.index()];
@@ -373,6 +398,10 @@ impl World {
             self.onion_circuit_opened(id);
         } else if in_time {
             self.attach_waiting(client);
+            // Nobody took it who had waited for it: it is anybody's (`circuit_try_clearing_isolation_state`).
+            if self.circuits[id.index()].awaited_by.take().is_some() && self.circuits[id.index()].first_used.is_none() {
+                self.attach_waiting(client);
+            }
         }
     }
 

@@ -1,7 +1,7 @@
 //! The streams of a client's program: each waits for a circuit, asks the exit to connect, exchanges its bytes and ends
 //! (`core/or/connection_edge.c`).
 
-use super::{ClientConfig, Writer};
+use super::{ClientConfig, ClientOptions, Writer};
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
@@ -16,8 +16,6 @@ use onionlab_quantities::{SimDuration, SimTime};
 
 /// What the socket between a program and its tor holds (the default of Linux's `tcp_rmem`).
 pub(crate) const PROGRAM_SOCKET: u64 = 131_072;
-/// A stream without a circuit has failed after this long (`SocksTimeout`).
-const SOCKS_TIMEOUT: SimDuration = SimDuration::from_secs(120);
 
 /// Where a stream stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,19 +90,17 @@ impl Transfer {
         self.received
     }
 
-    /// How long a reply to BEGIN is waited for (`compute_retry_timeout`).
-    const fn reply_timeout(&self) -> SimDuration {
-        if self.service.is_some() {
-            return SOCKS_TIMEOUT;
-        }
-        SimDuration::from_secs(if self.retries < 2 { 10 } else { 15 })
+    /// How long a reply to BEGIN is waited for; an onion service's at least as long as a circuit would be (`connection_ap_expire_beginning`).
+    fn reply_timeout(&self, options: &ClientOptions) -> SimDuration {
+        let timeout = options.answer_within(self.retries);
+        if self.service.is_some() { timeout.max(options.socks_timeout) } else { timeout }
     }
 
     fn due(&self, config: &ClientConfig) -> SimTime {
         let due = (self.start + self.timeout).min(self.progress + config.stall);
         match self.state {
-            State::Waits => due.min(self.began + SOCKS_TIMEOUT),
-            State::Connects { since } => due.min(since + self.reply_timeout()),
+            State::Waits => due.min(self.began + config.options.socks_timeout),
+            State::Connects { since } => due.min(since + self.reply_timeout(&config.options)),
             State::Open => due,
         }
     }
@@ -376,7 +372,8 @@ impl World {
         transfer.state = State::Waits;
         self.sampler.bytes_tried_again += transfer.written - transfer.unread;
         transfer.unread = transfer.written;
-        if transfer.start + SOCKS_TIMEOUT <= self.queue.now() {
+        let patience = self.clients[transfer.client.index()].config.options.socks_timeout;
+        if transfer.start + patience <= self.queue.now() {
             self.finish_transfer(id, Outcome::NoCircuit);
             return;
         }
@@ -487,15 +484,16 @@ impl World {
             return;
         }
         transfer.check_at = SimTime::MAX;
-        let stall = self.clients[transfer.client.index()].config.stall;
+        let config = &self.clients[transfer.client.index()].config;
+        let (stall, options) = (config.stall, config.options);
         if transfer.start + transfer.timeout <= now {
             self.finish_transfer(id, Outcome::Timeout);
         } else if transfer.progress + stall <= now {
             self.finish_transfer(id, Outcome::Stall);
-        } else if transfer.state == State::Waits && transfer.began + SOCKS_TIMEOUT <= now {
+        } else if transfer.state == State::Waits && transfer.began + options.socks_timeout <= now {
             self.finish_transfer(id, Outcome::NoCircuit);
         } else if let State::Connects { since } = transfer.state
-            && since + transfer.reply_timeout() <= now
+            && since + transfer.reply_timeout(&options) <= now
         {
             // A service that does not answer is not asked again (`connection_ap_expire_beginning`).
             if transfer.service.is_some() {

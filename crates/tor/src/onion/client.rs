@@ -11,8 +11,6 @@ use crate::world::World;
 use onionlab_engine::HostId;
 use onionlab_quantities::SimDuration;
 
-/// A rendezvous point answers within this (`CircuitStreamTimeout` at its least, and a second).
-const ESTABLISHED_WITHIN: SimDuration = SimDuration::from_secs(16);
 const SECOND: SimDuration = SimDuration::from_secs(1);
 
 impl World {
@@ -50,7 +48,7 @@ impl World {
 
     /// The latest that takes the owner's streams, joined or on its way.
     fn usable_meeting(&self, client: ClientId, service: ClientId, owner: Owner) -> Option<MeetingId> {
-        let dirty = self.settings.circuit_dirtiness;
+        let dirty = self.circuit_lifetime(client);
         let fits = |id: &&MeetingId| {
             let meeting = &self.meetings[id.index()];
             let young = || {
@@ -331,12 +329,13 @@ impl World {
     /// Meetings that take too long (`circuit_expire_building`; circuits that are being built have limits of their own).
     pub(crate) fn expire_meetings(&mut self, client: ClientId) {
         let now = self.queue.now();
-        let timeout = self.clients[client.index()].learner.timeout();
+        let state = &self.clients[client.index()];
+        let (timeout, established_within) = (state.learner.timeout(), state.config.options.established_within());
         for id in self.clients[client.index()].meetings.clone() {
             let meeting = &self.meetings[id.index()];
             let open = self.circuits[meeting.rendezvous.index()].state == CircuitState::Open;
             let limit = match meeting.step {
-                Step::Prepared if open && !meeting.established => ESTABLISHED_WITHIN,
+                Step::Prepared if open && !meeting.established => established_within,
                 Step::Introduced => timeout * 14 / 6 + SECOND,
                 Step::Acknowledged => timeout * 3 + SECOND,
                 Step::Prepared | Step::Joined | Step::Over => continue,

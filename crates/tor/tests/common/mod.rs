@@ -7,8 +7,8 @@ use onionlab_net::tcp::TcpConfig;
 use onionlab_net::{HostConfig, Path, QueueConfig, QueueDiscipline, Shaping, Topology, UplinkQueue};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{
-    ClientConfig, ClientId, PathRequest, PathSource, Purpose, Records, RelayClass, Role, Settings, SpareRequest, SwitchEntry,
-    SwitchExit, World, WorldConfig,
+    ClientConfig, ClientId, ClientOptions, PathRequest, PathSource, Purpose, Records, RelayClass, Role, Settings, SpareRequest,
+    SwitchEntry, SwitchExit, World, WorldConfig,
 };
 use std::collections::BTreeMap;
 
@@ -36,6 +36,9 @@ pub struct Plan {
     pub queue: QueueConfig,
     pub timeout: SimDuration,
     pub stall: SimDuration,
+    /// What every client's torrc says, and that of some, by client.
+    pub options: ClientOptions,
+    pub client_options: BTreeMap<u32, ClientOptions>,
     pub circuit_per_transfer: bool,
     pub trace: bool,
     /// One of the client's cells is followed after each such time.
@@ -138,6 +141,8 @@ impl Plan {
             queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(2_000_000), limit_packets: None },
             timeout: SimDuration::from_secs(600),
             stall: SimDuration::from_secs(600),
+            options: ClientOptions::default(),
+            client_options: BTreeMap::new(),
             circuit_per_transfer: false,
             trace: false,
             probe: None,
@@ -192,6 +197,7 @@ impl Plan {
             stop: SimTime::MAX,
             timeout: self.timeout,
             stall: self.stall,
+            options: self.client_options.get(&(index as u32)).copied().unwrap_or(self.options),
             circuit_per_transfer: self.circuit_per_transfer,
             users: self.users,
             spread: SimDuration::ZERO,
@@ -209,6 +215,7 @@ impl Plan {
             stop: SimTime::MAX,
             timeout: self.timeout,
             stall: self.stall,
+            options: ClientOptions::default(),
             circuit_per_transfer: false,
             users: 1,
             spread: SimDuration::ZERO,

@@ -1,0 +1,104 @@
+"""Options of tor that a whole experiment has, gathered from the torrcs of its hosts; and what is left out of them."""
+
+from __future__ import annotations
+
+import re
+
+from onionlab.importing.options import OF_ALL, OF_CLIENTS, OF_RELAYS, Notes, TorOptions, consensus_params, of_client
+from onionlab.importing.torrc import Line, Torrc
+
+#: What an authority votes for.
+PARAMS = "consensusparams"
+
+#: As a torrc has them. The first is the default of `UseEntryGuards`, and of `EnforceDistinctSubnets` but for testing networks.
+TRUE, FALSE = "1", "0"
+
+
+class Common:
+    """The options that all hosts, or all clients, share."""
+
+    def __init__(self) -> None:
+        self._notes = Notes()
+        self._values: dict[str, dict[str, list[tuple[Line | None, str]]]] = {}
+        self._params: list[dict[str, int]] = []
+        self._without_torrc = 0
+
+    def relay(self, torrc: Torrc, host: str, exits: bool) -> None:
+        """Take in a relay's options; ``exits``: whether its name says that it is an exit."""
+        self._value("circuitpriorityhalflife", torrc, host)
+        if exits:
+            self._value("confluxenabled", torrc, host, "auto", "exits")
+        if "authoritativedirectory" in torrc.options:
+            self._params.append(consensus_params(torrc.options.get(PARAMS, ())))
+        self._notes.look(torrc, host, OF_RELAYS | OF_ALL | {PARAMS}, exits)
+
+    def client(self, torrc: Torrc, host: str, usual: TorOptions) -> TorOptions:
+        """Take in a client's options; without any it has what tornettools writes, ``usual``."""
+        if not torrc.options:
+            self._without_torrc += 1
+            self._values.setdefault("useentryguards", {}).setdefault(FALSE, []).append((None, host))
+            self._values.setdefault("enforcedistinctsubnets", {}).setdefault(FALSE, []).append((None, host))
+            return usual
+        testing = torrc.last("testingtornetwork")
+        self._value("useentryguards", torrc, host, TRUE)
+        self._value("enforcedistinctsubnets", torrc, host, FALSE if testing is not None and testing.value == TRUE else TRUE)
+        self._value("confluxenabled", torrc, host, "auto", "clients")
+        self._notes.look(torrc, host, OF_CLIENTS | OF_ALL, exits=False)
+        return of_client(torrc)
+
+    def agreed(self, option: str, otherwise: bool) -> bool:
+        """What most hosts say, ``otherwise`` where none says anything; the others are in the notes."""
+        found = self._values.get(option, {})
+        if not found:
+            return otherwise
+        return self._most(found) == TRUE
+
+    def half_life(self) -> float | None:
+        """``CircuitPriorityHalflife`` of the relays, in seconds; None: tor's default."""
+        found = self._values.get("circuitpriorityhalflife", {})
+        value = self._most(found) if found else ""
+        # Less than nothing stands for the consensus, and next to nothing is refused by tor.
+        return float(value) if re.fullmatch(r"\d{1,5}(\.\d{1,6})?", value) and float(value) >= 0.01 else None
+
+    def conflux(self) -> bool | None:
+        """Whether there is Conflux, which takes a client and an exit that have it on; None: tor's default."""
+        found = [self._values.get(f"confluxenabled {which}", {}) for which in ("clients", "exits")]
+        most = {self._most(values) for values in found if values}
+        return False if FALSE in most else True if most == {TRUE} else None
+
+    def params(self) -> dict[str, int]:
+        """Parameters of the consensus: each with the middle value of the authorities that name it, if most do, or three."""
+        names = {name for params in self._params for name in params}
+        votes = {name: sorted(params[name] for params in self._params if name in params) for name in names}
+        # The lower of two in the middle (`dirvote_compute_params`).
+        enough = min(3, len(self._params) // 2 + 1)
+        return {name: values[(len(values) - 1) // 2] for name, values in votes.items() if len(values) >= enough}
+
+    def sentences(self) -> list[str]:
+        """What was left out or assumed."""
+        for found in self._values.values():
+            most = self._most(found)
+            for value, hosts in found.items():
+                for line, host in hosts:
+                    if value != most and line is not None:
+                        self._notes.add(line, host, "is not taken in: most hosts have another value")
+        sentences = self._notes.sentences()
+        if self._without_torrc:
+            sentences.insert(0, f"{self._without_torrc:,} clients have no torrc: they get the options that tornettools writes.")
+        if params := self.params():
+            names = ", ".join(sorted(params)[:10]) + (", ..." if len(params) > 10 else "")
+            sentences.append(
+                f"torrc: ConsensusParams ({names}) are in network.json; what the simulator does not know changes nothing."
+            )
+        return sentences
+
+    def _value(self, option: str, torrc: Torrc, host: str, default: str | None = None, of: str = "") -> None:
+        line = torrc.last(option)
+        value = line.value.strip().lower() if line is not None else default
+        if value is not None:
+            self._values.setdefault(f"{option} {of}".strip(), {}).setdefault(value, []).append((line, host))
+
+    @staticmethod
+    def _most(found: dict[str, list[tuple[Line | None, str]]]) -> str:
+        """The commonest value; of equally common ones the first."""
+        return max(found, key=lambda value: len(found[value]))
