@@ -126,7 +126,7 @@ const AXES: &[(&str, &str)] = &[
     ("links = \"per-circuit\"", "socket-limit = 5"),
     ("", "links = \"light-and-heavy\""),
     ("links = \"light-and-heavy\"", "heavy-above = 1.9"),
-    ("links = \"light-and-heavy\"", "light-below = 1.2"),
+    ("links = \"light-and-heavy\"\nheavy-half-life = \"1 s\"", "light-below = 1.2"),
     ("links = \"light-and-heavy\"", "heavy-half-life = \"1 s\""),
     ("", "links = \"quic\""),
     ("links = \"quic\"", "tcp = \"reno\""),

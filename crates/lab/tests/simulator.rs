@@ -36,7 +36,7 @@ fn one_key_makes_the_treatments_that_the_experiments_spell_out() {
         let spelt: Vec<Treatment> =
             treatments(text).into_iter().map(|treatment| Treatment { random_cells: false, ..treatment }).collect();
         assert_eq!(short, spelt, "{file}");
-        assert_eq!(short.len(), 4);
+        assert_eq!(short.len(), 6);
     }
 }
 
