@@ -37,6 +37,7 @@ __all__ = [
     "shared_links_by_scale",
     "shared_links_over_time",
     "synth",
+    "try_policies",
     "version",
 ]
 

@@ -44,7 +44,7 @@ fake-factor = 0.7
 def core(monkeypatch: pytest.MonkeyPatch) -> FakeCore:
     """The stand-in simulator in place of the compiled one."""
     fake = FakeCore()
-    for name in ("version", "build", "schema", "network_schema", "resolve", "plan", "run_one", "synth"):
+    for name in ("version", "build", "schema", "network_schema", "resolve", "plan", "try_policies", "run_one", "synth"):
         monkeypatch.setattr(_core, name, getattr(fake, name))
     return fake
 

@@ -102,6 +102,9 @@ class FakeCore:
         }
         return json.dumps(scenario, sort_keys=True)
 
+    def try_policies(self, path: str, text: str | None = None) -> None:
+        """No experiment of these has a policy of its own."""
+
     def plan(self, path: str, text: str | None = None) -> str:
         scenario = json.loads(self.resolve(path, text))
         return json.dumps(

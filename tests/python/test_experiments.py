@@ -13,7 +13,7 @@ from onionlab import _core
 
 ROOT = Path(__file__).parents[2]
 #: What stands beside experiments without being one.
-NOTES = {"assumptions.toml", "claims.toml", "differences.toml"}
+NOTES = {"assumptions.toml", "claims.toml", "differences.toml", "steps.toml"}
 EXPERIMENTS = sorted(path for path in (ROOT / "experiments").rglob("*.toml") if path.name not in NOTES)
 
 
