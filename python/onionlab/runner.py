@@ -13,6 +13,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from onionlab.describe import plural
 from onionlab.errors import RunError
 from onionlab.evaluation import Evaluation, check_measure_from
 from onionlab.observer import Observer, Passing, Silent
@@ -128,7 +129,11 @@ def run(
 
 
 def run_all(
-    experiments: Sequence[tuple[str, Path, Path]], *, observer: Observer | None = None, report: bool = False
+    experiments: Sequence[tuple[str, Path, Path]],
+    *,
+    observer: Observer | None = None,
+    report: bool = False,
+    whole: bool = False,
 ) -> Iterator[Experiment]:
     """Run many experiments as one: no core waits for the last run of one before it begins with the next.
 
@@ -140,6 +145,9 @@ def run_all(
         Told of all runs together.
     report : bool
         Draw a report of each.
+    whole : bool
+        Nothing is of use with a run missing: `RunError` at the first experiment that has a failed one, once all runs of all the
+        others are made, so that only what failed is left to do when that is mended.
 
     Yields
     ------
@@ -161,8 +169,8 @@ def run_all(
             stack.enter_context(prepared(root, text, plan))
             works.append(Work(path, text, plan, root, Passing(watcher, name)))
         waiting = [task for work in works for task in work.waiting()]
-        whole = Plan.together([work.plan for work in works])
-        watcher.planned(whole, len(whole.runs) - len(waiting), _outdated(waiting))
+        together = Plan.together([work.plan for work in works])
+        watcher.planned(together, len(together.runs) - len(waiting), _outdated(waiting))
         left = Counter(task.work.root for task in waiting)
         failures: dict[Path, list[Failure]] = {work.root: [] for work in works}
         with closing(place.make(waiting)) as ended:
@@ -172,6 +180,11 @@ def run_all(
                     left[end.task.work.root] -= 1
                     if end.failure is not None:
                         failures[end.task.work.root].append(end.failure)
+                if whole and failures[work.root]:
+                    others = sum(end.failure is not None for end in ended) + sum(map(len, failures.values())) - 1
+                    also = f"; so did {plural(others, 'other run')}" if others else ""
+                    first = failures[work.root][0]
+                    raise RunError(f"{work.root}: {first.run.label} failed ({first.reason}){also}")
                 yield _results(work, failures[work.root], None, report=report)
 
 

@@ -335,6 +335,17 @@ def test_a_failure_is_of_its_own_experiment(core: FakeCore, experiment_file: Pat
     assert [results.failures for results in onionlab.runner.run_all(experiments)] == [(), ()]
 
 
+def test_where_nothing_may_be_missing_all_others_are_made_before_it_is_said(core: FakeCore, experiment_file: Path) -> None:
+    experiments = two_experiments(experiment_file)
+    core.failing.add("ewma--net1--seed2")
+    with pytest.raises(RunError, match=r"first: EWMA, network 1, seed 2.* failed \(.*\); so did 1 other run$"):
+        list(onionlab.runner.run_all(experiments, whole=True))
+    core.failing.clear()
+    core.made.clear()
+    assert [results.missing for results in onionlab.runner.run_all(experiments, whole=True)] == [(), ()]
+    assert len(core.made) == 2, "only what had failed"
+
+
 def test_a_place_is_refused_where_it_is_named() -> None:
     with pytest.raises(ValueError, match="jobs is 0; at least one run at a time is needed"):
         Place(jobs=0)

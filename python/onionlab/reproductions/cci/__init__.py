@@ -94,7 +94,7 @@ def reproduce(
         *further.prepare(experiments, folder, quick=quick),
     ]
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
-        everything = runner.run_all(ahead, observer=observer)
+        everything = runner.run_all(ahead, observer=observer, whole=True)
         beds = testbeds.measure(everything)
         sampled = network.measure(next(everything))
         others = further.measure(everything)

@@ -121,7 +121,7 @@ def run(asked: Steps, published: Path, metrics: Metrics, out: Path, observer: Ob
     ]
     folders = [(name, folder / "network/experiment.toml", folder / "results") for _, name, folder in asked_for]
     found: dict[int, list[Experiment]] = {}
-    for (number, name, _), experiment in zip(asked_for, runner.run_all(folders, observer=observer), strict=True):
+    for (number, name, _), experiment in zip(asked_for, runner.run_all(folders, observer=observer, whole=True), strict=True):
         if experiment.missing:
             raise RunError(f"{name}: {experiment.missing[0].label} did not finish")
         found.setdefault(number, []).append(experiment)

@@ -66,7 +66,7 @@ def run(asked: Asked, experiments: Path, out: Path, observe: Observe | None, *, 
     toys = {}
     ahead = [runs.prepare(experiments / f"{stem}.toml", out, QUICK_TOY if quick else None) for stem in TOYS.values()]
     with watch() as observer:
-        for place, results in zip(TOYS, runner.run_all(ahead, observer=observer), strict=True):
+        for place, results in zip(TOYS, runner.run_all(ahead, observer=observer, whole=True), strict=True):
             toys[place] = measure.toy(asked, place, runs.whole(results))
             figures += toys[place].figures
     seconds = {"toy": sum(toy.seconds for toy in toys.values())}

@@ -67,7 +67,7 @@ def work_off(asked: Asked, cells: Sequence[Cell], out: Path, observer: runner.Ob
         if not file.is_file() or file.read_text(encoding="utf-8") != text:
             write_text(file, text)
         ahead.append((cell.name, file, out / "networks" / cell.name))
-    for cell, results in zip(cells, runner.run_all(ahead, observer=observer), strict=True):
+    for cell, results in zip(cells, runner.run_all(ahead, observer=observer, whole=True), strict=True):
         yield cell, runs.whole(results)
 
 

@@ -160,7 +160,7 @@ def measure(
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
         return [
             compare(case, whole(results), reference)
-            for case, results in zip(published.cases, runner.run_all(ahead, observer=observer), strict=True)
+            for case, results in zip(published.cases, runner.run_all(ahead, observer=observer, whole=True), strict=True)
         ]
 
 

@@ -121,7 +121,7 @@ def reproduce(
         *further.prepare(experiments, folder, quick=quick),
     ]
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
-        everything = runner.run_all(ahead, observer=observer)
+        everything = runner.run_all(ahead, observer=observer, whole=True)
         bed = testbeds.measure(runs.whole(next(everything)))
         on_thresholds = thresholds.measure(runs.whole(next(everything)))
         on_live = live.measure(runs.whole(next(everything)))

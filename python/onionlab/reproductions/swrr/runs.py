@@ -57,6 +57,6 @@ def _write(path: Path, text: str) -> None:
 
 def work_off(cells: Sequence[Cell], observer: runner.Observer) -> Iterator[tuple[Cell, Experiment]]:
     """Run what is missing; give each cell with its results as soon as it is whole."""
-    everything = runner.run_all([(cell.name, cell.file, cell.results) for cell in cells], observer=observer)
+    everything = runner.run_all([(cell.name, cell.file, cell.results) for cell in cells], observer=observer, whole=True)
     for cell, results in zip(cells, everything, strict=True):
         yield cell, whole(results)
