@@ -54,10 +54,30 @@ def test_the_quick_patterns_change_the_file() -> None:
     assert found == set(network.QUICK)
 
 
+def test_each_loss_and_load_is_an_experiment_of_its_own(tmp_path: Path) -> None:
+    """Together they are what the files sweep, with the same runs; a second call finds the files as they are."""
+    planned = cci.plan(FOLDER, tmp_path, quick=False)
+    names = [one.ahead[0] for one in planned if one.part != cci.TESTBEDS]
+    assert names == [
+        *(f"network-{loss}" for loss in ("0.0", "0.001", "0.005", "0.01")),
+        *("four-ways-0.0", "four-ways-0.005"),
+        *(f"more-load-{users}" for users in (99_000, 198_000, 396_000, 792_000, 1_584_000)),
+        *("policies-0.0", "policies-0.005"),
+    ]
+    assert [one.ahead[0] for one in planned if one.part == cci.TESTBEDS] == list(testbeds.TESTBEDS)
+    for stem, key in (("network", network.LOSS), *((question.stem, question.key) for question in further.QUESTIONS)):
+        whole = json.loads(_core.points(str(FOLDER / f"{stem}.toml")))
+        apart = [point for one in planned if one.part == stem for point in json.loads(_core.points(str(one.ahead[1])))]
+        assert apart == whole, key
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "files").iterdir()}
+    assert cci.plan(FOLDER, tmp_path, quick=False) != []
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "files").iterdir()} == written
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two testbeds and a small network: the page has every claim and chart, and a second call changes nothing."""
+    """Four testbeds and a small network: the page has every claim and chart; with what was kept it is written without any run."""
     asked = cci.read(FOLDER)
     monkeypatch.setattr(cci, "read", lambda _: asked)
     monkeypatch.setattr(testbeds, "QUICK_SEEDS", 2)
@@ -67,10 +87,13 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(network, "QUICK", network.QUICK | small)
     monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     pages = []
-    for _ in range(2):
-        written, broken = cci.reproduce(FOLDER, tmp_path / "out", tmp_path / "docs", lambda: nullcontext(Silent()), quick=True)
+    for out in ("out", "nothing"):
+        written, broken = cci.reproduce(
+            FOLDER, tmp_path / out, tmp_path / "docs", lambda: nullcontext(Silent()), quick=True, kept=tmp_path / "kept"
+        )
         assert broken == []
         pages.append(written.read_text(encoding="utf-8"))
+    assert [path.name for path in (tmp_path / "nothing" / "quick").iterdir()] == ["files"]
     assert pages[0] == pages[1]
     for claim in (*asked.testbed_claims, *asked.network_claims):
         assert claim.says in pages[0]
@@ -152,6 +175,6 @@ def test_what_sharing_costs_by_hand() -> None:
         ("few", "shared", 0, "shared", 12.5),
         ("few", "own", 0, "shared", 12.0),
     ]
-    found = further_charts.shares(network.Measured(frame(rows), pl.DataFrame(), 1, 8, 12.0, 1.0, 300.0))
+    found = further_charts.shares(network.Measured(frame(rows), pl.DataFrame(), 1, 8, 12.0, 300.0))
     assert found.select("size", "treatment", "shared").rows() == [("50 kB", "few", 12.5), ("1 MB", "few", 12.5)]
     assert found["cost"].to_list() == pytest.approx([25.0, 0.0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -18,6 +19,7 @@ from onionlab.errors import ResultsError
 from onionlab.reproductions import predictor
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.figures import Figure, frame
+from onionlab.reproductions.kept import Made
 from onionlab.reproductions.predictor import cells, charts, measure, networks, page, single
 from onionlab.reproductions.predictor.asked import METRICS, TOYS, Asked, Conditions, Study, read
 from onionlab.reproductions.predictor.measured import Measured
@@ -254,7 +256,7 @@ def synthetic(asked: Asked) -> Measured:
             schema=["treatment", "circuit", "latency", "bytes"],
             orient="row",
         )
-        toys[place] = measure.Toy(own, series, latencies, list(charts.THREE), 1.0)
+        toys[place] = measure.Toy(own, series, latencies, list(charts.THREE))
     rates = []
     for own_cells in cells.plan(asked):
         for one in own_cells:
@@ -267,7 +269,11 @@ def synthetic(asked: Asked) -> Measured:
             for treatment in (*one.treatments, "fair"):
                 rates += [measure._values(one, treatment, kind, np.linspace(10, 90, 20)) for kind in kinds]
     return Measured(
-        toys, frame(figures), pl.concat(rates), {"toy": 2.0, "random": 60.0}, [("vanilla", 10, 1.0), ("vanilla", 20, 2.0)]
+        toys,
+        frame(figures),
+        pl.concat(rates),
+        {"toy": [Made("0", "1", 6, 2.0)], "random": [Made("0", "1", 90, 60.0)]},
+        [("vanilla", 10, 1.0), ("vanilla", 20, 2.0)],
     )
 
 
@@ -313,13 +319,18 @@ def test_a_small_one_from_end_to_end(quick: Asked, tmp_path: Path, monkeypatch: 
         def finished(self, run: object, row: object) -> None:
             made.append((run, row))
 
-    for _ in range(2):
+    for kept in (None, tmp_path / "kept"):
         folders = FOLDER, tmp_path / "out", tmp_path / "docs"
-        written, broken = predictor.reproduce(*folders, lambda: nullcontext(Counting()), quick=True)
+        written, broken = predictor.reproduce(*folders, lambda: nullcontext(Counting()), quick=True, kept=kept)
         assert broken == []
         pages.append(written.read_text(encoding="utf-8"))
     assert pages[0] == pages[1]
     assert len(made) == len(set(map(repr, made)))
+    # With what was kept nothing of the random networks is needed.
+    shutil.rmtree(tmp_path / "out" / "quick" / "networks")
+    before = len(made)
+    written, _ = predictor.reproduce(*folders, lambda: nullcontext(Counting()), quick=True, kept=tmp_path / "kept")
+    assert (len(made), written.read_text(encoding="utf-8")) == (before, pages[0])
     assert [place for place in places_with_numbers(pages[0]) if place.startswith("6 circuits")]
 
 

@@ -18,6 +18,7 @@ from onionlab.errors import ResultsError
 from onionlab.reproductions import swrr
 from onionlab.reproductions.claims import Comparison
 from onionlab.reproductions.figures import capped, mean
+from onionlab.reproductions.kept import work_off
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import matters, rivalry, turns
 from onionlab.reproductions.swrr import measure as swrr_measure
@@ -173,7 +174,8 @@ def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypa
 def again(tmp_path: Path, assumptions: Assumptions) -> Measured:
     """What was measured, from the runs that are there."""
     cells = swrr_runs.prepare(assumptions.variants, tmp_path / "out" / "quick")
-    measured = swrr_measure.measure(swrr_runs.work_off(cells, Silent()))
+    reduced = work_off(swrr_runs.ahead(cells), lambda number, found: swrr_measure.reduce(cells[number], found), Silent())
+    measured = swrr_measure.together(list(reduced))
     series = measured.series.filter(pl.col("variant") == "main", pl.col("treatment") == "RR", pl.col("network") == 0)
     assert series.group_by("middles").agg(pl.col("timeouts").is_sorted().all())["timeouts"].all()
     # What the curve delivers while it is measured is the figure: one step of 15 s.
@@ -237,7 +239,7 @@ def figures_of(variants: dict[str, float], networks: int = 6) -> pl.DataFrame:
 def test_whether_it_matters(full: Assumptions, factor: float, words: str) -> None:
     """More throughput is better; more of everything else is worse."""
     nothing = pl.DataFrame()
-    measured = Measured(figures_of({"main": factor}), nothing, nothing, nothing, nothing, 0.0)
+    measured = Measured(figures_of({"main": factor}), nothing, nothing, nothing, nothing)
     assert words in " ".join(matters.answer(measured, full.main, full.rule, "as assumed"))
 
 
@@ -246,7 +248,7 @@ def test_whether_it_matters_can_stay_open(full: Assumptions) -> None:
         value=pl.when(pl.col("treatment") == rivalry.OURS).then(pl.col("value") + 40 * (pl.col("network") % 2)).otherwise("value")
     )
     nothing = pl.DataFrame()
-    measured = Measured(figures, nothing, nothing, nothing, nothing, 0.0)
+    measured = Measured(figures, nothing, nothing, nothing, nothing)
     text = " ".join(matters.answer(measured, full.main, full.rule, "as assumed"))
     assert "is not shown: no difference is sure with 20 networks" in text
     assert "30 are open. The largest, which chance may have made" in text
@@ -255,7 +257,7 @@ def test_whether_it_matters_can_stay_open(full: Assumptions) -> None:
 def test_a_turn_against_the_same_networks(full: Assumptions) -> None:
     """SWRR takes 1.5 times as long in the turn, and as long as the others as assumed: the ratio is 1.5 of what it was."""
     turn = full.turns[0]
-    measured = Measured(figures_of({"main": 1.0, turn.name: 1.5}), *[pl.DataFrame()] * 4, 0.0)
+    measured = Measured(figures_of({"main": 1.0, turn.name: 1.5}), *[pl.DataFrame()] * 4)
     part = Comparison("first-byte", rivalry.OURS, "RR", 5, None, "equal")
     assert turns.beside_main(measured, turn, part, 0.95) == "1.500 (1.500 to 1.500)*"
     changed, count = turns.verdict_changes(measured, full, turn)
@@ -279,7 +281,7 @@ def test_a_steady_goodput_is_told_from_one_that_moves(full: Assumptions) -> None
         ]
         columns = ["variant", "middles", "treatment", "network", "time_ns", "goodput_bytes"]
         goodput = pl.DataFrame(rows, schema=columns, orient="row")
-        return " ".join(matters.settled(Measured(*[pl.DataFrame()] * 4, goodput, 0.0), variant))
+        return " ".join(matters.settled(Measured(*[pl.DataFrame()] * 4, goodput), variant))
 
     assert "has settled by 0 s" in told(1.0)
     assert "none moves by more than 5 % for sure" in told(1.0)
@@ -301,7 +303,7 @@ def test_a_treatment_looks_alike_in_every_chart(full: Assumptions) -> None:
         schema=["variant", "middles", "treatment", "network", "which", "time", "share"],
         orient="row",
     )
-    measured = Measured(*[pl.DataFrame()] * 3, shares, pl.DataFrame(), 0.0)
+    measured = Measured(*[pl.DataFrame()] * 3, shares, pl.DataFrame())
     looks = []
     for comparison, names in swrr_charts.COMPARISONS.items():
         chart = swrr_charts.all_times(measured, full.main, comparison)

@@ -94,6 +94,15 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
     ] = False,
+    kept: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="swrr, cci, predictor: keep what each finished experiment came to in this small folder, and run none again "
+            "that is there: a long one goes on later, also on another machine.",
+            show_default="nothing is kept but the runs themselves, below --out",
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
     ] = None,
@@ -107,7 +116,7 @@ def reproduce(
     """Make published results again and write a page that shows ours beside theirs."""
     from onionlab.place import Place, made_at
     from onionlab.progress import ProgressDisplay
-    from onionlab.reproductions import COMPUTED, PAPERS, SELF_CONTAINED
+    from onionlab.reproductions import COMPUTED, KEPT, PAPERS, SELF_CONTAINED
 
     known = [*PAPERS, *COMPUTED, *SELF_CONTAINED]
     simulated = [*PAPERS, *SELF_CONTAINED]
@@ -121,6 +130,7 @@ def reproduce(
         ("--load", load, ("shadow-networks",)),
         ("--consensus", consensus, COMPUTED),
         ("--quick", quick or None, SELF_CONTAINED),
+        ("--kept", kept, KEPT),
         ("--jobs", jobs, simulated),
         ("--cluster", cluster, simulated),
     ):
@@ -138,7 +148,8 @@ def reproduce(
             with errors.status("") as status:
                 page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
         elif paper in SELF_CONTAINED:
-            page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick)
+            goes_on: dict[str, Any] = {} if kept is None else {"kept": kept}
+            page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick, **goes_on)
         else:
             chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
             if networks is not None:

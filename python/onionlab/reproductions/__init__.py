@@ -28,8 +28,12 @@ SELF_CONTAINED = {
     "switching": switching.reproduce,
 }
 
+#: Those that can go on from what was kept elsewhere (`onionlab.reproductions.kept`).
+KEPT = ("swrr", "cci", "predictor")
+
 __all__ = [
     "COMPUTED",
+    "KEPT",
     "PAPERS",
     "SELF_CONTAINED",
     "cci",

@@ -55,10 +55,18 @@ def whole(experiment: Experiment) -> Experiment:
 
 def changed(file: Path, folder: Path, changes: Changes) -> Path:
     """The file with the changes made, in ``folder``; not written where it stands there already."""
-    text = file.read_text(encoding="utf-8")
+    return written(folder / file.name, with_changes(file.read_text(encoding="utf-8"), changes))
+
+
+def with_changes(text: str, changes: Changes) -> str:
+    """The text with every match of a regular expression replaced by what stands for it."""
     for pattern, instead in changes.items():
         text = re.sub(pattern, instead, text)
-    copy = folder / file.name
-    if not copy.is_file() or copy.read_text(encoding="utf-8") != text:
-        write_text(copy, text)
-    return copy
+    return text
+
+
+def written(file: Path, text: str) -> Path:
+    """The file, with this text; not written where it has it already."""
+    if not file.is_file() or file.read_text(encoding="utf-8") != text:
+        write_text(file, text)
+    return file

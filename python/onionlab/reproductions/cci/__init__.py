@@ -7,9 +7,10 @@ paper leaves open is in ``assumptions.toml``, its claims as comparisons are in `
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,12 @@ from onionlab.reproductions.cci import charts as cci_charts
 from onionlab.reproductions.cci import further, further_charts, network, testbeds
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-from onionlab.reproductions.runs import Observe
+from onionlab.reproductions.kept import Kept, Reduced, work_off
+from onionlab.reproductions.runs import Ahead, Observe
+from onionlab.results import Experiment
+
+#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
+FORM = 1
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,32 @@ def read(experiments: Path) -> Asked:
         )
 
 
+@dataclass(frozen=True)
+class Planned:
+    """One experiment: what is run, to which part of the page it belongs, and how it is reduced."""
+
+    part: str
+    ahead: Ahead
+    reduce: Callable[[Experiment], Reduced]
+
+
+#: Parts of the page but for the questions that the paper leaves open, which are called as their files.
+TESTBEDS, NETWORK = "testbeds", "network"
+
+
+def plan(experiments: Path, out: Path, *, quick: bool) -> list[Planned]:
+    """Every experiment; files that are not in the folder as they are run are written below ``out``."""
+    planned = [
+        Planned(TESTBEDS, ahead, partial(testbeds.reduce, ahead[0])) for ahead in testbeds.prepare(experiments, out, quick=quick)
+    ]
+    planned += [Planned(NETWORK, ahead, network.reduce) for ahead in network.prepare(experiments, out, quick=quick)]
+    for question in further.QUESTIONS:
+        reduce = partial(network.reduce, key=question.key, called=question.called)
+        ahead_of_all = network.prepare(experiments, out, question.stem, question.key, quick=quick)
+        planned += [Planned(question.stem, ahead, reduce) for ahead in ahead_of_all]
+    return planned
+
+
 def reproduce(
     experiments: Path,
     out: Path,
@@ -72,6 +104,7 @@ def reproduce(
     observe: Observe | None = None,
     *,
     quick: bool = False,
+    kept: Path | None = None,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -85,25 +118,33 @@ def reproduce(
         Gives a context with an observer of all runs.
     quick : bool
         Fewer seeds, shorter runs and a smaller network; its runs are kept apart.
+    kept : path, optional
+        A folder of experiments that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
     """
     asked = read(experiments)
-    folder = out / ("quick" if quick else "full")
-    ahead = [
-        *testbeds.prepare(experiments, folder, quick=quick),
-        network.prepare(experiments, folder, quick=quick),
-        *further.prepare(experiments, folder, quick=quick),
-    ]
+    planned = plan(experiments, out / ("quick" if quick else "full"), quick=quick)
+    store = None if kept is None else Kept(kept, FORM)
+    parts: dict[str, list[Reduced]] = {}
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
-        everything = runner.run_all(ahead, observer=observer, whole=True)
-        beds = testbeds.measure(everything)
-        sampled = network.measure(next(everything))
-        others = further.measure(everything)
+        found = work_off([one.ahead for one in planned], lambda number, results: planned[number].reduce(results), observer, store)
+        for one, reduced in zip(planned, found, strict=True):
+            parts.setdefault(one.part, []).append(reduced)
+    beds, sampled = testbeds.together(parts[TESTBEDS]), network.together(parts[NETWORK])
+    others = {question.stem: network.together(parts[question.stem]) for question in further.QUESTIONS}
     judged = judge_all(asked, beds, sampled)
     for name, specification in (*cci_charts.drawings(beds, sampled), *further_charts.drawings(others)):
         export.write_with_data(docs, name, specification)
     path = docs / "cci.md"
     text = cci_page.page(
-        asked.assumptions, asked.published, asked.rule, beds, sampled, judged, list(further.page(others, asked.rule)), quick=quick
+        asked.assumptions,
+        asked.published,
+        asked.rule,
+        beds,
+        sampled,
+        judged,
+        list(further.page(others, asked.rule)),
+        {stem: other.made for stem, other in others.items()},
+        quick=quick,
     )
     write_text(path, text)
     return path, []

@@ -7,14 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from onionlab.reproductions.cci import network
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
-from onionlab.reproductions.runs import Ahead
-from onionlab.results import Experiment
 
 
 def _users(count: Any) -> str:
@@ -41,7 +38,7 @@ class Question:
     heading: str
     says: str
     place: str = "lost"
-    key: str = "network.loss"
+    key: str = network.LOSS
     called: Callable[[Any], str] = network.percent
 
 
@@ -83,16 +80,6 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "most sockets": ("sockets", 0),
     "held up, B": ("held", 0),
 }
-
-
-def prepare(experiments: Path, out: Path, *, quick: bool) -> list[Ahead]:
-    """Name, experiment file and results directory of each question."""
-    return [network.prepare(experiments, out, question.stem, quick=quick) for question in QUESTIONS]
-
-
-def measure(everything: Iterator[Experiment]) -> dict[str, network.Measured]:
-    """Reduce the results of every question, in the order of `prepare`; by the names of the files."""
-    return {question.stem: network.measure(next(everything), question.key, question.called) for question in QUESTIONS}
 
 
 def page(measured: Mapping[str, network.Measured], rule: Rule) -> Iterator[str]:

@@ -1,8 +1,13 @@
-"""Sampled networks of `onionlab.reproductions.cci`: Tor's users, and clients that measure, at several losses or loads."""
+"""Sampled networks of `onionlab.reproductions.cci`: Tor's users, and clients that measure, at several losses or loads.
+
+A file sweeps losses or loads; each of them is run as an experiment of its own, so that one that is finished can be kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +17,7 @@ import polars as pl
 from onionlab.quantity import seconds
 from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, capped, frame, mean
+from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
 from onionlab.results import Experiment
 from onionlab.stats.metrics import measured
 
@@ -19,13 +25,16 @@ from onionlab.stats.metrics import measured
 MEASURES = "measure"
 SIZES = {"50 kB": 50_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 
+#: What most files sweep.
+LOSS = "network.loss"
+
 #: Shares of packets lost, as places are called.
 LOSSES = ("0 %", "0.1 %", "0.5 %", "1 %")
 
 #: Figures of a run: mean times to the last byte and to build a circuit in s; downloads that count, and those of them that failed
 #: in per cent; pairs of relays that circuits share in per cent; most sockets of a relay; and of all relays together bytes in
-#: sockets and, of these, bytes held up by others' losses.
-METRICS = (*SIZES, "build", "counted", "failed", "shared", "sockets", "socket-bytes", "held")
+#: sockets, of these, bytes held up by others' losses, and megabytes that open connections cost while nothing is in them.
+METRICS = (*SIZES, "build", "counted", "failed", "shared", "sockets", "socket-bytes", "held", "connection-megabytes")
 
 #: What the quick run has.
 QUICK = {
@@ -50,10 +59,12 @@ class Measured:
     times
         ``place, treatment, network, seed, what, value``: every download's time to the last byte by size, every circuit's
         to be built (``build``), in seconds. A download that failed has its time-out.
-    networks, relays, minutes, seconds
-        Extent: sampled networks, relays of each, simulated minutes of a run, seconds that all runs took.
+    networks, relays, minutes
+        Extent: sampled networks, relays of each, simulated minutes of a run.
     longest
         The time-out of a download in seconds; a download counts if it began that long before the end, or earlier.
+    made
+        By which code the runs were made, and how long they took.
     """
 
     figures: pl.DataFrame
@@ -61,8 +72,8 @@ class Measured:
     networks: int
     relays: int
     minutes: float
-    seconds: float
     longest: float
+    made: tuple[Made, ...] = ()
 
     @property
     def places(self) -> list[str]:
@@ -80,24 +91,32 @@ def percent(loss: Any) -> str:
     return f"{100 * float(loss):g} %"
 
 
-def prepare(experiments: Path, out: Path, stem: str = "network", *, quick: bool) -> runs.Ahead:
-    """Name, experiment file and results directory; the quick run's file is written."""
-    return runs.prepare(experiments / f"{stem}.toml", out, QUICK if quick else None)
+def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS, *, quick: bool) -> list[runs.Ahead]:
+    """Name, experiment file and results directory for each value of ``key`` that the file ``stem`` sweeps; the files are written.
+
+    Results are those of the whole sweep: what a run draws does not depend on which other values there are.
+    """
+    text = runs.with_changes((experiments / f"{stem}.toml").read_text(encoding="utf-8"), QUICK if quick else {})
+    ahead = []
+    for value in tomllib.loads(text)["sweep"][key]:
+        name = f"{stem}-{value}"
+        own = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', text)
+        ahead.append((name, runs.written(out / "files" / f"{name}.toml", own), out / name))
+    return ahead
 
 
-def measure(results: Experiment, key: str = "network.loss", called: Callable[[Any], str] = percent) -> Measured:
-    """Reduce the results of an experiment.
+def reduce(experiment: Experiment, key: str = LOSS, called: Callable[[Any], str] = percent) -> Reduced:
+    """One loss or load, in all networks.
 
     Parameters
     ----------
-    results : Experiment
-        All of them.
+    experiment : Experiment
+        All results.
     key : str
         What it sweeps.
     called : callable
         From a value of that to the name of a place.
     """
-    experiment = runs.whole(results)
     figures: list[Figure] = []
     times: list[pl.DataFrame] = []
     relays = 0
@@ -110,14 +129,22 @@ def measure(results: Experiment, key: str = "network.loss", called: Callable[[An
                 relays = max(relays, one.relays["relay"].n_unique())
                 figures += [(place, treatment, network, metric, value) for metric, value in one.figures().items()]
                 times.append(one.times(place))
+    facts = {
+        "networks": experiment.plan.networks,
+        "relays": relays,
+        "minutes": experiment.duration / 60,
+        "longest": max(patience(experiment.plan.scenario).values()),
+    }
+    return Reduced({"figures": frame(figures), "times": pl.concat(times)}, Made.of(experiment), facts)
+
+
+def together(reduced: Sequence[Reduced]) -> Measured:
+    """All losses or loads of a file."""
     return Measured(
-        frame(figures),
-        pl.concat(times),
-        experiment.plan.networks,
-        relays,
-        experiment.duration / 60,
-        float(experiment.runs["wall_seconds"].sum()),
-        max(patience(experiment.plan.scenario).values()),
+        frames_together(reduced, "figures"),
+        frames_together(reduced, "times"),
+        **{name: max(one.facts[name] for one in reduced) for name in ("networks", "relays", "minutes", "longest")},
+        made=made_together(reduced),
     )
 
 
@@ -175,6 +202,7 @@ class _Run:
             "sockets": _largest(self.relays["most_sockets"]),
             "socket-bytes": float(self.relays["socket_bytes"].sum()) / samples if samples else None,
             "held": float(self.relays["held"].sum()) / self.length if self.length else None,
+            "connection-megabytes": float(self.relays["connection_bytes"].sum()) / samples / 1e6 if samples else None,
         }
 
     def _downloads(self, size: str) -> pl.Series:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.cci import network, testbeds
 from onionlab.reproductions.cci.charts import TITLES
 from onionlab.reproductions.claims import Comparison, Judged, Rule, difference
 from onionlab.reproductions.figures import change, level
+from onionlab.reproductions.kept import Made, took
 from onionlab.stats.intervals import CONFIDENCE
 
 #: Metrics in words, with their unit and the places that are shown.
@@ -50,15 +50,14 @@ WHAT_IS_COUNTED = """\
 *Links shared* counts pairs of relays on which several circuits send, whatever their connections, for both ways alike: under
 PCTLS such circuits meet on a pair of relays and share no connection, which is what the paper calls no shared links. *Held up* is
 not nothing under PCTLS because a client's own circuits share its connection to the guard there as well, as tor's do; between
-relays nothing is held up. *In sockets* is payload in the kernel's buffers, not what a kernel and TLS need for an open
-connection, so that PCTLS's many idle sockets do not show in it; the paper's memory holds them."""
+relays nothing is held up. *Idle connections* are what a kernel, TLS and tor need for open connections while nothing is in them,
+20.4 kB each ([measured](../models/links.md)), of all relays together; *in sockets* is payload in the kernel's buffers on top. The
+paper's memory holds both."""
 
 EXPECTED = """\
-The whole, without `--quick`, is expected to take some eight hours on two idle cores: the sampled network just under four (80
-runs of 134 relays), what the paper leaves open somewhat less (210 runs of 168 relays), the testbeds 20 minutes. These are not
-measured but carried on in a straight line from runs of 34 and 16 relays and some minutes. The sampled network has no margin to
-four hours: whoever has no more stops it (Ctrl-C) and gives the same command another time, which goes on with the runs that are
-missing."""
+What each part of the whole, without `--quick`, takes is in [its folder](../../experiments/cci/README.md). It can be made at
+several times and on several machines: `--kept DIR` keeps what each finished experiment came to in a small folder, and goes on
+from there."""
 
 QUARTER = (
     "The same at the paper's size, once, with 0.5 % lost and ten simulated minutes, is "
@@ -75,10 +74,11 @@ def page(
     sampled: network.Measured,
     judged: Sequence[Judged],
     further: Sequence[str],
+    made: Mapping[str, Sequence[Made]],
     *,
     quick: bool,
 ) -> str:
-    """The page as Markdown; ``further`` are the lines on what the paper leaves open."""
+    """The page as Markdown; ``further`` are the lines on what the paper leaves open, and ``made`` its runs."""
     lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
     if quick:
         seconds = testbeds.QUICK_DURATION.partition(" ")[0]
@@ -111,11 +111,8 @@ def page(
     lines += ["## What the paper does not say", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in assumptions]
     lines += ["", "## Runs", ""]
-    lines.append(
-        f"The testbeds took {format_duration(round(beds.seconds))}, the sampled networks "
-        f"{format_duration(round(sampled.seconds))}, one run after the other, whatever else the machine did included. "
-        f"onionlab {_core.version()}, build {_core.build()}. What is finished is kept: the same command goes on where it stopped."
-    )
+    parts = {"the testbeds": beds.made, "the sampled network": sampled.made, **made}
+    lines.append(took(parts, "A run's records are the same bytes on any machine."))
     lines += ["", EXPECTED]
     return "\n".join([*lines, ""])
 
@@ -242,6 +239,7 @@ def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule) 
         "circuit, s": ("build", 2),
         "links shared, %": ("shared", 1),
         "most sockets of a relay": ("sockets", 0),
+        "idle connections, MB": ("connection-megabytes", 1),
         "in sockets, B": ("socket-bytes", 0),
         "of these held up, B": ("held", 0),
     }

@@ -5,7 +5,7 @@ The network is given by hand, so a seed is what is replicated: it draws losses a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import polars as pl
 
 from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
+from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
 from onionlab.results import Experiment
 from onionlab.stats.metrics import measured
 
@@ -52,14 +53,18 @@ class Measured:
     times
         ``place, treatment, network, seed, what, value``: every transfer's time in seconds (``what`` is ``time``) and every
         round trip in ms (``round-trip``); ``network`` is the seed, so that bands lie over seeds.
-    seeds, seconds
-        How many seeds; seconds that all runs took.
+    made
+        By which code the runs were made, and how long they took.
     """
 
     figures: pl.DataFrame
     times: pl.DataFrame
-    seeds: int
-    seconds: float
+    made: tuple[Made, ...] = ()
+
+    @property
+    def seeds(self) -> int:
+        """How many there are."""
+        return self.figures["replicate"].n_unique()
 
 
 def prepare(experiments: Path, out: Path, *, quick: bool) -> list[runs.Ahead]:
@@ -71,26 +76,26 @@ def prepare(experiments: Path, out: Path, *, quick: bool) -> list[runs.Ahead]:
     return [runs.prepare(experiments / f"{name}.toml", out, shorter if quick else None) for name in TESTBEDS]
 
 
-def measure(everything: Iterator[Experiment]) -> Measured:
-    """Reduce the results of every testbed, in the order of `prepare`."""
+def reduce(name: str, experiment: Experiment) -> Reduced:
+    """One testbed."""
     figures: list[Figure] = []
     times: list[pl.DataFrame] = []
-    seconds, seeds = 0.0, 0
-    for name in TESTBEDS:
-        experiment = runs.whole(next(everything))
-        seconds += float(experiment.runs["wall_seconds"].sum())
-        for treatment in experiment.treatments:
-            transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
-            own = measured(transfers, experiment.measure_from)
-            seeds = max(seeds, own["seed"].n_unique())
-            for (seed,), rows in own.group_by("seed", maintain_order=True):
-                circuits = experiment.circuits.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
-                relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
-                span = experiment.measure_from, experiment.duration
-                for metric, value in _figures(name, rows, circuits, relays, span).items():
-                    figures.append((name, treatment, int(str(seed)), metric, value))
-            times.append(_times(name, own))
-    return Measured(frame(figures), pl.concat(times), seeds, seconds)
+    for treatment in experiment.treatments:
+        transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
+        own = measured(transfers, experiment.measure_from)
+        for (seed,), rows in own.group_by("seed", maintain_order=True):
+            circuits = experiment.circuits.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
+            relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("seed") == seed)
+            span = experiment.measure_from, experiment.duration
+            for metric, value in _figures(name, rows, circuits, relays, span).items():
+                figures.append((name, treatment, int(str(seed)), metric, value))
+        times.append(_times(name, own))
+    return Reduced({"figures": frame(figures), "times": pl.concat(times)}, Made.of(experiment))
+
+
+def together(reduced: Sequence[Reduced]) -> Measured:
+    """All testbeds."""
+    return Measured(frames_together(reduced, "figures"), frames_together(reduced, "times"), made_together(reduced))
 
 
 def watched(name: str, transfers: pl.DataFrame) -> pl.DataFrame:

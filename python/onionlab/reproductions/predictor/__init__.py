@@ -8,7 +8,9 @@ its claims as comparisons are in ``claims.toml``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -18,13 +20,16 @@ from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.claims import judge
-from onionlab.reproductions.figures import Figure, frame
+from onionlab.reproductions.figures import frame
+from onionlab.reproductions.kept import Kept, Reduced, frames_together, made_together, together, work_off
 from onionlab.reproductions.predictor import cells, measure
 from onionlab.reproductions.predictor import charts as predictor_charts
 from onionlab.reproductions.predictor import page as predictor_page
 from onionlab.reproductions.predictor.asked import TOYS, Asked, read
+from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.measured import Measured
 from onionlab.reproductions.runs import Changes, Observe
+from onionlab.results import Experiment
 
 #: What the quick run of the toy network has instead.
 QUICK_TOY: Changes = {r"(?m)^seeds = .*$": "seeds = [1, 2, 3]"}
@@ -37,6 +42,7 @@ def reproduce(
     observe: Observe | None = None,
     *,
     quick: bool = False,
+    kept: Path | None = None,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -50,38 +56,47 @@ def reproduce(
         Gives a context with an observer of all runs of one part.
     quick : bool
         Fewer and smaller networks, fewer seeds; its runs are kept apart.
+    kept : path, optional
+        A folder of random networks that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
     """
     asked = read(experiments, quick=quick)
-    measured = run(asked, experiments, out / ("quick" if quick else "full"), observe, quick=quick)
+    store = None if kept is None else Kept(kept, measure.FORM)
+    measured = run(asked, experiments, out / ("quick" if quick else "full"), observe, store, quick=quick)
     whole = read(experiments, quick=False) if quick else asked
     return write(asked, whole, measured, docs, quick=quick), []
 
 
-def run(asked: Asked, experiments: Path, out: Path, observe: Observe | None, *, quick: bool) -> Measured:
+def run(
+    asked: Asked, experiments: Path, out: Path, observe: Observe | None, kept: Kept | None = None, *, quick: bool
+) -> Measured:
     """Run what is missing, study by study, and reduce it."""
     watch: Observe = observe if observe is not None else lambda: nullcontext(runner.Silent())
-    figures: list[Figure] = []
-    rates: list[pl.DataFrame] = []
-    costs: list[cells.Cost] = []
     toys = {}
     ahead = [runs.prepare(experiments / f"{stem}.toml", out, QUICK_TOY if quick else None) for stem in TOYS.values()]
     with watch() as observer:
         for place, results in zip(TOYS, runner.run_all(ahead, observer=observer, whole=True), strict=True):
             toys[place] = measure.toy(asked, place, runs.whole(results))
-            figures += toys[place].figures
-    seconds = {"toy": sum(toy.seconds for toy in toys.values())}
+    made = {"toy": together(own for toy in toys.values() for own in toy.made)}
+    networks: list[Reduced] = []
     for study, planned in zip(asked.studies, cells.plan(asked), strict=True):
         if not planned:
             continue
-        seconds[study.name] = 0.0
         with watch() as observer:
-            for one, results in cells.work_off(asked, planned, out, observer):
-                reduced = measure.cell(asked, one, results)
-                figures += reduced.figures
-                rates.append(reduced.rates)
-                seconds[study.name] += reduced.seconds
-                costs += reduced.costs
-    return Measured(toys, frame(figures), pl.concat(rates), seconds, costs)
+            ahead, reduce = cells.prepare(asked, planned, out), partial(_reduced, asked, planned)
+            found = list(work_off(ahead, reduce, observer, kept))
+        networks += found
+        made[study.name] = made_together(found)
+    return Measured(
+        toys,
+        pl.concat([frame(figure for toy in toys.values() for figure in toy.figures), frames_together(networks, "figures")]),
+        frames_together(networks, "rates"),
+        made,
+        [(treatment, circuits, seconds) for one in networks for treatment, circuits, seconds in one.facts["costs"]],
+    )
+
+
+def _reduced(asked: Asked, planned: Sequence[Cell], number: int, results: Experiment) -> Reduced:
+    return measure.cell(asked, planned[number], results)
 
 
 def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool) -> Path:

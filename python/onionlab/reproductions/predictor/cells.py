@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from onionlab import runner
-from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.predictor.asked import Asked, Conditions
 from onionlab.reproductions.predictor.networks import experiment
-from onionlab.results import Experiment
 
 #: What a run took: treatment, number of circuits, seconds of processor time.
 Cost = tuple[str, int, float]
@@ -58,17 +55,13 @@ def plan(asked: Asked) -> list[list[Cell]]:
     return planned
 
 
-def work_off(asked: Asked, cells: Sequence[Cell], out: Path, observer: runner.Observer) -> Iterator[tuple[Cell, Experiment]]:
-    """Run what is missing of some cells; give each with its results as soon as it is whole."""
+def prepare(asked: Asked, cells: Sequence[Cell], out: Path) -> list[runs.Ahead]:
+    """Name, experiment file, which is written, and results directory of each."""
     ahead = []
     for cell in cells:
-        file = out / "files" / f"{cell.name}.toml"
         text = experiment(asked, cell.treatments, cell.conditions, cell.circuits, cell.number)
-        if not file.is_file() or file.read_text(encoding="utf-8") != text:
-            write_text(file, text)
-        ahead.append((cell.name, file, out / "networks" / cell.name))
-    for cell, results in zip(cells, runner.run_all(ahead, observer=observer, whole=True), strict=True):
-        yield cell, runs.whole(results)
+        ahead.append((cell.name, runs.written(out / "files" / f"{cell.name}.toml", text), out / "networks" / cell.name))
+    return ahead
 
 
 def processor_time(asked: Asked, costs: Sequence[Cost]) -> float:

@@ -13,9 +13,10 @@ import numpy as np
 import polars as pl
 
 from onionlab.predictor import Network, fairness, max_min
-from onionlab.reproductions.figures import Figure
+from onionlab.reproductions.figures import Figure, frame
+from onionlab.reproductions.kept import Made, Reduced
 from onionlab.reproductions.predictor.asked import Asked, Fair
-from onionlab.reproductions.predictor.cells import Cell, Cost
+from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.networks import FIRST_BYTES, capacities, draw
 from onionlab.results import Experiment
 
@@ -93,29 +94,20 @@ def against_fair(rates: Sequence[float], fair: Sequence[float], planned: Sequenc
     }
 
 
-@dataclass(frozen=True)
-class Random:
-    """Random networks, reduced.
+#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
+FORM = 1
 
-    Attributes
-    ----------
-    figures
-        One for each cell, treatment and metric.
-    rates
-        ``place, treatment, network, seed, what, value``: payload of each circuit, KiB/s, ``what`` being ``rate``; the treatment
-        ``fair`` has the max-min fair rates. Of web mixes ``web`` and ``bulk``: mean latency of each circuit, ms.
-    seconds, costs
-        That the runs took, and the processor time of each where it is known.
+#: Significant figures of a circuit's rate or latency.
+PRECISION = 4
+
+
+def cell(asked: Asked, one: Cell, results: Experiment) -> Reduced:
+    """One network's runs, reduced.
+
+    Frames are ``figures`` and ``rates``, ``place, treatment, network, seed, what, value``: payload of each circuit, KiB/s,
+    ``what`` being ``rate``; the treatment ``fair`` has the max-min fair rates. Of web mixes ``web`` and ``bulk``: mean latency of
+    each circuit, ms. Of the facts ``costs`` has the processor time of each run where it is known, as `cells.Cost`.
     """
-
-    figures: list[Figure]
-    rates: pl.DataFrame
-    seconds: float
-    costs: list[Cost]
-
-
-def cell(asked: Asked, one: Cell, results: Experiment) -> Random:
-    """Reduce the runs of one network."""
     rules, conditions = asked.network, one.conditions
     drawn = draw(rules, conditions, one.circuits, one.number)
     payload = capacities(rules, conditions, drawn, asked.fair)
@@ -148,7 +140,8 @@ def cell(asked: Asked, one: Cell, results: Experiment) -> Random:
         figures += [(one.place, treatment, one.number, metric, value) for metric, value in found.items()]
     taken = results.runs.select("treatment", "cpu_seconds").drop_nulls()
     costs = [(treatment, one.circuits, seconds) for treatment, seconds in taken.iter_rows()]
-    return Random(figures, pl.concat(parts), float(results.runs["wall_seconds"].sum()), costs)
+    rates = pl.concat(parts).with_columns(pl.col("value").round_sig_figs(PRECISION))
+    return Reduced({"figures": frame(figures), "rates": rates}, Made.of(results), {"costs": costs})
 
 
 def _planned(fair: Fair) -> Fair:
@@ -214,15 +207,15 @@ class Toy:
         Of the first seed, of samples of 20 ms from the begin of the measurement on: ``treatment, circuit, latency, bytes``; ms.
     treatments
         In the order of the file.
-    seconds
-        That the runs took.
+    made
+        By which code the runs were made, and how long they took.
     """
 
     figures: list[Figure]
     series: pl.DataFrame
     latencies: pl.DataFrame
     treatments: list[str]
-    seconds: float
+    made: tuple[Made, ...] = ()
 
 
 #: Steps of `Toy.series`, and of the sums whose spread is ``unsteady``; seconds.
@@ -250,7 +243,7 @@ def toy(asked: Asked, place: str, results: Experiment) -> Toy:
             found["unsteady"] = _unsteady(rows, begin, end)
             figures += [(place, treatment, int(seed), metric, value) for metric, value in found.items()]
     first = latency.filter(pl.col("seed") == seeds[0])
-    return Toy(figures, _series(first), _latencies(first, begin), results.treatments, float(results.runs["wall_seconds"].sum()))
+    return Toy(figures, _series(first), _latencies(first, begin), results.treatments, Made.of(results))
 
 
 def toy_fair(fair: Fair) -> list[float]:

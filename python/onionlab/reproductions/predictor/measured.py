@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from onionlab.reproductions.kept import Made
 from onionlab.reproductions.predictor.cells import Cost
 from onionlab.reproductions.predictor.measure import Toy
 
@@ -22,9 +23,9 @@ class Measured:
     figures
         ``place, treatment, replicate, metric, value``: of the toy network over seeds, of random networks over networks.
     rates
-        Of random networks: `onionlab.reproductions.predictor.measure.Random`.
-    seconds
-        That the runs took, study by study; the toy network is called ``toy``.
+        Of random networks, the frame of `onionlab.reproductions.predictor.measure.cell`.
+    made
+        By which code the runs were made, and how long they took, study by study; the toy network is called ``toy``.
     costs
         Of random networks: `onionlab.reproductions.predictor.cells.Cost`.
     """
@@ -32,5 +33,5 @@ class Measured:
     toys: Mapping[str, Toy]
     figures: pl.DataFrame
     rates: pl.DataFrame
-    seconds: Mapping[str, float]
+    made: Mapping[str, Sequence[Made]]
     costs: Sequence[Cost]

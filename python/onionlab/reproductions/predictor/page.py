@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from onionlab import _core
 from onionlab.quantity import format_duration, format_fixed
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import Comparison, Judged
 from onionlab.reproductions.figures import NOTHING, level, percent
+from onionlab.reproductions.kept import took
 from onionlab.reproductions.predictor import cells, single
 from onionlab.reproductions.predictor.asked import PREDICTOR, Asked, Study
 from onionlab.reproductions.predictor.measure import KIB, toy_fair
@@ -319,14 +319,7 @@ def _further(asked: Asked, measured: Measured) -> Iterator[str]:
 
 
 def _runs(whole: Asked, measured: Measured, *, quick: bool) -> Iterator[str]:
-    parts = ", ".join(f"{name} {format_duration(round(seconds))}" for name, seconds in measured.seconds.items())
-    total = format_duration(round(sum(measured.seconds.values())))
-    yield (
-        f"All runs took {total} one after the other, whatever else the machine did included: {parts}. Networks are drawn "
-        f"from seeds; a run's records are the same bytes on any machine. onionlab {_core.version()}, build "
-        f"{_core.build()}. What is finished is kept: "
-        "the same command goes on where it stopped."
-    )
+    yield took(measured.made, "Networks are drawn from seeds; a run's records are the same bytes on any machine.")
     if quick:
         yield ""
         runs = sum(len(one.treatments) for own in cells.plan(whole) for one in own)

@@ -19,6 +19,7 @@ from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import judge
+from onionlab.reproductions.kept import Kept, work_off
 from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import measure as swrr_measure
@@ -35,6 +36,7 @@ def reproduce(
     observe: Observe | None = None,
     *,
     quick: bool = False,
+    kept: Path | None = None,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -48,11 +50,19 @@ def reproduce(
         Gives a context with an observer of all runs.
     quick : bool
         A smaller experiment; its runs are kept apart.
+    kept : path, optional
+        A folder of experiments that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
     """
     assumptions = read(experiments / "assumptions.toml", quick=quick)
     cells = swrr_runs.prepare(assumptions.variants, out / ("quick" if quick else "full"))
+    store = None if kept is None else Kept(kept, swrr_measure.FORM)
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
-        measured = swrr_measure.measure(swrr_runs.work_off(cells, observer))
+        reduced = list(
+            work_off(
+                swrr_runs.ahead(cells), lambda number, experiment: swrr_measure.reduce(cells[number], experiment), observer, store
+            )
+        )
+    measured = swrr_measure.together(reduced)
     return write(assumptions, measured, docs, quick=quick), []
 
 

@@ -6,13 +6,15 @@ network`` in front. Nothing is pooled over networks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from onionlab.reproductions.figures import capped, mean
+from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
 from onionlab.reproductions.swrr.runs import Cell
 from onionlab.results import Experiment
 from onionlab.stats.curves import QUANTILES as ALL_QUANTILES
@@ -36,6 +38,9 @@ CELL_PAYLOAD = 498
 
 KEYS = ("variant", "middles", "treatment", "network")
 
+#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
+FORM = 1
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -56,8 +61,8 @@ class Measured:
         ``which, time, share``: which share of all web downloads that ended had its first or last byte within so many seconds.
     goodput
         ``time_ns, goodput_bytes``: every sample of the network.
-    seconds
-        That all runs took, one after the other.
+    made
+        By which code the runs were made, and how long they took.
     """
 
     figures: pl.DataFrame
@@ -65,43 +70,49 @@ class Measured:
     times: pl.DataFrame
     shares: pl.DataFrame
     goodput: pl.DataFrame
-    seconds: float
+    made: tuple[Made, ...] = ()
 
     def of(self, variant: str) -> pl.DataFrame:
         """The figures of one variant."""
         return self.figures.filter(pl.col("variant") == variant)
 
 
-def measure(finished: Iterable[tuple[Cell, Experiment]]) -> Measured:
-    """Reduce every cell's runs."""
-    figures, series, times, shares, goodput, seconds = [], [], [], [], [], 0.0
-    for cell, experiment in finished:
-        seconds += float(experiment.runs["wall_seconds"].sum())
-        for treatment in experiment.treatments:
-            transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
-            network = experiment.network.filter(pl.col("treatment") == treatment).sort("time_ns")
-            web = measured(transfers.filter(pl.col("group") == "web"), experiment.measure_from)
-            sorted_times = {"first-byte": ordered(web["ttfb"]), "last-byte": ordered(web["ttlb"])}
-            keys = (cell.variant.name, cell.middles, treatment, cell.number)
-            relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("class") == "middle")
-            own = _figures(transfers, network, relays, experiment, sorted_times)
-            ended = web.filter(pl.col("outcome") != "unfinished")
-            done = {"first-byte": ended["ttfb"], "last-byte": ended["ttlb"]}
-            longest = float(cell.variant.load.timeout)
-            own |= {f"{which}-all": mean(capped(values, longest)) for which, values in done.items()}
-            figures += [(*keys, metric, value) for metric, value in own.items()]
-            goodput.append(_keyed(network.select("time_ns", "goodput_bytes"), keys))
-            if ended.height:
-                shares += [_keyed(_shares(which, values, longest), keys) for which, values in done.items()]
-            series.append(_keyed(_series(transfers, network, experiment.duration), keys))
-            for which, values in sorted_times.items():
-                if values.size:
-                    ranks = ((values.size - 1) * QUANTILES).astype(np.int64)
-                    frame = pl.DataFrame({"which": [which] * len(QUANTILES), "quantile": QUANTILES, "value": values[ranks]})
-                    times.append(_keyed(frame, keys))
+def together(reduced: Sequence[Reduced]) -> Measured:
+    """What all cells came to."""
+    frames = {name: frames_together(reduced, name) for name in ("figures", "series", "times", "shares", "goodput")}
+    return Measured(**frames, made=made_together(reduced))
+
+
+def reduce(cell: Cell, experiment: Experiment) -> Reduced:
+    """One cell's runs."""
+    figures: list[tuple[Any, ...]] = []
+    parts: dict[str, list[pl.DataFrame]] = {name: [] for name in ("series", "times", "shares", "goodput")}
+    for treatment in experiment.treatments:
+        transfers = experiment.transfers.filter(pl.col("treatment") == treatment)
+        network = experiment.network.filter(pl.col("treatment") == treatment).sort("time_ns")
+        web = measured(transfers.filter(pl.col("group") == "web"), experiment.measure_from)
+        sorted_times = {"first-byte": ordered(web["ttfb"]), "last-byte": ordered(web["ttlb"])}
+        keys = (cell.variant.name, cell.middles, treatment, cell.number)
+        relays = experiment.relays.filter(pl.col("treatment") == treatment, pl.col("class") == "middle")
+        own = _figures(transfers, network, relays, experiment, sorted_times)
+        ended = web.filter(pl.col("outcome") != "unfinished")
+        done = {"first-byte": ended["ttfb"], "last-byte": ended["ttlb"]}
+        longest = float(cell.variant.load.timeout)
+        own |= {f"{which}-all": mean(capped(values, longest)) for which, values in done.items()}
+        figures += [(*keys, metric, value) for metric, value in own.items()]
+        parts["goodput"].append(_keyed(network.select("time_ns", "goodput_bytes"), keys))
+        if ended.height:
+            parts["shares"] += [_keyed(_shares(which, values, longest), keys) for which, values in done.items()]
+        parts["series"].append(_keyed(_series(transfers, network, experiment.duration), keys))
+        for which, values in sorted_times.items():
+            if values.size:
+                ranks = ((values.size - 1) * QUANTILES).astype(np.int64)
+                frame = pl.DataFrame({"which": [which] * len(QUANTILES), "quantile": QUANTILES, "value": values[ranks]})
+                parts["times"].append(_keyed(frame, keys))
     schema = {"variant": pl.String, "middles": pl.Int64, "treatment": pl.String, "network": pl.Int64}
     frame = pl.DataFrame(figures, schema={**schema, "metric": pl.String, "value": pl.Float64}, orient="row")
-    return Measured(frame, pl.concat(series), pl.concat(times), pl.concat(shares), pl.concat(goodput), seconds)
+    frames = {"figures": frame} | {name: pl.concat(own) for name, own in parts.items() if own}
+    return Reduced(frames, Made.of(experiment))
 
 
 def _shares(which: str, values: pl.Series, longest: float) -> pl.DataFrame:

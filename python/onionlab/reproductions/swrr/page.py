@@ -7,11 +7,11 @@ from itertools import combinations
 
 import polars as pl
 
-from onionlab import _core
 from onionlab.quantity import format_duration, format_number
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import Judged, comparisons, per_comparison
 from onionlab.reproductions.figures import level
+from onionlab.reproductions.kept import code
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import matters, rivalry, turns
 from onionlab.reproductions.swrr.assumptions import Assumptions, Variant
@@ -190,11 +190,10 @@ def _today(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
 
 def _runs(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
     main = assumptions.main
-    runs = sum(len(one.middles) * one.networks * len(one.treatments) for one in assumptions.variants)
+    runs, seconds = sum(one.runs for one in measured.made), sum(one.seconds for one in measured.made)
     yield (
-        f"{runs} runs of {format_duration(main.load.duration)} of simulated time took {format_duration(measured.seconds)} one "
+        f"{runs} runs of {format_duration(main.load.duration)} of simulated time took {format_duration(seconds)} one "
         "after the other, waiting for whatever else the machine did included. Networks are drawn from the seeds "
         f"{main.network.first_seed} to {main.network.first_seed + main.networks - 1}, one run in each; a run's records are the "
-        "same bytes on any machine. "
-        f"onionlab {_core.version()}, build {_core.build()}. What is finished is kept: the same command goes on where it stopped."
+        f"same bytes on any machine. {code(measured.made)}. What is finished is kept: the same command goes on where it stopped."
     )

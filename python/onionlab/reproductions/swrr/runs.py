@@ -1,20 +1,14 @@
-"""Running all networks of `onionlab.reproductions.swrr`: one experiment each, one progress for all of them.
-
-Each sampled network at each size is an experiment of its own, with all treatments; what is finished is kept, run by run.
-"""
+"""All networks of `onionlab.reproductions.swrr`: each sampled network at each size is an experiment, with all treatments."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from onionlab import runner
-from onionlab.files import write_text
-from onionlab.reproductions.runs import whole
+from onionlab.reproductions.runs import Ahead, written
 from onionlab.reproductions.swrr import networks as swrr_networks
 from onionlab.reproductions.swrr.assumptions import Variant
-from onionlab.results import Experiment
 
 
 @dataclass(frozen=True)
@@ -44,19 +38,12 @@ def prepare(variants: Sequence[Variant], out: Path) -> list[Cell]:
         for middles in variant.middles:
             for number in range(variant.networks):
                 folder = out / variant.name / f"{middles}-middles" / f"network-{number:02}"
-                _write(folder / "network.json", swrr_networks.document(variant.network, number, middles))
-                _write(folder / "experiment.toml", swrr_networks.experiment(variant, number, middles))
-                cells.append(Cell(variant, middles, number, folder / "experiment.toml"))
+                written(folder / "network.json", swrr_networks.document(variant.network, number, middles))
+                file = written(folder / "experiment.toml", swrr_networks.experiment(variant, number, middles))
+                cells.append(Cell(variant, middles, number, file))
     return cells
 
 
-def _write(path: Path, text: str) -> None:
-    if not path.is_file() or path.read_text(encoding="utf-8") != text:
-        write_text(path, text)
-
-
-def work_off(cells: Sequence[Cell], observer: runner.Observer) -> Iterator[tuple[Cell, Experiment]]:
-    """Run what is missing; give each cell with its results as soon as it is whole."""
-    everything = runner.run_all([(cell.name, cell.file, cell.results) for cell in cells], observer=observer, whole=True)
-    for cell, results in zip(cells, everything, strict=True):
-        yield cell, whole(results)
+def ahead(cells: Sequence[Cell]) -> list[Ahead]:
+    """What is to be run."""
+    return [(cell.name, cell.file, cell.results) for cell in cells]

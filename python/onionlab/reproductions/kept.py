@@ -1,0 +1,231 @@
+"""What each experiment of a reproduction came to, in a few small files: a long one goes on at another time, on another machine.
+
+A results directory holds every record of its runs and is large. What a page needs of it is small: an experiment is reduced to
+that as soon as its runs are over. `Kept` is a folder of such remains, which can be passed on: an experiment that it has is not
+run again, and once it has all, the page can be written without any run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from onionlab import runner
+from onionlab.describe import plural
+from onionlab.errors import ResultsError
+from onionlab.files import write_all
+from onionlab.plan import Plan, fingerprint, read_experiment
+from onionlab.quantity import format_duration
+from onionlab.reproductions.runs import Ahead, whole
+from onionlab.results import Experiment
+
+#: Written into every index; one with another number is not read.
+FORMAT = 1
+
+#: Name of the file that says what is kept; frames lie beside it, ``<name>.parquet``.
+INDEX = "index.json"
+
+#: Column that says to which experiment a row belongs.
+OWNER = "experiment"
+
+
+@dataclass(frozen=True)
+class Made:
+    """Which code made runs, how many, and how many seconds they took one after the other."""
+
+    version: str
+    build: str
+    runs: int
+    seconds: float
+
+    @classmethod
+    def of(cls, experiment: Experiment) -> tuple[Made, ...]:
+        """One for each code that made runs of an experiment."""
+        table = experiment.runs.group_by("version", "build", maintain_order=True).agg(
+            runs=pl.len(), seconds=pl.col("wall_seconds").sum()
+        )
+        return tuple(cls(**row) for row in table.iter_rows(named=True))
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """One experiment, reduced.
+
+    Attributes
+    ----------
+    frames
+        By name; those of one name have the same columns in all experiments of a reproduction.
+    made
+        Its runs.
+    facts
+        What is no frame: values that JSON can hold.
+    """
+
+    frames: Mapping[str, pl.DataFrame]
+    made: tuple[Made, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def frames_together(reduced: Iterable[Reduced], name: str) -> pl.DataFrame:
+    """The frames of this name of all experiments below each other; an experiment may lack it."""
+    return pl.concat([one.frames[name] for one in reduced if name in one.frames])
+
+
+def made_together(reduced: Iterable[Reduced]) -> tuple[Made, ...]:
+    """All runs, one entry for each code, in the order in which they come."""
+    return together(made for one in reduced for made in one.made)
+
+
+def together(parts: Iterable[Made]) -> tuple[Made, ...]:
+    """One entry for each code, in the order in which they come."""
+    found: dict[tuple[str, str], Made] = {}
+    for made in parts:
+        key = made.version, made.build
+        before = found.get(key, Made(*key, 0, 0.0))
+        found[key] = Made(*key, before.runs + made.runs, before.seconds + made.seconds)
+    return tuple(found.values())
+
+
+def code(made: Sequence[Made]) -> str:
+    """Which versions and builds made the runs, in words.
+
+    Examples
+    --------
+    >>> code([Made("0.1.0", "1f", 4, 2.0)])
+    'onionlab 0.1.0, build 1f'
+    >>> code([Made("0.1.0", "1f", 4, 2.0), Made("0.1.0", "2e", 1, 2.0)])
+    'onionlab 0.1.0, build 1f (4 runs); onionlab 0.1.0, build 2e (1 run)'
+    """
+    named = [f"onionlab {one.version}, build {one.build or 'unknown'}" for one in made]
+    if len(named) > 1:
+        named = [f"{name} ({plural(one.runs, 'run')})" for name, one in zip(named, made, strict=True)]
+    return "; ".join(named)
+
+
+def took(made: Mapping[str, Sequence[Made]], *more: str) -> str:
+    """The last words of a page: how many runs took how long, part by part, and by which code they were made."""
+    every = together(one for own in made.values() for one in own)
+    seconds = {part: sum(one.seconds for one in own) for part, own in made.items()}
+    count, total = sum(one.runs for one in every), format_duration(round(sum(seconds.values())))
+    parts = ", ".join(f"{part} {format_duration(round(of_part))}" for part, of_part in seconds.items())
+    first = f"{count:,} runs took {total} one after the other, whatever else the machines did included"
+    words = [f"{first}: {parts}." if len(made) > 1 else f"{first}.", *more, f"{code(every)}."]
+    return " ".join([*words, "What is finished is kept: the same command goes on where it stopped."])
+
+
+class Kept:
+    """A folder of reduced experiments.
+
+    Parameters
+    ----------
+    folder : path
+        Made with the first experiment that is added.
+    form : int
+        In which way experiments are reduced: a number that the reproduction changes whenever it takes something else of them.
+
+    Raises
+    ------
+    ResultsError
+        If there is something in the folder that is no such thing, or that was reduced in another way.
+    """
+
+    def __init__(self, folder: Path, form: int) -> None:
+        self._folder = folder
+        self._form = form
+        self._entries: dict[str, dict[str, Any]] = {}
+        self._frames: dict[str, pl.DataFrame] = {}
+        if (folder / INDEX).is_file():
+            self._read()
+
+    def _read(self) -> None:
+        try:
+            index = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
+            if index["format"] != FORMAT or index["form"] != self._form:
+                raise ResultsError(f"{self._folder} was kept by another version of onionlab; name another folder, or remove it")
+            self._entries = {str(name): dict(entry) for name, entry in index["experiments"].items()}
+            self._frames = {name: pl.read_parquet(self._folder / f"{name}.parquet") for name in index["frames"]}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
+            raise ResultsError(f"{self._folder} holds nothing that a reproduction kept: {error}") from error
+
+    def take(self, name: str, identity: str) -> Reduced | None:
+        """The experiment of this name, if it is kept and has the identity."""
+        entry = self._entries.get(name)
+        if entry is None or entry.get("identity") != identity:
+            return None
+        own = {stem: frame.filter(pl.col(OWNER) == name).drop(OWNER) for stem, frame in self._frames.items()}
+        try:
+            made = tuple(Made(**one) for one in entry["made"])
+            return Reduced({stem: frame for stem, frame in own.items() if frame.height}, made, dict(entry["facts"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ResultsError(f"{self._folder / INDEX}: the entry {name!r} is not whole: {error}") from error
+
+    def add(self, name: str, identity: str, reduced: Reduced) -> None:
+        """Keep an experiment, in place of one of this name; all is written at once, or nothing is changed."""
+        for stem, frame in self._frames.items():
+            self._frames[stem] = frame.filter(pl.col(OWNER) != name)
+        for stem, frame in reduced.frames.items():
+            owned = frame.select(pl.lit(name).alias(OWNER), pl.all())
+            before = self._frames.get(stem)
+            self._frames[stem] = owned if before is None else pl.concat([before, owned])
+        made = [vars(one) for one in reduced.made]
+        self._entries[name] = {"identity": identity, "made": made, "facts": dict(reduced.facts)}
+        index = {"format": FORMAT, "form": self._form, "frames": list(self._frames), "experiments": self._entries}
+        contents = {self._folder / f"{stem}.parquet": _parquet(frame) for stem, frame in self._frames.items()}
+        # Last, so that nothing is named before it is there.
+        contents[self._folder / INDEX] = f"{json.dumps(index, indent=1, ensure_ascii=False)}\n".encode()
+        write_all(contents)
+
+
+def _parquet(frame: pl.DataFrame) -> bytes:
+    buffer = io.BytesIO()
+    frame.write_parquet(buffer, compression="zstd", compression_level=12)
+    return buffer.getvalue()
+
+
+def identity(file: Path) -> str:
+    """Hash of everything that determines what an experiment comes to, but for the code that runs it."""
+    plan = Plan.of(file, read_experiment(file))
+    runs = [fingerprint(plan.scenario_of(run), ("", ""), run.treatment, run.network, run.seed) for run in plan.runs]
+    text = json.dumps([sorted(runs), plan.points, plan.scenario["measure-from"]], sort_keys=True, ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def work_off(
+    ahead: Sequence[Ahead],
+    reduce: Callable[[int, Experiment], Reduced],
+    observer: runner.Observer,
+    kept: Kept | None = None,
+) -> Iterator[Reduced]:
+    """Run the experiments that are not kept, and give what each comes to, in their order, as soon as it is known.
+
+    Parameters
+    ----------
+    ahead : sequence
+        Name, experiment file and results directory of each.
+    reduce : callable
+        From the place of an experiment in ``ahead`` and its results, which are whole.
+    observer : Observer
+        Told of all runs together.
+    kept : Kept, optional
+        What is there is not run, and what is run is added.
+    """
+    known: list[tuple[str, Reduced | None]] = [("", None)] * len(ahead)
+    if kept is not None:
+        for number, (name, file, _) in enumerate(ahead):
+            own = identity(file)
+            known[number] = own, kept.take(name, own)
+    missing = [one for one, (_, found) in zip(ahead, known, strict=True) if found is None]
+    results = runner.run_all(missing, observer=observer, whole=True) if missing else iter(())
+    for number, ((name, _, _), (own, found)) in enumerate(zip(ahead, known, strict=True)):
+        if found is None:
+            found = reduce(number, whole(next(results)))
+            if kept is not None:
+                kept.add(name, own, found)
+        yield found

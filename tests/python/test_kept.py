@@ -1,0 +1,154 @@
+"""What a reproduction keeps of its experiments: nothing is run twice, nothing is lost on the way, nothing else is believed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from conftest import EXPERIMENT
+from fake_core import FakeCore
+from onionlab.errors import ResultsError, RunError
+from onionlab.reproductions.kept import INDEX, Kept, Made, Reduced, code, frames_together, identity, made_together, work_off
+from onionlab.reproductions.runs import Ahead
+from onionlab.results import Experiment
+from onionlab.runner import Silent
+
+
+@pytest.fixture
+def ahead(tmp_path: Path, core: FakeCore) -> list[Ahead]:
+    """Three experiments of twelve runs that differ in a size."""
+    experiments = []
+    for number in range(3):
+        file = tmp_path / f"{number}.toml"
+        file.write_text(EXPERIMENT.replace("320 KiB", f"{320 + number} KiB"), encoding="utf-8")
+        experiments.append((f"number {number}", file, tmp_path / "out" / str(number)))
+    assert core.made == []
+    return experiments
+
+
+def reduce(number: int, experiment: Experiment) -> Reduced:
+    times = experiment.transfers.select("treatment", "network", "seed", value=pl.col("end_ns") - pl.col("start_ns"))
+    return Reduced({"times": times, "counts": pl.DataFrame({"count": [times.height]})}, Made.of(experiment), {"number": number})
+
+
+def worked_off(ahead: Sequence[Ahead], kept: Path | None) -> list[Reduced]:
+    return list(work_off(ahead, reduce, Silent(), None if kept is None else Kept(kept, 1)))
+
+
+def alike(some: Sequence[Reduced], others: Sequence[Reduced]) -> bool:
+    return all(
+        one.made == other.made
+        and one.facts == other.facts
+        and one.frames.keys() == other.frames.keys()
+        and all(frame.equals(other.frames[name]) for name, frame in one.frames.items())
+        for one, other in zip(some, others, strict=True)
+    )
+
+
+def test_what_is_kept_is_not_run_again_and_is_the_same(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:
+    first = worked_off(ahead, tmp_path / "kept")
+    assert len(core.made) == 36
+    assert [one.facts["number"] for one in first] == [0, 1, 2]
+    assert sum(one.runs for one in made_together(first)) == 36
+    elsewhere = [(name, file, tmp_path / "other" / name) for name, file, _ in ahead]
+    assert alike(worked_off(elsewhere, tmp_path / "kept"), first)
+    assert len(core.made) == 36
+    assert not (tmp_path / "other").exists()
+    assert alike(worked_off(ahead, None), first), "nor does keeping change anything"
+    assert frames_together(first, "counts")["count"].sum() == frames_together(first, "times").height
+
+
+def test_it_goes_on_where_it_broke_off(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:
+    """The first is kept and a run of the others fails; with the folders of the runs gone, only the others are run again."""
+    worked_off(ahead[:1], tmp_path / "kept")
+    core.failing = {"ewma--net1--seed2"}
+    with pytest.raises(RunError, match="EWMA, network 1, seed 2 failed"):
+        worked_off(ahead, tmp_path / "kept")
+    core.failing = set()
+    made = len(core.made)
+    moved = [(name, file, tmp_path / "moved" / name) for name, file, _ in ahead]
+    assert [one.facts["number"] for one in worked_off(moved, tmp_path / "kept")] == [0, 1, 2]
+    assert len(core.made) - made == 24
+
+
+def test_another_experiment_of_the_name_is_run(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:
+    """Whatever changes what the runs come to changes the identity; the title does not."""
+    worked_off(ahead[:1], tmp_path / "kept")
+    name, file, results = ahead[0]
+    before = identity(file)
+    text = file.read_text(encoding="utf-8")
+    for old, new in (("networks = 3", "networks = 4"), ("10 s", "20 s"), ("count = 3", "count = 4"), ("0.7", "0.8")):
+        assert old in text
+        file.write_text(text.replace(old, new), encoding="utf-8")
+        assert identity(file) != before, old
+    assert Kept(tmp_path / "kept", 1).take(name, identity(file)) is None
+    file.write_text(text.replace("Round robin against EWMA", "Another title"), encoding="utf-8")
+    assert identity(file) == before
+    made = len(core.made)
+    file.write_text(text.replace("networks = 3", "networks = 4"), encoding="utf-8")
+    (found,) = worked_off([(name, file, results)], tmp_path / "kept")
+    assert len(core.made) - made == 4, "the new network's"
+    assert found.made[0].runs == 16
+    index = json.loads((tmp_path / "kept" / INDEX).read_text(encoding="utf-8"))
+    assert list(index["experiments"]) == [name], "in place of the one before"
+    assert pl.read_parquet(tmp_path / "kept" / "counts.parquet").height == 1
+
+
+def test_runs_of_several_builds_are_told_apart(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:
+    worked_off(ahead[:2], tmp_path / "kept")
+    core.build_text = "fedcba9876543210"
+    found = made_together(worked_off(ahead, tmp_path / "kept"))
+    assert [(one.build, one.runs) for one in found] == [("0123456789abcdef", 24), ("fedcba9876543210", 12)]
+    assert code(found) == (
+        "onionlab 0.0.0-fake, build 0123456789abcdef (24 runs); onionlab 0.0.0-fake, build fedcba9876543210 (12 runs)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda _: "[", "holds nothing that a reproduction kept"),
+        (lambda _: json.dumps([]), "holds nothing that a reproduction kept"),
+        (lambda index: json.dumps(index | {"experiments": []}), "holds nothing that a reproduction kept"),
+        (lambda index: json.dumps(index | {"frames": ["other"]}), "holds nothing that a reproduction kept"),
+        (lambda index: json.dumps(index | {"format": 2}), "by another version of onionlab"),
+        (lambda index: json.dumps(index | {"form": 2}), "by another version of onionlab"),
+    ],
+)
+def test_a_folder_that_is_no_such_thing_is_refused(ahead: list[Ahead], tmp_path: Path, change: object, says: str) -> None:
+    worked_off(ahead[:1], tmp_path / "kept")
+    file = tmp_path / "kept" / INDEX
+    file.write_text(change(json.loads(file.read_text(encoding="utf-8"))), encoding="utf-8")  # type: ignore[operator]
+    with pytest.raises(ResultsError, match=says):
+        Kept(tmp_path / "kept", 1)
+
+
+def test_an_entry_that_is_not_whole_is_refused(ahead: list[Ahead], tmp_path: Path) -> None:
+    worked_off(ahead[:1], tmp_path / "kept")
+    file = tmp_path / "kept" / INDEX
+    index = json.loads(file.read_text(encoding="utf-8"))
+    del index["experiments"]["number 0"]["made"]
+    file.write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(ResultsError, match="'number 0' is not whole"):
+        worked_off(ahead[:1], tmp_path / "kept")
+
+
+def test_a_full_disk_changes_nothing(ahead: list[Ahead], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second cannot be written: a sentence, and the first is there as before."""
+    worked_off(ahead[:1], tmp_path / "kept")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()}
+    write = Path.write_bytes
+
+    def full(path: Path, content: bytes) -> int:
+        if INDEX in path.name:
+            raise OSError(28, "No space left on device")
+        return write(path, content)
+
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(ResultsError, match="No space left on device"):
+        worked_off(ahead[:2], tmp_path / "kept")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == before
