@@ -16,12 +16,14 @@ from fake_core import FakeCore
 from onionlab import cli
 from onionlab.errors import ResultsError
 from onionlab.reproductions import shadow_networks
+from onionlab.reproductions.kept import Kept
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.shadow_networks import Figure, Target, compare
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times as shadow_networks_times
 from onionlab.reproductions.shadow_networks.more_load import Ratio, effect
+from onionlab.reproductions.shadow_networks.transfer_times import FORM, Observed, reduce
 
 ROOT = Path(__file__).parents[2]
 QUANTILES = [0.1, 0.5, 0.9]
@@ -43,8 +45,8 @@ def reference(tmp_path: Path) -> Path:
     return folder
 
 
-def experiment(**changes: Any) -> Any:
-    """What `compare` asks of a finished run: downloads of 50 KiB that take 0.5, 0.6, ... s once connected."""
+def experiment() -> Any:
+    """What is taken of a finished run: downloads of 50 KiB that take 0.5, 0.6, ... s once connected."""
     rows = [
         {
             "group": "perf",
@@ -69,6 +71,7 @@ def experiment(**changes: Any) -> Any:
                 "peak_memory_bytes": [10**8],
                 "cell_hops": [10**8],
                 "version": ["1"],
+                "build": ["2e"],
                 "relays": [65],
                 "clients": [108],
             }
@@ -76,18 +79,21 @@ def experiment(**changes: Any) -> Any:
         plan=SimpleNamespace(scenario={"network": {"latency": None}, "clients": [{"load": {"kind": "tor-users"}}]}),
         measure_from=20.0,
         duration=60.0,
-        **changes,
     )
 
 
+def observed(run: Any = None) -> Observed:
+    return Observed.of(reduce(run or experiment()))
+
+
 def test_times_count_from_the_request_and_what_came_early_is_left_out(reference: Path) -> None:
-    one = compare(NAME, reference, experiment())
+    one = compare(NAME, reference, observed())
     assert np.allclose(one.ours["time_to_first_byte_recv", "51200"], [0.25] * 7)
     assert np.allclose(one.ours["time_to_last_byte_recv", "all"], 0.5 + np.arange(7) / 10)
     assert len(one.ours["time_to_first_byte_recv", "1048576"]) == 0
     assert one.our_errors.tolist() == [0.0, 0.25]
     assert one.their_errors.tolist() == [0.0, 0.05]
-    assert one.goodput == 8 * 5e8 / 40
+    assert one.observed.goodput == 8 * 5e8 / 40
     # Sizes that nobody downloaded have no figures.
     assert sorted(one.figures) == [(metric, size) for metric in sorted(shadow_networks_times.TIMES) for size in ("51200", "all")]
 
@@ -102,7 +108,7 @@ def test_a_figure_is_within_two_deviations_of_the_mean() -> None:
 
 
 def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None:
-    one = compare(NAME, reference, experiment())
+    one = compare(NAME, reference, observed())
     inside, all_ = one.within
     # First byte: 0.25 s lies 2.5, 3.75 and 4.4 deviations below; last byte: 0.5, 0.8 and 1.0 s lie 0, 1 and 2.5 from the mean.
     assert (inside, all_) == (4, 12)
@@ -113,6 +119,7 @@ def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None
     # Ours over theirs: 0.25 to 0.4, 0.9, 1.1 s, and 0.5, 0.8, 1.0 s to the same.
     assert f"| {NAME} | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in page
     assert f"| {NAME} | 1 min | 1.5 min |" in page
+    assert "By onionlab 1, build 2e." in page
     assert "| | | | ours | **0.25** | **0.25** | **0.25** |" in page
     assert "| | | | ours | 0.50 | 0.80 | **1.00** |" in page
     assert "the built-in places" in page
@@ -135,7 +142,7 @@ def test_more_load_is_a_ratio_with_clients_paired(reference: Path) -> None:
         one.transfers = one.transfers.with_columns(first_byte_ns=stretched)
         return one
 
-    found = effect(NAME, reference, experiment(), slower(2))
+    found = effect(NAME, reference, observed(), observed(slower(2)))
     # Every first byte of every client takes twice as long: nothing for the bootstrap to vary. Theirs: half as long again.
     ratios = found.ratios["time_to_first_byte_recv", "51200"]
     assert [(ratio.ours, ratio.low, ratio.high, ratio.theirs) for ratio in ratios] == [(2.0, 2.0, 2.0, 1.5)] * 5
@@ -144,14 +151,14 @@ def test_more_load_is_a_ratio_with_clients_paired(reference: Path) -> None:
     assert ("time_to_first_byte_recv", "1048576") not in found.ratios
     assert not Ratio(2.0, 1.9, 2.1, 1.5, 0.1).agrees
     assert Ratio(2.0, 1.6, 2.4, 1.5, 0.1).agrees
-    page = shadow_networks_page.page([compare(NAME, reference, experiment())], [found], [])
+    page = shadow_networks_page.page([compare(NAME, reference, observed())], [found], [])
     assert f"## 20 % more load: {NAME}" in page
     assert "| first byte | all sizes | ours | **2.00 [2.00, 2.00]** |" in page
     assert "| | | theirs | 1.50 ± 0.07 |" in page
 
 
 def test_charts_say_what_they_show(reference: Path) -> None:
-    specification = json.dumps(shadow_networks_charts.chart(compare(NAME, reference, experiment())))
+    specification = json.dumps(shadow_networks_charts.chart(compare(NAME, reference, observed())))
     for text in (shadow_networks_charts.OURS, shadow_networks_charts.THEIRS, "50 KiB", "share of downloads"):
         assert text in specification
 
@@ -169,7 +176,7 @@ def test_a_broken_reference_is_one_sentence(change: Any, sentence: str, referenc
     change(content)
     path.write_bytes(lzma.compress(json.dumps(content).encode()))
     with pytest.raises(ResultsError, match=sentence):
-        compare(NAME, reference, experiment())
+        compare(NAME, reference, observed())
 
 
 def test_without_reference_or_runs_it_says_so(reference: Path, tmp_path: Path) -> None:
@@ -180,6 +187,22 @@ def test_without_reference_or_runs_it_says_so(reference: Path, tmp_path: Path) -
         shadow_networks.reproduce(*arguments, networks=["tiny"])
     with pytest.raises(ResultsError, match="no finished run"):
         shadow_networks.reproduce(*arguments, networks=[])
+    with pytest.raises(ResultsError, match="no finished run"):
+        shadow_networks.reproduce(*arguments, networks=[], kept=tmp_path / "kept")
+
+
+def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without any results, and only with the duration that is asked for."""
+    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
+    (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
+    Kept(tmp_path / "kept", FORM).add(NAME, "whatever it was", reduce(experiment()))
+    folders = ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs"
+    page, broken = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")
+    assert broken == []
+    text = page.read_text(encoding="utf-8")
+    assert f"| {NAME} | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in text
+    with pytest.raises(ResultsError, match="no finished run"):
+        shadow_networks.reproduce(*folders, networks=[], duration="20 min", kept=tmp_path / "kept")
 
 
 def test_options_of_other_reproductions_are_refused(

@@ -98,8 +98,8 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="swrr, cci, predictor: keep what each finished experiment came to in this small folder, and run none again "
-            "that is there: a long one goes on later, also on another machine.",
+            help="swrr, cci, predictor, shadow-networks: keep what each finished experiment came to in this small folder, "
+            "and run none again that is there: a long one goes on later, also on another machine.",
             show_default="nothing is kept but the runs themselves, below --out",
         ),
     ] = None,
@@ -158,6 +158,8 @@ def reproduce(
                 chosen["duration"] = duration
             if load is not None:
                 chosen["load"] = load
+            if kept is not None:
+                chosen["kept"] = kept
             measurements = reference if reference is not None else Path("../shared/data/reference") / paper
             page, broken = PAPERS[paper](folder, measurements, results, docs, display, **chosen)
     print(f"page: {page}")

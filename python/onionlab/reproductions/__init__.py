@@ -29,7 +29,7 @@ SELF_CONTAINED = {
 }
 
 #: Those that can go on from what was kept elsewhere (`onionlab.reproductions.kept`).
-KEPT = ("swrr", "cci", "predictor")
+KEPT = ("swrr", "cci", "predictor", "shadow-networks")
 
 __all__ = [
     "COMPUTED",

@@ -154,10 +154,10 @@ class Kept:
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
             raise ResultsError(f"{self._folder} holds nothing that a reproduction kept: {error}") from error
 
-    def take(self, name: str, identity: str) -> Reduced | None:
-        """The experiment of this name, if it is kept and has the identity."""
+    def take(self, name: str, identity: str | None = None) -> Reduced | None:
+        """The experiment of this name, if it is kept and has the identity, where one is given."""
         entry = self._entries.get(name)
-        if entry is None or entry.get("identity") != identity:
+        if entry is None or (identity is not None and entry.get("identity") != identity):
             return None
         own = {stem: frame.filter(pl.col(OWNER) == name).drop(OWNER) for stem, frame in self._frames.items()}
         try:

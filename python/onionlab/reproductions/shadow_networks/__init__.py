@@ -14,23 +14,23 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import polars as pl
 
 from onionlab import importing, runner
 from onionlab.charts import export
-from onionlab.errors import ResultsError, RunError
+from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.importing.sources import ImportedError, read_json
+from onionlab.reproductions.kept import Kept, Made, Reduced, work_off
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.runs import Observe
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
+from onionlab.reproductions.shadow_networks import transfer_times
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
-from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Samples, errors, measured, times
-from onionlab.results import Experiment, load
+from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, Samples, errors, reduce, times
+from onionlab.results import load as load_results
 from onionlab.stats.intervals import Floats, lower_quantile
 
 #: What is run where nobody says otherwise: the networks of 1 %.
@@ -84,12 +84,8 @@ class Comparison:
         Failed downloads by client, as a share of those that ended.
     targets, quantiles
         Over all networks of the scale.
-    run
-        The row of the table ``run``; ``duration`` and ``measure_from`` in simulated seconds.
-    goodput
-        Of all relays, in bits/s, since ``measure_from``.
-    settings
-        What the experiment says beside the network: tables of latency, traffic models.
+    observed
+        Our run.
     """
 
     name: str
@@ -100,11 +96,7 @@ class Comparison:
     their_errors: Floats
     targets: dict[tuple[str, str], tuple[Target, ...]]
     quantiles: tuple[float, ...]
-    run: dict[str, Any]
-    duration: float
-    measure_from: float
-    goodput: float
-    settings: tuple[str, ...]
+    observed: Observed
 
     @cached_property
     def figures(self) -> dict[tuple[str, str], tuple[Figure, ...]]:
@@ -117,6 +109,11 @@ class Comparison:
             for key in self.targets
             if len(self.ours[key]) and len(self.theirs[key])
         }
+
+    @property
+    def made(self) -> tuple[Made, ...]:
+        """By which code the run was made."""
+        return self.observed.made
 
     @property
     def within(self) -> tuple[int, int]:
@@ -138,6 +135,7 @@ def reproduce(
     networks: Sequence[str] | None = None,
     duration: str | None = None,
     load: float = 1.0,
+    kept: Path | None = None,
 ) -> tuple[Path, list[str]]:
     """Run networks and write the page of all that have been run; return its path and no complaints.
 
@@ -150,27 +148,56 @@ def reproduce(
     out, docs : path
         Experiments and results go below ``out``, the page and its charts into ``docs``. Finished runs in ``out`` are kept.
     observe : callable, optional
-        Gives a context with an observer for each network.
+        Gives a context with an observer of all runs.
     networks : sequence of str, optional
         Which networks are run: names, or beginnings of names; by default those of 1 %. None of them: only the page is written.
     duration : str, optional
         Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart.
     load : float
         Users open so many times as many circuits. Of such runs the page shows what they change; they are kept apart too.
+    kept : path, optional
+        A folder of runs that are finished and reduced (`onionlab.reproductions.kept.Kept`): they are not made again, and are on
+        the page beside those in ``out``.
     """
     if reference is None or not (reference / "targets.json").is_file():
         raise ResultsError(f"the published networks are not in {reference}; --reference names their folder")
     known = sorted(path.name.removesuffix(".network.json.xz") for path in reference.glob("*.network.json.xz"))
     chosen = _chosen(known, networks if networks is not None else [SMALL])
     folder = out if duration is None else out / re.sub(r"\W+", "-", duration)
-    for name in chosen:
-        _run(name, reference, _loaded(folder, load), observe, duration, load)
-    finished = {name: _finished(folder / name / "results") for name in known}
-    comparisons = [compare(name, reference, results) for name, results in finished.items() if results is not None]
-    if not comparisons:
+    store = None if kept is None else Kept(kept, transfer_times.FORM)
+    ahead = [
+        (
+            _called(name, duration, load),
+            _imported(name, reference, _loaded(folder, load), duration, load),
+            _results(folder, name, load),
+        )
+        for name in chosen
+    ]
+    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+        for _ in work_off(ahead, lambda _, results: reduce(results), observer, store):
+            pass
+
+    def finished(name: str, load: float = 1.0) -> Observed | None:
+        there = None if store is None else store.take(_called(name, duration, load))
+        found = there or _finished(_results(folder, name, load))
+        return None if found is None else Observed.of(found)
+
+    usual = {name: observed for name in known if (observed := finished(name)) is not None}
+    if not usual:
         raise ResultsError(f"{folder} holds no finished run of these networks")
+    comparisons = [compare(name, reference, observed) for name, observed in usual.items()]
+    effects = [
+        effect(name, reference, observed, more)
+        for name, observed in usual.items()
+        if (more := finished(name, MORE_LOAD)) is not None
+    ]
     reasons = load_differences(experiments / "differences.toml")
-    return write(comparisons, _effects(known, reference, folder), reasons, docs), []
+    return write(comparisons, effects, reasons, docs), []
+
+
+def _called(name: str, duration: str | None, load: float) -> str:
+    """How a run is called."""
+    return ", ".join([name, *([f"load {load:g}"] if load != 1 else []), *([duration] if duration is not None else [])])
 
 
 def _loaded(folder: Path, load: float) -> Path:
@@ -178,14 +205,8 @@ def _loaded(folder: Path, load: float) -> Path:
     return folder if load == 1 else folder / f"load-{load:g}"
 
 
-def _effects(known: Sequence[str], reference: Path, folder: Path) -> list[Effect]:
-    """What more load changes, in networks that were run with both for the same time."""
-    effects = []
-    for name in known:
-        usual, more = (_finished(_loaded(folder, load) / name / "results") for load in (1.0, MORE_LOAD))
-        if usual is not None and more is not None:
-            effects.append(effect(name, reference, usual, more))
-    return effects
+def _results(folder: Path, name: str, load: float) -> Path:
+    return _loaded(folder, load) / name / "results"
 
 
 def _chosen(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
@@ -196,18 +217,18 @@ def _chosen(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
     return [name for name in known if name.startswith(tuple(wanted))]
 
 
-def _finished(results: Path) -> Experiment | None:
-    """The results there, if the run is finished and this build of the simulator made it."""
+def _finished(results: Path) -> Reduced | None:
+    """What the run there came to, if it is finished and this build of the simulator made it."""
     if not (results / "plan.json").is_file():
         return None
     try:
-        return load(results)
+        return reduce(load_results(results))
     except ResultsError:
         return None
 
 
-def _run(name: str, reference: Path, folder: Path, observe: Observe | None, duration: str | None, load: float) -> None:
-    """Import one network, unless that is done, and run it."""
+def _imported(name: str, reference: Path, folder: Path, duration: str | None, load: float) -> Path:
+    """The experiment file of a network, which is imported unless that is done."""
     file = folder / name / "network" / "experiment.toml"
     if not file.is_file():
         data = reference.parent.parent / "network"
@@ -219,13 +240,10 @@ def _run(name: str, reference: Path, folder: Path, observe: Observe | None, dura
             load=load,
         )
         importing.import_network(reference / f"{name}.network.json.xz", file.parent, None, options)
-    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
-        results = runner.run(file, folder / name / "results", report=False, observer=observer)
-    if results.missing:
-        raise RunError(f"{name}: {results.missing[0].label} did not finish")
+    return file
 
 
-def compare(name: str, reference: Path, experiment: Experiment) -> Comparison:
+def compare(name: str, reference: Path, observed: Observed) -> Comparison:
     """Hold the finished run of a network against what is published of it."""
     scale = f"{name.split('pct')[0]}%"
     try:
@@ -242,27 +260,16 @@ def compare(name: str, reference: Path, experiment: Experiment) -> Comparison:
         failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
     except (KeyError, TypeError, ValueError, ImportedError) as error:
         raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
-    perf = measured(experiment)
-    scenario = experiment.plan.scenario
-    network = experiment.network.filter(pl.col("time_ns") > experiment.measure_from * 1e9)
-    sent = float(network["relay_bytes_sent"].sum())
     return Comparison(
         name=name,
         scale=scale,
-        ours=times(perf),
+        ours=times(observed.perf),
         theirs=samples,
-        our_errors=errors(perf),
+        our_errors=errors(observed.perf),
         their_errors=failed,
         targets=spread,
         quantiles=quantiles,
-        run=experiment.runs.row(0, named=True),
-        duration=experiment.duration,
-        measure_from=experiment.measure_from,
-        goodput=8 * sent / (experiment.duration - experiment.measure_from),
-        settings=(
-            "the table of countries" if scenario["network"]["latency"] else "the built-in places",
-            "the learned models" if scenario["clients"][0]["load"]["kind"] == "markov" else "the built-in compact model",
-        ),
+        observed=observed,
     )
 
 

@@ -43,10 +43,10 @@ def chart(one: Comparison) -> dict[str, Any]:
         if size != "all"
         for metric, word in TIMES.items()
     ]
-    minutes = one.duration / 60
+    minutes = one.observed.duration / 60
     lines = [
-        f"{one.scale} of Tor, {minutes:g} simulated minutes, downloads from minute {one.measure_from / 60:g} on; "
-        f"onionlab {one.run['version']}",
+        f"{one.scale} of Tor, {minutes:g} simulated minutes, downloads from minute {one.observed.measure_from / 60:g} on; "
+        f"onionlab {one.observed.made[0].version}",
         "line: share of completed downloads that took at most so long",
     ]
     title = alt.TitleParams(f"{one.name}: downloads of perf clients", subtitle=lines, frame="bounds", offset=14)

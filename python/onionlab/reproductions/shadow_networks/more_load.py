@@ -16,8 +16,8 @@ import numpy as np
 
 from onionlab.errors import ResultsError
 from onionlab.importing.sources import ImportedError, read_json
-from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, errors, measured, times_by_client
-from onionlab.results import Experiment
+from onionlab.reproductions.kept import Made
+from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, errors, times_by_client
 from onionlab.stats.intervals import Floats, lower_quantile
 
 #: The other load of the published simulations.
@@ -63,6 +63,8 @@ class Effect:
         By metric and size, in the order of `QUANTILES`.
     failed
         Mean share of failed downloads, ours with the usual load and with more.
+    made
+        By which code the run with more load was made.
     """
 
     name: str
@@ -70,6 +72,7 @@ class Effect:
     measure_from: float
     ratios: dict[tuple[str, str], tuple[Ratio, ...]]
     failed: tuple[float, float]
+    made: tuple[Made, ...]
 
     @property
     def agreeing(self) -> tuple[int, int]:
@@ -78,7 +81,7 @@ class Effect:
         return sum(ratio.agrees for ratio in found), len(found)
 
 
-def effect(name: str, reference: Path, usual: Experiment, more: Experiment) -> Effect:
+def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effect:
     """Compare two finished runs of a network, which differ in their load alone."""
     scale = f"{name.split('pct')[0]}%"
     try:
@@ -90,7 +93,7 @@ def effect(name: str, reference: Path, usual: Experiment, more: Experiment) -> E
         }
     except (KeyError, TypeError, ValueError, ImportedError) as error:
         raise ResultsError(f"{reference} does not say what more load does to networks of {scale}: {error!r}") from error
-    before, after = measured(usual), measured(more)
+    before, after = usual.perf, more.perf
     random = np.random.default_rng(SEED)
     ratios = {}
     for (metric, size), expected in theirs.items():
@@ -103,6 +106,7 @@ def effect(name: str, reference: Path, usual: Experiment, more: Experiment) -> E
         measure_from=usual.measure_from / 60,
         ratios=ratios,
         failed=(float(np.mean(errors(before))), float(np.mean(errors(after)))),
+        made=more.made,
     )
 
 

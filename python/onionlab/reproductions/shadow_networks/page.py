@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from onionlab.quantity import format_bytes, format_fixed, format_size
+from onionlab.reproductions.kept import code, together
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, QUANTILES, Effect, Ratio
 from onionlab.reproductions.shadow_networks.transfer_times import TIMES
@@ -64,13 +65,19 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
     """The page as Markdown."""
     from onionlab.reproductions.shadow_networks import SPREAD
 
-    latency, models = comparisons[0].settings
-    lengths = {one.duration for one in comparisons} - {HOUR}
+    latency, models = comparisons[0].observed.settings
+    lengths = {one.observed.duration for one in comparisons} - {HOUR}
     options = f' --duration "{lengths.pop() / 60:g} min"' if lengths else ""
     lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, options=options)]
     inside, all_ = (sum(counts) for counts in zip(*(one.within for one in comparisons), strict=True))
     lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
     lines += _overview(comparisons)
+    runs = [*(made for one in comparisons for made in one.made), *(made for one in effects for made in one.made)]
+    lines += [
+        "",
+        f"By {code(together(runs))}. Memory is the most that the whole program had until the run's end, other runs beside it and "
+        "before it included; with `--jobs 1` and one network it is that network's.",
+    ]
     lines += ["", MODEL]
     if differences:
         lines += ["## What differs, and why", ""]
@@ -97,13 +104,13 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
     yield "| network | simulated | wall time, one core | memory | cell-hops/s | theirs took, for an hour |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for one in comparisons:
-        wall = float(one.run["wall_seconds"])
+        run, wall = one.observed.run, float(one.observed.run["wall_seconds"])
         cells = (
             one.name,
-            f"{one.duration / 60:g} min",
+            f"{one.observed.duration / 60:g} min",
             f"{wall / 60:.1f} min",
-            format_bytes(float(one.run["peak_memory_bytes"])),
-            f"{one.run['cell_hops'] / wall / 1e6:.2f} million",
+            format_bytes(float(run["peak_memory_bytes"])),
+            f"{run['cell_hops'] / wall / 1e6:.2f} million",
             COSTS.get(one.scale, ""),
         )
         yield f"| {' | '.join(cells)} |"
@@ -137,11 +144,11 @@ def _ratio(ratio: Ratio) -> str:
 
 def _section(one: Comparison) -> Iterator[str]:
     """One network: its table and its chart."""
-    run = one.run
+    own, run = one.observed, one.observed.run
     yield from (f"## {one.name}", "")
     yield (
-        f"{run['relays']} relays, {run['clients']} clients; {one.duration / 60:g} simulated minutes, downloads from minute "
-        f"{one.measure_from / 60:g} on. All relays together send {one.goodput / 1e9:.2f} Gbit/s."
+        f"{run['relays']} relays, {run['clients']} clients; {own.duration / 60:g} simulated minutes, downloads from minute "
+        f"{own.measure_from / 60:g} on. All relays together send {own.goodput / 1e9:.2f} Gbit/s."
     )
     yield ""
     head = [f"p{100 * q:g}" for q in one.quantiles]

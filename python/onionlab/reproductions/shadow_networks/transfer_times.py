@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import polars as pl
 
+from onionlab.reproductions.kept import Made, Reduced
 from onionlab.results import Experiment
 from onionlab.stats.intervals import Floats
 
@@ -21,9 +25,66 @@ _ENDS = {"time_to_first_byte_recv": "first_byte_ns", "time_to_last_byte_recv": "
 Samples = dict[tuple[str, str], Floats]
 
 
-def measured(experiment: Experiment) -> pl.DataFrame:
-    """The perf clients' transfers that began when statistics had begun."""
-    return experiment.transfers.filter(pl.col("group") == "perf", pl.col("start_ns") >= experiment.measure_from * 1e9)
+#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
+FORM = 1
+
+#: What is taken of a perf client's transfer.
+COLUMNS = ("client", "size_bytes", "outcome", "connected_ns", "first_byte_ns", "last_byte_ns")
+
+
+@dataclass(frozen=True)
+class Observed:
+    """One run of a network, reduced.
+
+    Attributes
+    ----------
+    perf
+        The perf clients' transfers that began when statistics had begun: `COLUMNS`.
+    run
+        Of the row of the table ``run``: ``relays``, ``clients``, ``cell_hops``, ``wall_seconds``, ``peak_memory_bytes``.
+    duration, measure_from
+        Simulated seconds, and when statistics began.
+    goodput
+        Of all relays, in bits/s, since ``measure_from``.
+    settings
+        What the experiment says beside the network: tables of latency, traffic models.
+    made
+        By which code.
+    """
+
+    perf: pl.DataFrame
+    run: dict[str, Any]
+    duration: float
+    measure_from: float
+    goodput: float
+    settings: tuple[str, str]
+    made: tuple[Made, ...]
+
+    @classmethod
+    def of(cls, reduced: Reduced) -> Observed:
+        """What `reduce` made of a run."""
+        facts = dict(reduced.facts)
+        latency, models = facts.pop("settings")
+        return cls(perf=reduced.frames["perf"], settings=(latency, models), made=reduced.made, **facts)
+
+
+def reduce(experiment: Experiment) -> Reduced:
+    """What is taken of a finished run."""
+    since = experiment.measure_from * 1e9
+    perf = experiment.transfers.filter(pl.col("group") == "perf", pl.col("start_ns") >= since).select(COLUMNS)
+    sent = float(experiment.network.filter(pl.col("time_ns") > since)["relay_bytes_sent"].sum())
+    scenario, run = experiment.plan.scenario, experiment.runs.row(0, named=True)
+    facts = {
+        "run": {name: run[name] for name in ("relays", "clients", "cell_hops", "wall_seconds", "peak_memory_bytes")},
+        "duration": experiment.duration,
+        "measure_from": experiment.measure_from,
+        "goodput": 8 * sent / (experiment.duration - experiment.measure_from),
+        "settings": [
+            "the table of countries" if scenario["network"]["latency"] else "the built-in places",
+            "the learned models" if scenario["clients"][0]["load"]["kind"] == "markov" else "the built-in compact model",
+        ],
+    }
+    return Reduced({"perf": perf}, Made.of(experiment), facts)
 
 
 def times(perf: pl.DataFrame) -> Samples:
