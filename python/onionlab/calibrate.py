@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from onionlab.circuits import of_clients
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
 from onionlab.quantity import format_fixed
@@ -94,7 +95,7 @@ def _one(
     done = perf.filter(pl.col("outcome") == "ok")
     ours = _times(with_requests(done, experiment.circuits, _ahead(experiment, treatment)))
     built = experiment.circuits.filter(mine, pl.col("group").is_in(groups), pl.col("launched_ns") >= since)
-    built = built.filter(pl.col("built_ns").is_not_null())
+    built = built.filter(pl.col("built_ns").is_not_null(), of_clients())
     ours["circuit_build_times"] = np.sort(((built["built_ns"] - built["launched_ns"]) / 1e9).to_numpy())
     lines = [
         Line(f"{words}, s", f"p{100 * q:g}", lower_quantile(ours[key], q), metrics.times[key][q])

@@ -220,6 +220,20 @@ def test_without_optimistic_data_times_count_from_connected(purpose: str) -> Non
     assert next(line.ours for line in lines if line.name.startswith("circuit round")) == 0.5
 
 
+@pytest.mark.parametrize(
+    ("purpose", "median"), [("service-rendezvous", 0.75), ("service-introduction", 0.75), ("rendezvous", 0.25)]
+)
+def test_what_a_service_builds_is_no_build_time(purpose: str, median: float) -> None:
+    """Beside a circuit of the client's own another of its group, three times as fast: it counts unless a service built it."""
+    one = experiment()
+    other = one.circuits.with_columns(
+        purpose=pl.lit(purpose), circuit=pl.lit(8, dtype=pl.Int64), launched_ns=pl.col("built_ns") - int(0.25e9)
+    )
+    one.circuits = pl.concat([one.circuits, other])
+    found = {line.name: line.ours for line in calibrate(one, live())[0].lines}
+    assert found["circuit build time, s"] == median
+
+
 def test_nobody_measures() -> None:
     with pytest.raises(ResultsError, match="no group of clients that measure"):
         calibrate(experiment("web"), live())

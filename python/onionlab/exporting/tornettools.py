@@ -21,6 +21,7 @@ from typing import Any
 import polars as pl
 
 from onionlab.charts.build import slug
+from onionlab.circuits import of_clients
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
@@ -141,7 +142,8 @@ class _Tables:
         self._transfers = experiment.transfers.filter(mine, perf, pl.col("outcome") != "unfinished").filter(
             self._counts("end_ns")
         )
-        self._circuits = experiment.circuits.filter(mine, perf, pl.col("built_ns").is_not_null()).filter(self._counts("built_ns"))
+        built = experiment.circuits.filter(mine, perf, pl.col("built_ns").is_not_null(), of_clients())
+        self._circuits = built.filter(self._counts("built_ns"))
 
     def _counts(self, column: str) -> pl.Expr:
         """Whether an instant lies within the seconds that count."""
