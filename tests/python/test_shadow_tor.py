@@ -71,7 +71,7 @@ def test_a_seed_matters_where_queues_fill(comparisons: dict[str, Comparison]) ->
 def test_page_charts_and_what_differs(comparisons: dict[str, Comparison], published: Published, tmp_path: Path) -> None:
     one = comparisons["e0-samecirc"]
     late = one.of("shadow").select("bytes", ttfb=pl.col("ttfb") + 0.04, ttlb=pl.col("ttlb"))
-    wrong = Comparison(one.case, one.ours.with_columns(ttfb=pl.col("ttfb") + 0.04), late, one.version, one.seeds)
+    wrong = Comparison(one.case, one.ours.with_columns(ttfb=pl.col("ttfb") + 0.04), late, one.made, one.seeds)
     said = shadow_tor.violations([wrong], NO_REASONS)
     assert "e0-samecirc: first byte of 50 kB differs by +12.5 %, and nothing says why" in said
     reasons = Reasons({("e0-samecirc", size, "ttfb"): "a delay of 40 ms" for size in (50_000, 1_000_000, 5_000_000)}, {})

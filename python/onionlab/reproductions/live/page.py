@@ -11,6 +11,7 @@ import polars as pl
 from onionlab.describe import network as network_in_words
 from onionlab.describe import plural
 from onionlab.quantity import format_bytes, format_fixed
+from onionlab.reproductions.kept import Made, together, took
 from onionlab.reproductions.live.figures import Row, rows
 from onionlab.reproductions.live.then import Taken
 from onionlab.reproductions.live.then import section as steps_section
@@ -59,6 +60,10 @@ def page(
         lines += ["## What differs, and why", "", "| what | mechanism | evidence |", "| --- | --- | --- |"]
         lines += [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
         lines.append("")
+    made = {"today": Made.of(experiment)}
+    if taken:
+        made["one parameter at a time"] = together(one for step in taken for one in step.made)
+    lines += ["## Runs", "", took(made), ""]
     return "\n".join(lines)
 
 

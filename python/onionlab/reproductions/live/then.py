@@ -23,6 +23,7 @@ from onionlab.files import write_text
 from onionlab.observer import Observer
 from onionlab.quantity import format_fixed
 from onionlab.reproductions import beside
+from onionlab.reproductions.kept import Made, together
 from onionlab.reproductions.live.figures import Row, over_networks
 from onionlab.results import Experiment
 from onionlab.tor_metrics import Metrics
@@ -70,12 +71,13 @@ class Steps:
 
 @dataclass(frozen=True)
 class Taken:
-    """A step that was run: its figures over networks, and how much of the relays' links was used."""
+    """A step that was run: its figures over networks, how much of the relays' links was used, and by which code."""
 
     step: Step
     rows: list[Row]
     networks: int
     used: float
+    made: tuple[Made, ...]
 
     @property
     def nearness(self) -> tuple[float, float]:
@@ -135,7 +137,8 @@ def _taken(step: Step, experiments: Sequence[Experiment], metrics: Metrics) -> T
         samples = experiment.network.filter(pl.col("time_ns") > experiment.measure_from * 1e9)
         sent = 8 * float(samples["relay_bytes_sent"].sum()) / (experiment.duration - experiment.measure_from)
         used.append(sent / float(experiment.relays.unique("relay")["capacity_bits"].sum()))
-    return Taken(step, rows, len(experiments), float(np.mean(used)))
+    made = together(one for experiment in experiments for one in Made.of(experiment))
+    return Taken(step, rows, len(experiments), float(np.mean(used)), made)
 
 
 def _written(asked: Steps, number: int, network: str, published: Path, out: Path) -> Path:

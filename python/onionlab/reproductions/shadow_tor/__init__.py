@@ -21,6 +21,7 @@ from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.agreement import Verdict, judge
+from onionlab.reproductions.kept import Made
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
 from onionlab.reproductions.runs import Observe, whole
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
@@ -50,8 +51,8 @@ class Comparison:
         Every completed transfer here: ``treatment``, ``seed``, ``bytes`` (without header), ``ttfb``, ``ttlb`` (seconds).
     theirs
         Every transfer there, or None where only quantiles are at hand.
-    version, seeds
-        What made ours.
+    made, seeds
+        By which code ours were made, and from which seeds.
     our_trace, their_trace
         Congestion control at the exit, where it was recorded.
     """
@@ -59,7 +60,7 @@ class Comparison:
     case: Case
     ours: pl.DataFrame
     theirs: pl.DataFrame | None
-    version: str
+    made: tuple[Made, ...]
     seeds: tuple[int, ...]
     our_trace: pl.DataFrame | None = None
     their_trace: pl.DataFrame | None = None
@@ -174,7 +175,7 @@ def compare(case: Case, results: Experiment, reference: Path | None) -> Comparis
         case,
         ours,
         load_samples(reference / case.folder) if reference is not None else None,
-        results.plan.version,
+        Made.of(results),
         tuple(results.plan.seeds),
         vegas_trace.load_ours(results, SHADOW),
         vegas_trace.load_theirs(reference / case.folder) if reference is not None else None,

@@ -72,7 +72,9 @@ def _times(one: Comparison) -> tuple[alt.ConcatChart, str, str]:
         if one.theirs is not None:
             samples[THEIRS] = one.theirs.filter(pl.col("bytes") == size)[metric].to_numpy()
         panels.append(_panel(samples, f"time to {METRICS[metric]}, {format_size(size)} (s)", "share of transfers"))
-    reading = f"theirs: one run; ours: {len(one.seeds)} seeds of onionlab {one.version}; line: share that took at most so long"
+    reading = (
+        f"theirs: one run; ours: {len(one.seeds)} seeds of onionlab {one.made[0].version}; line: share that took at most so long"
+    )
     return alt.concat(*panels, columns=2, spacing=22), "real tor and onionlab", reading
 
 

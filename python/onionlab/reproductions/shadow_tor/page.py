@@ -10,6 +10,7 @@ import polars as pl
 
 from onionlab.quantity import format_fixed, format_size
 from onionlab.reproductions.agreement import LEAST_P, NARROW, TIGHT, TOLERANCE, Verdict
+from onionlab.reproductions.kept import code, together
 from onionlab.reproductions.published import METRICS, Quantiles, label
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
 from onionlab.reproductions.shadow_tor.vegas_trace import QUANTITIES, RUNS
@@ -34,6 +35,7 @@ def page(comparisons: list[Comparison], source: str, reasons: Reasons) -> str:
     open_ = sum(verdict.within is None for _, _, verdict in verdicts)
     counts = [len(one.seeds) for one in comparisons]
     seeds = f"{counts[0]} seeds" if len(set(counts)) == 1 else f"{min(counts)} to {max(counts)} seeds"
+    ours = code(together(made for one in comparisons for made in one.made))
     command = f"onionlab reproduce shadow-tor --seeds {counts[0]}"
     lines = [
         "# Real tor in Shadow",
@@ -41,7 +43,7 @@ def page(comparisons: list[Comparison], source: str, reasons: Reasons) -> str:
         "Settings in which real tor was measured, and the same settings here.",
         "",
         f"- Theirs: {source}.",
-        f"- Ours: onionlab {comparisons[0].version}, {seeds} of each setting, the files in `experiments/shadow-tor`. Treatment",
+        f"- Ours: {ours}; {seeds} of each setting, the files in `experiments/shadow-tor`. Treatment",
         "  `shadow` has links and TCP as Shadow models them and is what is judged; `linux` has them as Linux does and",
         "  stands beside it. What the measurement leaves open, and what a seed varies, is in `assumptions.toml` there.",
         "",
