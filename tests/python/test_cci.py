@@ -13,8 +13,9 @@ import pytest
 from onionlab import _core
 from onionlab.errors import ResultsError
 from onionlab.reproductions import cci
-from onionlab.reproductions.cci import further, further_charts, network, page, testbeds
+from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.figures import capped, frame, mean
+from onionlab.reproductions.kept import Reduced
 from onionlab.runner import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -162,6 +163,21 @@ def test_which_claims_meet_nagle() -> None:
     asked = cci.read(FOLDER)
     claims = (*asked.testbed_claims, *asked.network_claims)
     assert [number for number, claim in enumerate(claims, 1) if any(map(page.meets_nagle, claim.parts))] == [1, 6, 7]
+
+
+def test_a_quarter_of_tor_beside_the_paper() -> None:
+    """What each run took stands beside the paper's memory; a figure that a run has not is a dash."""
+    rows = [
+        ("0.5 %", name, 0, metric, value) for name, value in (("vanilla", 1.5), ("PCTLS", 1.25)) for metric in network.METRICS
+    ]
+    rows = [row for row in rows if row[1:4:2] != ("PCTLS", "5 MB")]
+    facts = {"networks": 1, "relays": 1675, "minutes": 10.0, "longest": 240.0}
+    costs = [{"treatment": name, "seconds": 5400.0, "memory": 3 * 2**30} for name in ("vanilla", "PCTLS")]
+    reduced = Reduced({"figures": frame(rows), "times": pl.DataFrame()}, (), {**facts, "costs": costs})
+    text = "\n".join(quarter.section(reduced, cci.read(FOLDER).published["network"]))
+    assert "1,675 relays, 0.5 % lost, 10 simulated minutes" in text
+    assert "| vanilla | 1.50 | 1.50 | 1.50 | 2 | 1.5 | 1.500 | 1.5 | 2 | 1 h 30 min | 3.00 GiB | 430 GB | 12.5 |" in text
+    assert "| PCTLS | 1.25 | 1.25 | – |" in text
 
 
 def test_what_sharing_costs_by_hand() -> None:

@@ -94,6 +94,9 @@ def reproduce(
     quick: Annotated[
         bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
     ] = False,
+    quarter: Annotated[
+        bool, typer.Option("--quarter", help="cci: a quarter of Tor too, once; hours, and several GiB of memory.")
+    ] = False,
     kept: Annotated[
         Path | None,
         typer.Option(
@@ -130,6 +133,7 @@ def reproduce(
         ("--load", load, ("shadow-networks",)),
         ("--consensus", consensus, COMPUTED),
         ("--quick", quick or None, SELF_CONTAINED),
+        ("--quarter", quarter or None, ("cci",)),
         ("--kept", kept, KEPT),
         ("--jobs", jobs, simulated),
         ("--cluster", cluster, simulated),
@@ -148,8 +152,10 @@ def reproduce(
             with errors.status("") as status:
                 page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
         elif paper in SELF_CONTAINED:
-            goes_on: dict[str, Any] = {} if kept is None else {"kept": kept}
-            page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick, **goes_on)
+            more: dict[str, Any] = {} if kept is None else {"kept": kept}
+            if quarter:
+                more["quarter"] = True
+            page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick, **more)
         else:
             chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
             if networks is not None:

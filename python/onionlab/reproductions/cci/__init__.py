@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,12 @@ from typing import Any
 from onionlab import runner
 from onionlab.charts import export
 from onionlab.files import write_text
+from onionlab.place import chosen, made_at
 from onionlab.reproductions import beside
 from onionlab.reproductions.cci import charts as cci_charts
 from onionlab.reproductions.cci import further, further_charts, network, testbeds
 from onionlab.reproductions.cci import page as cci_page
+from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 from onionlab.reproductions.kept import Kept, Reduced, work_off
 from onionlab.reproductions.runs import Ahead, Observe
@@ -105,6 +107,7 @@ def reproduce(
     *,
     quick: bool = False,
     kept: Path | None = None,
+    quarter: bool = False,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -120,9 +123,12 @@ def reproduce(
         Fewer seeds, shorter runs and a smaller network; its runs are kept apart.
     kept : path, optional
         A folder of experiments that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
+    quarter : bool
+        A quarter of Tor too, once, one run after the other in the end; the page has it without that where it is kept.
     """
     asked = read(experiments)
-    planned = plan(experiments, out / ("quick" if quick else "full"), quick=quick)
+    folder = out / ("quick" if quick else "full")
+    planned = plan(experiments, folder, quick=quick)
     store = None if kept is None else Kept(kept, FORM)
     parts: dict[str, list[Reduced]] = {}
     with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
@@ -131,6 +137,13 @@ def reproduce(
             parts.setdefault(one.part, []).append(reduced)
     beds, sampled = testbeds.together(parts[TESTBEDS]), network.together(parts[NETWORK])
     others = {question.stem: network.together(parts[question.stem]) for question in further.QUESTIONS}
+    large = None if store is None else store.take(of_quarter.STEM)
+    if quarter:
+        with (
+            observe() if observe is not None else nullcontext(runner.Silent()) as observer,
+            made_at(replace(chosen(None, None), jobs=1)),
+        ):
+            (large,) = work_off([of_quarter.prepare(experiments, folder)], lambda _, one: of_quarter.reduce(one), observer, store)
     judged = judge_all(asked, beds, sampled)
     for name, specification in (*cci_charts.drawings(beds, sampled), *further_charts.drawings(others)):
         export.write_with_data(docs, name, specification)
@@ -143,7 +156,8 @@ def reproduce(
         sampled,
         judged,
         list(further.page(others, asked.rule)),
-        {stem: other.made for stem, other in others.items()},
+        [] if large is None else list(of_quarter.section(large, asked.published["network"])),
+        {stem: other.made for stem, other in others.items()} | ({} if large is None else {of_quarter.STEM: large.made}),
         quick=quick,
     )
     write_text(path, text)

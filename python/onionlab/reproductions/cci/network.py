@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -113,16 +113,14 @@ def reduce(experiment: Experiment, key: str = LOSS, called: Callable[[Any], str]
     experiment : Experiment
         All results.
     key : str
-        What it sweeps.
+        What it sweeps, if anything; otherwise the place is its loss.
     called : callable
         From a value of that to the name of a place.
     """
     figures: list[Figure] = []
     times: list[pl.DataFrame] = []
     relays = 0
-    for number, values in enumerate(experiment.plan.points):
-        place = called(values[key])
-        point = experiment.at(number)
+    for place, point in _places(experiment, key, called):
         for treatment in point.treatments:
             for network in range(point.plan.networks):
                 one = _Run(point, treatment, network)
@@ -136,6 +134,13 @@ def reduce(experiment: Experiment, key: str = LOSS, called: Callable[[Any], str]
         "longest": max(patience(experiment.plan.scenario).values()),
     }
     return Reduced({"figures": frame(figures), "times": pl.concat(times)}, Made.of(experiment), facts)
+
+
+def _places(experiment: Experiment, key: str, called: Callable[[Any], str]) -> Iterator[tuple[str, Experiment]]:
+    for number, values in enumerate(experiment.plan.points):
+        yield called(values[key]), experiment.at(number)
+    if not experiment.plan.points:
+        yield percent(experiment.plan.scenario["network"]["loss"]), experiment
 
 
 def together(reduced: Sequence[Reduced]) -> Measured:

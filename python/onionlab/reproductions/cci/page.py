@@ -59,11 +59,7 @@ What each part of the whole, without `--quick`, takes is in [its folder](../../e
 several times and on several machines: `--kept DIR` keeps what each finished experiment came to in a small folder, and goes on
 from there."""
 
-QUARTER = (
-    "The same at the paper's size, once, with 0.5 % lost and ten simulated minutes, is "
-    "`onionlab run experiments/cci/quarter.toml --jobs 1`: its report has the times of both, how long each took and the memory "
-    "that it needed; the share of links that are shared is `shared_links` over `links` in its table `network`."
-)
+QUARTER = "The same at the paper's size, once, with 0.5 % lost: `onionlab reproduce cci --quarter`{below}."
 
 
 def page(
@@ -74,11 +70,16 @@ def page(
     sampled: network.Measured,
     judged: Sequence[Judged],
     further: Sequence[str],
+    quarter: Sequence[str],
     made: Mapping[str, Sequence[Made]],
     *,
     quick: bool,
 ) -> str:
-    """The page as Markdown; ``further`` are the lines on what the paper leaves open, and ``made`` its runs."""
+    """The page as Markdown.
+
+    ``further`` are the lines on what the paper leaves open, ``quarter`` those on a quarter of Tor, where it was run, and ``made``
+    all runs, by part.
+    """
     lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
     if quick:
         seconds = testbeds.QUICK_DURATION.partition(" ")[0]
@@ -104,9 +105,10 @@ def page(
         "",
     ]
     lines += ["## A sampled network", ""]
-    lines += _network(published["network"], sampled, rule)
+    lines += _network(published["network"], sampled, rule, has_quarter=bool(quarter))
     lines += ["![Times to the last byte by size and loss](cci-network-times.svg)", ""]
     lines += ["![Times to build a circuit by loss](cci-network-build.svg)", ""]
+    lines += quarter
     lines += ["## What the paper leaves open", "", *further]
     lines += ["## What the paper does not say", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in assumptions]
@@ -211,7 +213,7 @@ def censoring(sampled: network.Measured) -> str:
     )
 
 
-def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule) -> Iterator[str]:
+def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule, *, has_quarter: bool) -> Iterator[str]:
     without, lossy = printed["faster"]["without loss"], printed["faster"]["with loss"]
     slower = printed["building-slower"]
     yield (
@@ -259,7 +261,7 @@ def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule) 
     yield (
         f"In the paper {shared['vanilla']:g} % of vanilla's active links are shared, since fewer circuits meet on a pair of "
         f"relays in a quarter of Tor than in a fiftieth; its simulation took {memory['vanilla']} GB of memory with vanilla and "
-        f"{memory['PCTLS']} GB with PCTLS. {QUARTER}"
+        f"{memory['PCTLS']} GB with PCTLS. {QUARTER.format(below=' (below)' if has_quarter else '')}"
     )
     yield ""
 
