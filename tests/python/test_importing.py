@@ -80,7 +80,7 @@ def test_the_torrc_of_clients_is_taken_in() -> None:
     network = importing.read(DATA / "tornettools")
     assert [markov.options for markov in network.markov] == [OF_MARKOV_CLIENTS]
     assert [perf.options for perf in network.perf] == [OF_PERF_CLIENTS]
-    assert (network.guards, network.distinct_subnets, network.half_life, network.conflux) == (False, False, 30.0, None)
+    assert (network.guards, network.distinct_subnets, network.half_life, network.conflux) == (0, False, 30.0, None)
     published = importing.read(PUBLISHED)
     assert {markov.options for markov in published.markov} == {OF_MARKOV_CLIENTS}, "their generator wrote the same"
     assert [perf.options for perf in published.perf] == [OF_PERF_CLIENTS]
@@ -178,8 +178,8 @@ def test_options_that_are_not_modelled_are_noted_and_none_that_means_nothing(fol
         f"torrc: `ConfluxEnabled 0` of relay2exit {differs}",
         f"torrc: `DoSConnectionEnabled 1` of 2 hosts (relay3guard, ...) {left_out}",
         f"torrc: `ExitPolicy reject *:80, accept *:*` of relay2exit {left_out}",
-        f"torrc: `KISTSchedRunInterval 4 msec` of relay2exit {left_out}",
-        f"torrc: `NumEntryGuards 3` of perfclient1exit {left_out}",
+        f"torrc: `KISTSchedRunInterval 4 msec` of relay2exit {differs}",
+        f"torrc: `NumEntryGuards 3` of perfclient1exit {differs}",
         f"torrc: `RelayBandwidthRate 1 MB` of 2 hosts (relay3guard, ...) {left_out}",
         f"torrc: `SocksPort 9050 IsolateDestPort` of perfclient1exit {left_out}",
         f"torrc: `UseEntryGuards 1` of perfclient1exit {differs}",
@@ -207,6 +207,46 @@ def test_what_all_hosts_say_is_of_the_whole_experiment(folder: Path) -> None:
     ]
     torrc_of(folder, "4uthority1", "ConsensusParams cc_alg\n")
     with pytest.raises(ImportedError, match="'cc_alg' is no parameter"):
+        importing.read(folder)
+
+
+@pytest.mark.parametrize(
+    ("relays", "clients", "lines"),
+    [
+        ("Schedulers KISTLite,Vanilla\n", "UseEntryGuards 1\n", ['channel-scheduler = "kist-lite" # Schedulers']),
+        ("Schedulers kist\nKISTSchedRunInterval 0 msec\n", "UseEntryGuards 1\nNumEntryGuards 0\n", []),
+        ("KISTSchedRunInterval 4\n", "NumEntryGuards 3\n", ['kist-interval = "4 ms" # KISTSchedRunInterval', "guards = 0"]),
+        (
+            "Schedulers Vanilla\nKISTSchedRunInterval 5 milliseconds\n",
+            "UseEntryGuards 1\nNumEntryGuards 3\n",
+            ["guards = 3 # NumEntryGuards", 'channel-scheduler = "vanilla" # Schedulers', 'kist-interval = "5 ms"'],
+        ),
+    ],
+)
+def test_schedulers_and_guards(relays: str, clients: str, lines: list[str], folder: Path) -> None:
+    for host in ("4uthority1", "relay1exitguard", "relay2exit", "relay3guard", "relay4middle"):
+        torrc_of(folder, host, relays)
+    for host in ("perfclient1exit", "markovclient1exit", "markovclient2exit"):
+        torrc_of(folder, host, clients)
+    network = importing.read(folder)
+    text = experiment(network, Options())
+    found = [line for line in text.splitlines() if line.startswith(("guards", "channel-scheduler", "kist-interval"))]
+    assert len(found) == len(lines)
+    assert all(expected in "\n".join(found) for expected in lines)
+    assert not [note for note in network.notes if note.startswith("torrc:")]
+
+
+@pytest.mark.parametrize(
+    ("host", "text", "sentence"),
+    [
+        ("relay2exit", "Schedulers FIFO\n", "there are KIST, KISTLite and Vanilla"),
+        ("relay2exit", "KISTSchedRunInterval now\n", "is no time such as"),
+        ("perfclient1exit", "NumEntryGuards 21\n", "must be a whole number from 0 to 20"),
+    ],
+)
+def test_broken_schedulers_and_guards_are_one_sentence(host: str, text: str, sentence: str, folder: Path) -> None:
+    torrc_of(folder, host, text)
+    with pytest.raises(ImportedError, match=sentence):
         importing.read(folder)
 
 

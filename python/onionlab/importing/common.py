@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
-from onionlab.importing.options import OF_ALL, OF_CLIENTS, OF_RELAYS, Notes, TorOptions, consensus_params, of_client
+from onionlab.importing.options import (
+    OF_ALL,
+    OF_CLIENTS,
+    OF_RELAYS,
+    Notes,
+    TorOptions,
+    consensus_params,
+    milliseconds,
+    of_client,
+    scheduler,
+    whole,
+)
 from onionlab.importing.torrc import Line, Torrc
 
 #: What an authority votes for.
 PARAMS = "consensusparams"
+
+#: Most guards that an experiment can have.
+MOST_GUARDS = 20
 
 #: As a torrc has them. The first is the default of `UseEntryGuards`, and of `EnforceDistinctSubnets` but for testing networks.
 TRUE, FALSE = "1", "0"
@@ -26,6 +41,8 @@ class Common:
     def relay(self, torrc: Torrc, host: str, exits: bool) -> None:
         """Take in a relay's options; ``exits``: whether its name says that it is an exit."""
         self._value("circuitpriorityhalflife", torrc, host)
+        self._read("schedulers", torrc, host, scheduler, "kist")
+        self._read("kistschedruninterval", torrc, host, milliseconds, 0)
         if exits:
             self._value("confluxenabled", torrc, host, "auto", "exits")
         if "authoritativedirectory" in torrc.options:
@@ -41,6 +58,7 @@ class Common:
             return usual
         testing = torrc.last("testingtornetwork")
         self._value("useentryguards", torrc, host, TRUE)
+        self._read("numentryguards", torrc, host, lambda line: whole(line, 0, MOST_GUARDS), 0)
         self._value("enforcedistinctsubnets", torrc, host, FALSE if testing is not None and testing.value == TRUE else TRUE)
         self._value("confluxenabled", torrc, host, "auto", "clients")
         self._notes.look(torrc, host, OF_CLIENTS | OF_ALL, exits=False)
@@ -52,6 +70,24 @@ class Common:
         if not found:
             return otherwise
         return self._most(found) == TRUE
+
+    def guards(self) -> int | None:
+        """How many guards clients use, 0 without any; None: tor's default."""
+        if not self.agreed("useentryguards", True):
+            return 0
+        found = self._values.get("numentryguards", {})
+        return (int(self._most(found)) or None) if found else None
+
+    def scheduler(self) -> str | None:
+        """The channel scheduler of the relays; None: tor's default, KIST."""
+        found = self._values.get("schedulers", {})
+        most = self._most(found) if found else "kist"
+        return None if most == "kist" else most
+
+    def kist_interval(self) -> int | None:
+        """``KISTSchedRunInterval`` of the relays in milliseconds; None: as the consensus says."""
+        found = self._values.get("kistschedruninterval", {})
+        return (int(self._most(found)) or None) if found else None
 
     def half_life(self) -> float | None:
         """``CircuitPriorityHalflife`` of the relays, in seconds; None: tor's default."""
@@ -97,6 +133,12 @@ class Common:
         value = line.value.strip().lower() if line is not None else default
         if value is not None:
             self._values.setdefault(f"{option} {of}".strip(), {}).setdefault(value, []).append((line, host))
+
+    def _read(self, option: str, torrc: Torrc, host: str, read: Callable[[Line], object], default: object) -> None:
+        """As `_value` of an option with several ways to write a value."""
+        line = torrc.last(option)
+        value = str(default if line is None else read(line))
+        self._values.setdefault(option, {}).setdefault(value, []).append((line, host))
 
     @staticmethod
     def _most(found: dict[str, list[tuple[Line | None, str]]]) -> str:

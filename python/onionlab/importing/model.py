@@ -115,7 +115,9 @@ class Network:
     latency_factor
         What the round trips of the table of latencies are multiplied by to be as long as there.
     guards
-        Whether clients have guards.
+        How many guards a client uses, 0 for none; None: tor's default.
+    scheduler, kist_interval
+        The channel scheduler, as an experiment calls it, and KIST's interval in milliseconds; None: tor's default.
     distinct_subnets
         Whether a path has no two relays of one /16.
     half_life
@@ -138,7 +140,9 @@ class Network:
     tor: str
     times: Times = field(default_factory=Times)
     latency_factor: float = 1.0
-    guards: bool = False
+    guards: int | None = 0
+    scheduler: str | None = None
+    kist_interval: int | None = None
     distinct_subnets: bool = False
     half_life: float | None = None
     conflux: bool | None = None

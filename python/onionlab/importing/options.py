@@ -25,6 +25,13 @@ SECONDS = {"": 1}
 for _unit, _length in (("second", 1), ("minute", 60), ("hour", 3600), ("day", 86_400), ("week", WEEK), ("month", 2_629_728)):
     SECONDS |= {_unit: _length, f"{_unit}s": _length}
 
+#: The same for options in milliseconds (``time_msec_units``).
+MILLISECONDS = dict.fromkeys(("", "msec", "millisecond", "milliseconds"), 1)
+MILLISECONDS |= {unit: 1000 * length for unit, length in SECONDS.items() if unit}
+
+#: Channel schedulers by their names in ``Schedulers``.
+SCHEDULERS = {"kist": "kist", "kistlite": "kist-lite", "vanilla": "vanilla"}
+
 #: tor's units of size, in bytes (``memory_units``).
 BYTES = dict.fromkeys(("", "b", "byte", "bytes"), 1) | {"m": 2**20}
 for _power, _letter, _name in ((10, "k", "kilo"), (20, "m", "mega"), (30, "g", "giga"), (40, "t", "tera")):
@@ -83,6 +90,24 @@ def seconds(line: Line) -> int:
     return min(int(float(found[1]) * SECONDS[found[2]]), WEEK)
 
 
+def milliseconds(line: Line) -> int:
+    """The value of a line as milliseconds."""
+    found = re.fullmatch(r"(\d{1,9})\s*([a-z]*)", line.value.lower())
+    if found is None or found[2] not in MILLISECONDS:
+        raise ImportedError(f'{line.where}: `{line.name} {clipped(line.value, 40)}` is no time such as "10" or "10 msec"')
+    return int(found[1]) * MILLISECONDS[found[2]]
+
+
+def scheduler(line: Line) -> str:
+    """The first of ``Schedulers``, by the name that it has here; on Linux tor can have each."""
+    first = line.value.split(",")[0].strip().lower()
+    if first not in SCHEDULERS:
+        raise ImportedError(
+            f"{line.where}: `{line.name}` begins with {clipped(first, 40)!r}; there are KIST, KISTLite and Vanilla"
+        )
+    return SCHEDULERS[first]
+
+
 def size(line: Line) -> int:
     """The value of a line as bytes."""
     found = re.fullmatch(r"(\d{1,15})\s*([a-z]*)", line.value.lower())
@@ -139,11 +164,12 @@ OF_CLIENTS = frozenset(
         "maxclientcircuitspending",
         "newcircuitperiod",
         "useentryguards",
+        "numentryguards",
         "enforcedistinctsubnets",
     )
 )
 OF_RELAYS = frozenset({"bandwidthrate", "bandwidthburst"})
-OF_ALL = frozenset({"circuitpriorityhalflife", "confluxenabled", "testingtornetwork"})
+OF_ALL = frozenset({"circuitpriorityhalflife", "confluxenabled", "testingtornetwork", "schedulers", "kistschedruninterval"})
 
 #: Options that say what nothing here depends on: who a host is and where its files are, logs, statistics, controllers, how the
 #: consensus comes about (flags, weights and addresses are read elsewhere), name resolution (servers are addresses), descriptors.
@@ -193,9 +219,7 @@ AS_HERE = {
     "perconnbwburst": "0",
     "accountingmax": "0( .*)?",
     "maxmeminqueues": "0",
-    "kistschedruninterval": "0( .*)?",
     "kistsockbufsizefactor": r"1(\.0*)?",
-    "schedulers": "kist(,.*)?",
     "usebridges": "0",
     "bridgerelay": "0",
 }

@@ -206,7 +206,9 @@ def experiment(network: Network, options: Options) -> str:
         f'tor = "{tor}"',
         'net = "shadow" # links and TCP as Shadow models them',
         *network.links,
-        *([] if network.guards else ["guards = 0 # UseEntryGuards 0"]),
+        *([] if network.guards is None else [_guards(network.guards)]),
+        *([] if network.scheduler is None else [f'channel-scheduler = "{network.scheduler}" # Schedulers']),
+        *([] if network.kist_interval is None else [f'kist-interval = "{network.kist_interval} ms" # KISTSchedRunInterval']),
         *([] if network.half_life is None else [f'ewma-half-life = "{network.half_life:g} s" # CircuitPriorityHalflife']),
         # Older versions have no Conflux, and no key for it.
         *(
@@ -239,6 +241,10 @@ def experiment(network: Network, options: Options) -> str:
             'load = { kind = "perf" }',
         ]
     return "\n".join([*lines, ""])
+
+
+def _guards(count: int) -> str:
+    return f"guards = {count} # NumEntryGuards" if count else "guards = 0 # UseEntryGuards 0"
 
 
 def _whole_seconds(duration: str) -> int:
