@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -134,7 +134,7 @@ def run_all(
     observer: Observer | None = None,
     report: bool = False,
     whole: bool = False,
-) -> Iterator[Experiment]:
+) -> Generator[Experiment]:
     """Run many experiments as one: no core waits for the last run of one before it begins with the next.
 
     Parameters

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -73,6 +74,22 @@ def test_it_goes_on_where_it_broke_off(ahead: list[Ahead], core: FakeCore, tmp_p
     moved = [(name, file, tmp_path / "moved" / name) for name, file, _ in ahead]
     assert [one.facts["number"] for one in worked_off(moved, tmp_path / "kept")] == [0, 1, 2]
     assert len(core.made) - made == 24
+
+
+def test_no_run_goes_on_when_one_cannot_be_reduced(ahead: list[Ahead], core: FakeCore) -> None:
+    """The first experiment's results are of no use: the error comes at once, and the others' runs are not made for nobody."""
+    core.on_step = lambda _: time.sleep(0.02)
+
+    def refused(number: int, experiment: Experiment) -> Reduced:
+        raise ResultsError(f"{experiment.directory} is of no use")
+
+    with pytest.raises(ResultsError, match="of no use") as error:
+        list(work_off(ahead, refused, Silent()))
+    made = len(core.made)
+    assert 12 <= made < 36
+    time.sleep(0.3)
+    assert len(core.made) == made
+    assert error.traceback, "held until here, with all that it holds"
 
 
 def test_another_experiment_of_the_name_is_run(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:

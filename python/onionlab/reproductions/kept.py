@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -202,7 +203,7 @@ def work_off(
     reduce: Callable[[int, Experiment], Reduced],
     observer: runner.Observer,
     kept: Kept | None = None,
-) -> Iterator[Reduced]:
+) -> Generator[Reduced]:
     """Run the experiments that are not kept, and give what each comes to, in their order, as soon as it is known.
 
     Parameters
@@ -222,10 +223,15 @@ def work_off(
             own = identity(file)
             known[number] = own, kept.take(name, own)
     missing = [one for one, (_, found) in zip(ahead, known, strict=True) if found is None]
-    results = runner.run_all(missing, observer=observer, whole=True) if missing else iter(())
-    for number, ((name, _, _), (own, found)) in enumerate(zip(ahead, known, strict=True)):
-        if found is None:
-            found = reduce(number, whole(next(results)))
-            if kept is not None:
-                kept.add(name, own, found)
-        yield found
+    # Closed with this one, so that no run goes on for nobody.
+    with closing(runner.run_all(missing, observer=observer, whole=True) if missing else _nothing()) as results:
+        for number, ((name, _, _), (own, found)) in enumerate(zip(ahead, known, strict=True)):
+            if found is None:
+                found = reduce(number, whole(next(results)))
+                if kept is not None:
+                    kept.add(name, own, found)
+            yield found
+
+
+def _nothing() -> Generator[Experiment]:
+    yield from ()

@@ -132,7 +132,8 @@ def _round_trips(transfers: pl.DataFrame) -> pl.Series:
 
 def _times(name: str, transfers: pl.DataFrame) -> pl.DataFrame:
     rows = watched(name, transfers)
-    keys = [pl.lit(name).alias("place"), pl.col("treatment"), pl.col("seed").cast(pl.Int64).alias("network"), pl.col("seed")]
+    seed = pl.col("seed").cast(pl.Int64)
+    keys = [pl.lit(name).alias("place"), pl.col("treatment"), seed.alias("network"), seed]
     times = rows.select(*keys, what=pl.lit("time"), value=pl.col("ttlb"))
     trips = rows.select(*keys, what=pl.lit("round-trip"), value=(pl.col("connected_ns") - pl.col("start_ns")) / 1e6)
     return pl.concat([times, trips]).drop_nulls("value")
