@@ -12,10 +12,12 @@ use onionlab_paths::{
     ClientPaths, EntryRules, ExitDemand, GuardRules, GuardVersion, Guards, Layer2Rules, Path, PathOptions, PathSelector, Request,
 };
 use onionlab_quantities::{Seed, SimTime};
-use support::{Counts, Rules, compare, observed};
+use support::{Counts, Rules, Verdict, compare, observed, sampled_guards};
 
 const CLIENTS: usize = 2000;
 const CIRCUITS: u64 = 500;
+/// Clients whose samples of guards are looked at.
+const SAMPLES: usize = 60_000;
 
 type Error = Box<dyn std::error::Error>;
 
@@ -80,6 +82,27 @@ fn main() -> Result<(), Error> {
             }
         }
     }
+    println!("\n## The guards that clients keep\n");
+    println!(
+        "Above, guards are held against what a client's own guards give. Here are those themselves: the first and the second of the samples of {SAMPLES} clients,"
+    );
+    println!(
+        "against the weights of the relays that tor keeps as guards (Stable, Fast, Valid and V2Dir too); the second is drawn from those that are left.\n"
+    );
+    println!("| network | guard | chi-square | degrees of freedom | deviation | over relays that may not be there |");
+    println!("| --- | --- | --- | --- | --- | --- |");
+    for (name, network) in &networks {
+        let families = Families::model(&network.relays, Seed(9));
+        for (place, verdict) in ["first", "second"].into_iter().zip(samples(network, &families)?) {
+            if !verdict.holds() {
+                return Err(format!("{name}, {place} guard: the samples do not follow the weights: {verdict:?}").into());
+            }
+            println!(
+                "| {name} | {place} | {:.0} | {:.0} | {:+.2} | {:.0} |",
+                verdict.chi_square, verdict.freedom, verdict.deviation, verdict.impossible
+            );
+        }
+    }
     println!("\n## What exclusions and policies change\n");
     println!(
         "The total variation distance between exact frequencies with everything on and with one thing off (half the sum of the differences), for circuits"
@@ -134,6 +157,23 @@ fn with_guards(network: &Consensus, families: &Families) -> Result<(Counts, Coun
     }
     let expected = Rules::new(network, families, 443).expected_with_guards(&primary, 2, CIRCUITS as f64);
     Ok((expected, observed(network.relays.len(), paths.into_iter())))
+}
+
+/// The first and the second guard of each of `SAMPLES` clients against the weights.
+fn samples(network: &Consensus, families: &Families) -> Result<[Verdict; 2], Error> {
+    let selector = selector(network, families)?;
+    let entry = EntryRules::Guards(GuardRules::new(GuardVersion::V0_4_9, &Params::default(), None));
+    let chances = sampled_guards(network);
+    let mut counts = chances.each_ref().map(|of| vec![0.0; of.len()]);
+    for index in 0..SAMPLES {
+        let mut client = client(&selector, entry, index)?;
+        client.path(SimTime::ZERO, &selector, 0, &request());
+        for (place, guard) in client.guards().map(Guards::first).unwrap_or_default().into_iter().take(2).enumerate() {
+            counts[place][guard.get()] += 1.0;
+        }
+    }
+    let [first, second] = chances.map(|of| of.into_iter().map(|chance| chance * SAMPLES as f64).collect::<Vec<_>>());
+    Ok([compare(&first, &counts[0]), compare(&second, &counts[1])])
 }
 
 fn without_guards(network: &Consensus, families: &Families) -> Result<(Counts, Counts), Error> {

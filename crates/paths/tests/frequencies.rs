@@ -6,13 +6,13 @@
 
 mod support;
 
-use onionlab_directory::{Consensus, Families, Flag, Params, Position, Size, synth};
+use onionlab_directory::{Consensus, Families, Params, Size, synth};
 use onionlab_paths::{
     ClientPaths, EntryRules, ExitDemand, GuardRules, GuardVersion, Guards, Layer2Rules, Path, PathOptions, PathSelector, Request,
 };
 use onionlab_quantities::{Seed, SimTime};
 use std::path::PathBuf;
-use support::{Counts, Rules, compare, observed};
+use support::{Counts, Rules, compare, observed, sampled_guards};
 
 /// Circuits of each client.
 const CIRCUITS: u64 = 500;
@@ -115,21 +115,8 @@ fn guards_are_sampled_by_weight() {
     let selector = PathSelector::new(&network.relays, &network.weights, &options).unwrap();
     let entry = EntryRules::Guards(GuardRules::new(GuardVersion::V0_4_9, &Params::default(), None));
     let number = 60_000;
-    let weights: Vec<f64> = network
-        .relays
-        .iter()
-        .map(|relay| {
-            let guard = [Flag::Guard, Flag::Stable, Flag::V2Dir];
-            let eligible = guard.into_iter().all(|flag| relay.flags.contains(flag));
-            let factor = network.weights.factor(Position::Guard, relay.class());
-            if eligible { relay.weight as f64 * factor } else { 0.0 }
-        })
-        .collect();
-    let total: f64 = weights.iter().sum();
-    let first: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
-    let odds: f64 = first.iter().map(|p| p / (1.0 - p)).sum();
-    let second: Vec<f64> = first.iter().map(|p| p * (odds - p / (1.0 - p))).collect();
-    let mut counts = [vec![0.0; weights.len()], vec![0.0; weights.len()]];
+    let chances = sampled_guards(&network);
+    let mut counts = chances.each_ref().map(|of| vec![0.0; of.len()]);
     for mut client in clients(&selector, entry, number) {
         client.path(SimTime::ZERO, &selector, 0, &request()).unwrap();
         let primary = client.guards().map(Guards::first).unwrap();
@@ -137,7 +124,7 @@ fn guards_are_sampled_by_weight() {
             counts[place][guard.get()] += 1.0;
         }
     }
-    for (chances, counts) in [(first, &counts[0]), (second, &counts[1])] {
+    for (chances, counts) in chances.iter().zip(&counts) {
         let expected: Vec<f64> = chances.iter().map(|chance| chance * number as f64).collect();
         let verdict = compare(&expected, counts);
         assert!(verdict.impossible < 0.5 && verdict.deviation < support::LIMIT && verdict.freedom > 100.0, "{verdict:?}");

@@ -157,6 +157,22 @@ impl Rules {
     }
 }
 
+/// The chance of each relay to be the first and to be the second guard of a client's sample: the first is drawn by weight among the relays that
+/// may be kept, the second by weight among the others.
+pub fn sampled_guards(network: &Consensus) -> [Vec<f64>; 2] {
+    let weight = |relay: &Relay| {
+        let kept =
+            [Flag::Guard, Flag::Stable, Flag::Fast, Flag::Valid, Flag::V2Dir].into_iter().all(|flag| relay.flags.contains(flag));
+        if kept { relay.weight as f64 * factor(&network.weights, Position::Guard, relay) } else { 0.0 }
+    };
+    let weights: Vec<f64> = network.relays.iter().map(weight).collect();
+    let total: f64 = weights.iter().sum();
+    let first: Vec<f64> = weights.iter().map(|weight| weight / total).collect();
+    let odds: f64 = first.iter().map(|p| p / (1.0 - p)).sum();
+    let second = first.iter().map(|p| p * (odds - p / (1.0 - p))).collect();
+    [first, second]
+}
+
 /// The bandwidth weight of a relay in a position, by the letters of its flags.
 fn factor(weights: &BandwidthWeights, position: Position, relay: &Relay) -> f64 {
     let guard = relay.flags.contains(Flag::Guard);
