@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from onionlab.circuits import of_clients
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
+from onionlab.measuring import measures
 from onionlab.quantity import format_fixed
 from onionlab.request_times import with_requests
 from onionlab.results import Experiment
@@ -59,7 +59,7 @@ def calibrate(
     Parameters
     ----------
     experiment : Experiment
-        With a group of load ``perf``.
+        With a group of load ``perf`` that downloads from servers.
     metrics : Metrics
         The live network's figures.
     scale : float, optional
@@ -72,9 +72,11 @@ def calibrate(
     ResultsError
         If nothing measures, or nothing was measured.
     """
-    groups = [str(group["group"]) for group in experiment.plan.scenario["clients"] if group.get("load", {}).get("kind") == "perf"]
+    groups = [str(group["group"]) for group in experiment.plan.scenario["clients"] if measures(group)]
     if not groups:
-        raise ResultsError(f'{experiment.directory} has no group of clients that measure (load = {{ kind = "perf" }})')
+        raise ResultsError(
+            f'{experiment.directory} has no group of clients that measure (load = {{ kind = "perf" }}, not from onion services)'
+        )
     share = scale if scale is not None else scale_of(experiment)
     return [_one(experiment, metrics, treatment, network, groups, share) for treatment in experiment.treatments]
 
@@ -95,7 +97,7 @@ def _one(
     done = perf.filter(pl.col("outcome") == "ok")
     ours = _times(with_requests(done, experiment.circuits, _ahead(experiment, treatment)))
     built = experiment.circuits.filter(mine, pl.col("group").is_in(groups), pl.col("launched_ns") >= since)
-    built = built.filter(pl.col("built_ns").is_not_null(), of_clients())
+    built = built.filter(pl.col("built_ns").is_not_null())
     ours["circuit_build_times"] = np.sort(((built["built_ns"] - built["launched_ns"]) / 1e9).to_numpy())
     lines = [
         Line(f"{words}, s", f"p{100 * q:g}", lower_quantile(ours[key], q), metrics.times[key][q])

@@ -220,18 +220,17 @@ def test_without_optimistic_data_times_count_from_connected(purpose: str) -> Non
     assert next(line.ours for line in lines if line.name.startswith("circuit round")) == 0.5
 
 
-@pytest.mark.parametrize(
-    ("purpose", "median"), [("service-rendezvous", 0.75), ("service-introduction", 0.75), ("rendezvous", 0.25)]
-)
-def test_what_a_service_builds_is_no_build_time(purpose: str, median: float) -> None:
-    """Beside a circuit of the client's own another of its group, three times as fast: it counts unless a service built it."""
+def test_downloads_from_onion_services_are_not_held_against_those_from_servers() -> None:
+    """Another group measures from services: it changes nothing, and alone it is none that measures."""
     one = experiment()
-    other = one.circuits.with_columns(
-        purpose=pl.lit(purpose), circuit=pl.lit(8, dtype=pl.Int64), launched_ns=pl.col("built_ns") - int(0.25e9)
-    )
-    one.circuits = pl.concat([one.circuits, other])
-    found = {line.name: line.ours for line in calibrate(one, live())[0].lines}
-    assert found["circuit build time, s"] == median
+    onion = {"group": "onion", "load": {"kind": "perf"}, "onion": {"services": {"services": 2}}}
+    one.plan.scenario["clients"].append(onion)
+    slower = one.transfers.with_columns(group=pl.lit("onion"), last_byte_ns=pl.col("last_byte_ns") + int(9e9))
+    one.transfers = pl.concat([one.transfers, slower])
+    assert calibrate(one, live())[0].lines == calibrate(experiment(), live())[0].lines
+    one.plan.scenario["clients"] = [onion]
+    with pytest.raises(ResultsError, match="not from onion services"):
+        calibrate(one, live())
 
 
 def test_nobody_measures() -> None:

@@ -7,14 +7,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
 import onionlab
+from onionlab.errors import ResultsError
 from onionlab.exporting import Exported, export_tornettools
-from onionlab.exporting.tornettools import ERRORS
+from onionlab.exporting.tornettools import ERRORS, measuring_groups
 from onionlab.request_times import with_requests
 from onionlab.stats.metrics import FAILURES
 
@@ -197,3 +199,15 @@ def test_tornettools_draws_it(exported: tuple[onionlab.Experiment, Exported, Pat
     empty = (tmp_path / "transfer_time_51200.onionservice.png").stat().st_size
     for name in ("transfer_time_51200.exit", "round_trip_time.exit", "relay_goodput", "circuit_build_time.exit", "run_time"):
         assert (tmp_path / f"{name}.png").stat().st_size > 1.5 * empty, name
+
+
+def test_groups_that_load_from_onion_services_are_left_out_or_refused() -> None:
+    perf = {"load": {"kind": "perf"}}
+    clients = [{"group": "perf", "onion": None, **perf}, {"group": "onion", "onion": {"services": {"services": 2}}, **perf}]
+    experiment: Any = SimpleNamespace(directory=Path("out"), plan=SimpleNamespace(scenario={"clients": clients}))
+    assert measuring_groups(experiment, None) == ["perf"]
+    with pytest.raises(ResultsError, match="onion of out loads from onion services"):
+        measuring_groups(experiment, ["perf", "onion"])
+    del clients[0]
+    with pytest.raises(ResultsError, match="no group of clients that measure"):
+        measuring_groups(experiment, None)

@@ -60,7 +60,8 @@ def reproduce(
     reference: Annotated[
         Path | None,
         typer.Option(
-            help="shadow-tor, shadow-networks: folder of the reference's own measurements; shadow-tor can do without.",
+            help="shadow-tor, shadow-networks: folder of the reference's own measurements, which shadow-tor can do without; "
+            "live: a file or a folder with the live network's figures.",
             show_default="../shared/data/reference/PAPER",
         ),
     ] = None,

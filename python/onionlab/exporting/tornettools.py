@@ -21,10 +21,10 @@ from typing import Any
 import polars as pl
 
 from onionlab.charts.build import slug
-from onionlab.circuits import of_clients
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
+from onionlab.measuring import loads_from_onion_services, measures
 from onionlab.request_times import with_requests
 from onionlab.results import Experiment
 from onionlab.stats.metrics import FAILURES
@@ -33,7 +33,7 @@ from onionlab.stats.metrics import FAILURES
 MISSING = (
     "client_goodput, client_goodput_5MiB: the records have no times at which a transfer passes 0.5, 1, 4 and 5 MiB",
     "ram_realtime, ram_simtime: the records have the greatest memory of a process, maybe of several runs, and no course of it",
-    "everything of onion services: they are not simulated as clients that download",
+    "everything of onion services: groups of clients that load from them are not written",
 )
 
 #: What tgen calls an outcome (``tgen-stream.c``).
@@ -59,16 +59,21 @@ class Exported:
 
 
 def measuring_groups(experiment: Experiment, wanted: list[str] | None) -> list[str]:
-    """The groups of clients that stand for tornettools' ``perfclient``s: those named, else those of load ``perf``."""
+    """The groups of clients that stand for tornettools' ``perfclient``s: those named, else those that measure."""
     groups = {str(group["group"]): group for group in experiment.plan.scenario["clients"]}
     for name in wanted or []:
         if name not in groups:
             raise ResultsError(f"{experiment.directory} has no group of clients {name!r}; it has {', '.join(groups)}")
-    found = wanted or [name for name, group in groups.items() if group.get("load", {}).get("kind") == "perf"]
+    found = wanted or [name for name, group in groups.items() if measures(group)]
     if not found:
         raise ResultsError(
             f'{experiment.directory} has no group of clients that measure (load = {{ kind = "perf" }}); '
             f"name one with --group: {', '.join(groups)}"
+        )
+    onion = [name for name in found if loads_from_onion_services(groups[name])]
+    if onion:
+        raise ResultsError(
+            f"{', '.join(onion)} of {experiment.directory} loads from onion services; tornettools' files are of loads from servers"
         )
     silent = [name for name in found if groups[name].get("record") is False]
     if silent:
@@ -142,8 +147,7 @@ class _Tables:
         self._transfers = experiment.transfers.filter(mine, perf, pl.col("outcome") != "unfinished").filter(
             self._counts("end_ns")
         )
-        built = experiment.circuits.filter(mine, perf, pl.col("built_ns").is_not_null(), of_clients())
-        self._circuits = built.filter(self._counts("built_ns"))
+        self._circuits = experiment.circuits.filter(mine, perf, pl.col("built_ns").is_not_null()).filter(self._counts("built_ns"))
 
     def _counts(self, column: str) -> pl.Expr:
         """Whether an instant lies within the seconds that count."""
