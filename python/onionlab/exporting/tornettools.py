@@ -73,7 +73,7 @@ def measuring_groups(experiment: Experiment, wanted: list[str] | None) -> list[s
     onion = [name for name in found if loads_from_onion_services(groups[name])]
     if onion:
         raise ResultsError(
-            f"{', '.join(onion)} of {experiment.directory} loads from onion services; tornettools' files are of loads from servers"
+            f"{', '.join(onion)} of {experiment.directory} loads from onion services; tornettools has loads from servers"
         )
     silent = [name for name in found if groups[name].get("record") is False]
     if silent:
