@@ -84,7 +84,14 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(testbeds, "QUICK_SEEDS", 2)
     monkeypatch.setattr(testbeds, "QUICK_DURATION", "25 s")
     monkeypatch.setattr(testbeds, "TESTBEDS", ("no-dropping", "shared-dropping", "dropping-remaining", "one-audio"))
-    small = {r"(?m)^relays = .*$": "relays = 12", r"(?m)^networks = .*$": "networks = 2", r"(?m)^count = 64$": "count = 8"}
+    small = {
+        r"(?m)^relays = .*$": "relays = 12",
+        r"(?m)^networks = .*$": "networks = 2",
+        r"(?m)^count = 64$": "count = 8",
+        r"(?m)^duration = .*$": 'duration = "130 s"',
+        r"(?m)^measure-from = .*$": 'measure-from = "70 s"',
+        r'timeout = "[^"]*"': 'timeout = "20 s"',
+    }
     monkeypatch.setattr(network, "QUICK", network.QUICK | small)
     monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     pages = []
