@@ -48,7 +48,7 @@ class FakeCore:
     made: list[str] = field(default_factory=list)
     steps: int = 5
     #: Digests of the documents that experiments name.
-    documents: dict[str, str] = field(default_factory=dict)
+    documents: dict[str, Any] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def version(self) -> str:

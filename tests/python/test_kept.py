@@ -13,7 +13,18 @@ import pytest
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ResultsError, RunError
-from onionlab.reproductions.kept import INDEX, Kept, Made, Reduced, code, frames_together, identity, made_together, work_off
+from onionlab.reproductions.kept import (
+    INDEX,
+    Kept,
+    Made,
+    Reduced,
+    code,
+    frames_together,
+    identity,
+    made_together,
+    opened,
+    work_off,
+)
 from onionlab.reproductions.runs import Ahead
 from onionlab.results import Experiment
 from onionlab.runner import Silent
@@ -113,6 +124,62 @@ def test_another_experiment_of_the_name_is_run(ahead: list[Ahead], core: FakeCor
     index = json.loads((tmp_path / "kept" / INDEX).read_text(encoding="utf-8"))
     assert list(index["experiments"]) == [name], "in place of the one before"
     assert pl.read_parquet(tmp_path / "kept" / "counts.parquet").height == 1
+
+
+def test_where_documents_lie_is_no_part_of_the_identity(ahead: list[Ahead], core: FakeCore) -> None:
+    """What they hold is: another machine has them elsewhere, and a changed one is another experiment."""
+    file = ahead[0][1]
+
+    def with_latency(path: str, digest: str) -> str:
+        core.documents = {"latency": {"path": path, "digest": digest}}
+        return identity(file)
+
+    assert with_latency("/here/rtt.csv", "1a") == with_latency("/there/rtt.csv", "1a") != with_latency("/here/rtt.csv", "2b")
+
+
+def test_a_quick_run_leaves_the_whole_one_alone(ahead: list[Ahead], tmp_path: Path) -> None:
+    """They have experiments of the same names."""
+    name = ahead[0][0]
+    whole, quick = opened(tmp_path / "kept", 1), opened(tmp_path / "kept", 1, quick=True)
+    assert opened(None, 1) is None
+    assert whole is not None
+    assert quick is not None
+    whole.add(name, "whole", Reduced({}, ()))
+    quick.add(name, "quick", Reduced({}, ()))
+    again = opened(tmp_path / "kept", 1)
+    assert again is not None
+    assert again.take(name, "whole") is not None
+    assert again.take(name, "quick") is None
+
+
+def test_two_commands_with_one_folder_keep_both(tmp_path: Path) -> None:
+    """Each has read it before the other wrote."""
+    one, other = Kept(tmp_path / "kept", 1), Kept(tmp_path / "kept", 1)
+    frame = pl.DataFrame({"value": [1.0]})
+    one.add("one", "1", Reduced({"values": frame}, ()))
+    other.add("other", "2", Reduced({"values": frame}, ()))
+    found = Kept(tmp_path / "kept", 1)
+    assert [found.take(name) is not None for name in ("one", "other")] == [True, True]
+    assert pl.read_parquet(tmp_path / "kept" / "values.parquet").height == 2
+
+
+def test_a_frame_without_rows_is_kept_too(tmp_path: Path) -> None:
+    empty = pl.DataFrame(schema={"value": pl.Float64})
+    Kept(tmp_path / "kept", 1).add("nothing", "1", Reduced({"values": empty}, ()))
+    found = Kept(tmp_path / "kept", 1).take("nothing")
+    assert found is not None
+    assert found.frames["values"].equals(empty)
+
+
+def test_frames_of_something_else_are_refused(tmp_path: Path) -> None:
+    Kept(tmp_path / "kept", 1).add("one", "1", Reduced({"values": pl.DataFrame({"value": [1.0]})}, ()))
+    pl.DataFrame({"value": [1.0]}).write_parquet(tmp_path / "kept" / "values.parquet")
+    with pytest.raises(ResultsError, match="has no column 'experiment'"):
+        Kept(tmp_path / "kept", 1)
+    index = tmp_path / "kept" / INDEX
+    index.write_text(index.read_text(encoding="utf-8").replace('"values"', '"../values"'), encoding="utf-8")
+    with pytest.raises(ResultsError, match="no name of a frame"):
+        Kept(tmp_path / "kept", 1)
 
 
 def test_runs_of_several_builds_are_told_apart(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:

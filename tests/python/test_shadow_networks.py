@@ -18,6 +18,7 @@ from onionlab.errors import ResultsError
 from onionlab.reproductions import shadow_networks
 from onionlab.reproductions.kept import Kept
 from onionlab.reproductions.published import load_differences
+from onionlab.reproductions.published_networks import settle
 from onionlab.reproductions.shadow_networks import Figure, Target, compare
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
@@ -189,6 +190,36 @@ def test_without_reference_or_runs_it_says_so(reference: Path, tmp_path: Path) -
         shadow_networks.reproduce(*arguments, networks=[])
     with pytest.raises(ResultsError, match="no finished run"):
         shadow_networks.reproduce(*arguments, networks=[], kept=tmp_path / "kept")
+    with pytest.raises(ResultsError, match=r"the reference has the usual one, 1, and 1\.2"):
+        shadow_networks.reproduce(*arguments, networks=[], load=1.5)
+    (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
+    with pytest.raises(ResultsError, match=f"{NAME} was not run with the usual load yet"):
+        shadow_networks.reproduce(*arguments, networks=[NAME], load=1.2)
+
+
+def test_a_network_whose_downloads_all_fail_is_on_the_page(reference: Path) -> None:
+    one = experiment()
+    one.transfers = one.transfers.with_columns(outcome=pl.lit("timeout"))
+    page = shadow_networks_page.page([compare(NAME, reference, observed(one))], [], [])
+    assert f"| {NAME} | 0 of 0 | – | – | 2.5 % / 100.0 % |" in page
+    one.transfers = one.transfers.clear()
+    assert f"| {NAME} | 0 of 0 | – | – | 2.5 % / none |" in shadow_networks_page.page(
+        [compare(NAME, reference, observed(one))], [], []
+    )
+
+
+def test_an_import_is_made_anew_and_moved_only_where_it_differs(tmp_path: Path) -> None:
+    """The same files stay where they are, with the runs' experiment file as old as it was; others take their place."""
+    place = tmp_path / "network"
+    for text, moves in (("one", True), ("one", False), ("two", True)):
+        draft = tmp_path / "imported"
+        draft.mkdir()
+        (draft / "experiment.toml").write_text(text)
+        before = place.stat().st_ino if place.is_dir() else None
+        settle(draft, place)
+        assert not draft.exists()
+        assert (place / "experiment.toml").read_text() == text
+        assert (place.stat().st_ino != before) == moves
 
 
 def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -208,6 +239,16 @@ def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypat
 def test_options_of_other_reproductions_are_refused(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for words in (("shadow-networks", "--networks", "1pct,"), ("shadow-networks", "--networks", "")):
+        monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", *words])
+        with pytest.raises(SystemExit) as leave:
+            cli.main()
+        assert leave.value.code == cli.EXIT_REFUSED
+        assert "a name is missing" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "live", "--reference", "nowhere"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "there is no nowhere" in capsys.readouterr().err
     for words in (("shadow-tor", "--networks", "x"), ("shadow-networks", "--seeds", "3"), ("salsa", "--duration", "1 min")):
         monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", *words])
         with pytest.raises(SystemExit) as leave:

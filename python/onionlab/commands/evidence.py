@@ -46,6 +46,14 @@ def calibrate(
         write_text(output, text)
 
 
+def _names(given: str) -> list[str]:
+    """What stands between commas; nothing where it says ``none``."""
+    named = [name.strip() for name in given.split(",")]
+    if "" in named:
+        raise typer.BadParameter("a name is missing beside a comma", param_hint="--networks")
+    return [] if named == ["none"] else named
+
+
 def reproduce(
     paper: Annotated[
         str,
@@ -90,7 +98,11 @@ def reproduce(
     ] = None,
     load: Annotated[
         float | None,
-        typer.Option(metavar="1.2", help="shadow-networks: so many times the load; shown as an effect.", show_default="1"),
+        typer.Option(
+            metavar="1.2",
+            help="shadow-networks: so many times the load; shown as an effect beside the usual one.",
+            show_default="1",
+        ),
     ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
@@ -141,6 +153,8 @@ def reproduce(
     ):
         if value is not None and paper not in owners:
             raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
+    if reference is not None and not reference.exists():
+        raise typer.BadParameter(f"there is no {reference}", param_hint="--reference")
     folder = experiments if experiments is not None else Path("experiments") / paper
     results = out if out is not None else Path("out") / paper
     errors = Console(stderr=True)
@@ -160,7 +174,7 @@ def reproduce(
         else:
             chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
             if networks is not None:
-                chosen["networks"] = [] if networks == "none" else networks.split(",")
+                chosen["networks"] = _names(networks)
             if duration is not None:
                 chosen["duration"] = duration
             if load is not None:

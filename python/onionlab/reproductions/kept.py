@@ -7,11 +7,14 @@ run again, and once it has all, the page can be written without any run.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import io
 import json
+import os
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ import polars as pl
 from onionlab import runner
 from onionlab.describe import plural
 from onionlab.errors import ResultsError
-from onionlab.files import write_all
+from onionlab.files import write_all, writing
 from onionlab.plan import Plan, fingerprint, read_experiment
 from onionlab.quantity import format_duration
 from onionlab.reproductions.runs import Ahead, whole
@@ -142,16 +145,19 @@ class Kept:
         self._form = form
         self._entries: dict[str, dict[str, Any]] = {}
         self._frames: dict[str, pl.DataFrame] = {}
-        if (folder / INDEX).is_file():
-            self._read()
+        self._read()
 
     def _read(self) -> None:
+        if not (self._folder / INDEX).is_file():
+            return
         try:
             index = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
             if index["format"] != FORMAT or index["form"] != self._form:
                 raise ResultsError(f"{self._folder} was kept by another version of onionlab; name another folder, or remove it")
             self._entries = {str(name): dict(entry) for name, entry in index["experiments"].items()}
-            self._frames = {name: pl.read_parquet(self._folder / f"{name}.parquet") for name in index["frames"]}
+            self._frames = {_stem(name): pl.read_parquet(self._folder / f"{_stem(name)}.parquet") for name in index["frames"]}
+            if lacking := [name for name, frame in self._frames.items() if OWNER not in frame.columns]:
+                raise ValueError(f"{lacking[0]}.parquet has no column {OWNER!r}")
         except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
             raise ResultsError(f"{self._folder} holds nothing that a reproduction kept: {error}") from error
 
@@ -163,25 +169,56 @@ class Kept:
         own = {stem: frame.filter(pl.col(OWNER) == name).drop(OWNER) for stem, frame in self._frames.items()}
         try:
             made = tuple(Made(**one) for one in entry["made"])
-            return Reduced({stem: frame for stem, frame in own.items() if frame.height}, made, dict(entry["facts"]))
+            return Reduced(own, made, dict(entry["facts"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ResultsError(f"{self._folder / INDEX}: the entry {name!r} is not whole: {error}") from error
 
     def add(self, name: str, identity: str, reduced: Reduced) -> None:
-        """Keep an experiment, in place of one of this name; all is written at once, or nothing is changed."""
-        for stem, frame in self._frames.items():
-            self._frames[stem] = frame.filter(pl.col(OWNER) != name)
-        for stem, frame in reduced.frames.items():
-            owned = frame.select(pl.lit(name).alias(OWNER), pl.all())
-            before = self._frames.get(stem)
-            self._frames[stem] = owned if before is None else pl.concat([before, owned])
-        made = [vars(one) for one in reduced.made]
-        self._entries[name] = {"identity": identity, "made": made, "facts": dict(reduced.facts)}
-        index = {"format": FORMAT, "form": self._form, "frames": list(self._frames), "experiments": self._entries}
-        contents = {self._folder / f"{stem}.parquet": _parquet(frame) for stem, frame in self._frames.items()}
-        # Last, so that nothing is named before it is there.
-        contents[self._folder / INDEX] = f"{json.dumps(index, indent=1, ensure_ascii=False)}\n".encode()
-        write_all(contents)
+        """Keep an experiment, in place of one of this name; all is written at once, or nothing is changed.
+
+        What another command has added since is read first, and stays.
+        """
+        with self._locked():
+            self._read()
+            for stem, frame in self._frames.items():
+                self._frames[stem] = frame.filter(pl.col(OWNER) != name)
+            for stem, frame in reduced.frames.items():
+                owned = frame.select(pl.lit(name).alias(OWNER), pl.all())
+                before = self._frames.get(_stem(stem))
+                self._frames[stem] = owned if before is None else pl.concat([before, owned])
+            made = [vars(one) for one in reduced.made]
+            self._entries[name] = {"identity": identity, "made": made, "facts": dict(reduced.facts)}
+            index = {"format": FORMAT, "form": self._form, "frames": list(self._frames), "experiments": self._entries}
+            contents = {self._folder / f"{stem}.parquet": _parquet(frame) for stem, frame in self._frames.items()}
+            # Last, so that nothing is named before it is there.
+            contents[self._folder / INDEX] = f"{json.dumps(index, indent=1, ensure_ascii=False)}\n".encode()
+            write_all(contents)
+
+    @contextmanager
+    def _locked(self) -> Generator[None]:
+        """Alone in the folder, which is made."""
+        with writing(self._folder):
+            self._folder.mkdir(parents=True, exist_ok=True)
+            folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(folder)
+
+
+def opened(folder: Path | None, form: int, *, quick: bool = False) -> Kept | None:
+    """What is kept in a folder; experiments of a quick run, which have the names of the whole ones, in one within it."""
+    if folder is None:
+        return None
+    return Kept(folder / "quick" if quick else folder, form)
+
+
+def _stem(name: str) -> str:
+    """The name of a frame, which becomes that of a file; anything else is refused."""
+    if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name):
+        raise ValueError(f"{name!r} is no name of a frame")
+    return name
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:
@@ -193,9 +230,18 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 def identity(file: Path) -> str:
     """Hash of everything that determines what an experiment comes to, but for the code that runs it."""
     plan = Plan.of(file, read_experiment(file))
-    runs = [fingerprint(plan.scenario_of(run), ("", ""), run.treatment, run.network, run.seed) for run in plan.runs]
+    scenarios = [_without_paths(scenario) for scenario in plan.scenarios] or [_without_paths(plan.scenario)]
+    runs = [fingerprint(scenarios[run.point], ("", ""), run.treatment, run.network, run.seed) for run in plan.runs]
     text = json.dumps([sorted(runs), plan.points, plan.scenario["measure-from"]], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without_paths(value: Any) -> Any:
+    """A scenario without the places of documents whose digests it has: they lie elsewhere on another machine."""
+    if isinstance(value, dict):
+        gone = {"path"} if "digest" in value else {"streams", "packets"} if "digests" in value else set()
+        return {key: _without_paths(own) for key, own in value.items() if key not in gone}
+    return [_without_paths(own) for own in value] if isinstance(value, list) else value
 
 
 def work_off(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from onionlab import runner
@@ -14,6 +14,12 @@ from onionlab.results import Experiment
 
 #: Gives a context with an observer of the runs of one experiment.
 Observe = Callable[[], AbstractContextManager[runner.Observer]]
+
+
+def watching(observe: Observe | None) -> AbstractContextManager[runner.Observer]:
+    """A context with an observer; one that does nothing where nobody wants to be told."""
+    return observe() if observe is not None else nullcontext(runner.Silent())
+
 
 #: What is written instead of the lines that match.
 Changes = Mapping[str, str]

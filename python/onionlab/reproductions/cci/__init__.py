@@ -8,13 +8,11 @@ paper leaves open is in ``assumptions.toml``, its claims as comparisons are in `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from onionlab import runner
 from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.place import chosen, made_at
@@ -24,8 +22,8 @@ from onionlab.reproductions.cci import further, further_charts, network, testbed
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-from onionlab.reproductions.kept import Kept, Reduced, work_off
-from onionlab.reproductions.runs import Ahead, Observe
+from onionlab.reproductions.kept import Reduced, opened, work_off
+from onionlab.reproductions.runs import Ahead, Observe, watching
 from onionlab.results import Experiment
 
 #: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
@@ -129,9 +127,9 @@ def reproduce(
     asked = read(experiments)
     folder = out / ("quick" if quick else "full")
     planned = plan(experiments, folder, quick=quick)
-    store = None if kept is None else Kept(kept, FORM)
+    store = opened(kept, FORM, quick=quick)
     parts: dict[str, list[Reduced]] = {}
-    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+    with watching(observe) as observer:
         found = work_off([one.ahead for one in planned], lambda number, results: planned[number].reduce(results), observer, store)
         for one, reduced in zip(planned, found, strict=True):
             parts.setdefault(one.part, []).append(reduced)
@@ -140,7 +138,7 @@ def reproduce(
     large = None if store is None else store.take(of_quarter.STEM)
     if quarter:
         with (
-            observe() if observe is not None else nullcontext(runner.Silent()) as observer,
+            watching(observe) as observer,
             made_at(replace(chosen(None, None), jobs=1)),
         ):
             (large,) = work_off([of_quarter.prepare(experiments, folder)], lambda _, one: of_quarter.reduce(one), observer, store)

@@ -6,7 +6,6 @@ whatever `onionlab.tor_metrics` can read: the reference's quantiles of 2019, or 
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from pathlib import Path
 
 from onionlab import runner
@@ -15,7 +14,7 @@ from onionlab.files import write_text
 from onionlab.reproductions.live import then
 from onionlab.reproductions.live.page import page
 from onionlab.reproductions.published import load_differences
-from onionlab.reproductions.runs import Observe
+from onionlab.reproductions.runs import Observe, watching
 from onionlab.tor_metrics import Metrics
 
 #: What is known of the live network where nobody says otherwise, relative to the folder of references.
@@ -45,13 +44,13 @@ def reproduce(
     metrics = _metrics(reference, usual)
     file = experiments / "today.toml"
     asked = then.load(experiments / "steps.toml") if usual.is_file() else None
-    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+    with watching(observe) as observer:
         experiment = runner.run(file, out / "today", observer=observer)
     if experiment.missing:
         raise RunError(f"{experiment.missing[0].label} did not finish")
     taken = []
     if asked is not None:
-        with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+        with watching(observe) as observer:
             taken = then.run(asked, usual.parent, _metrics(None, usual), out / "then", observer)
     path = docs / "live.md"
     reasons = load_differences(experiments / "differences.toml")

@@ -79,7 +79,7 @@ def _table(treatment: str, table: list[Row]) -> Iterator[str]:
 def _cost(experiment: Experiment) -> Iterator[str]:
     """How loaded the networks were, and what a run took."""
     samples = experiment.network.filter(pl.col("time_ns") > experiment.measure_from * 1e9)
-    used = {name: samples[f"utilisation_{name.replace(' and ', '_')}"].mean() for name in POSITIONS}
+    used = {name: samples[f"utilisation_{name.replace(' and ', '_')}"].fill_nan(None).mean() for name in POSITIONS}
     shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in used.items() if isinstance(share, float))
     runs = experiment.runs
     wall, memory = (float(str(runs[column].max())) for column in ("wall_seconds", "peak_memory_bytes"))

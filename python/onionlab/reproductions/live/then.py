@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from onionlab import importing, runner
+from onionlab import runner
 from onionlab.calibrate import calibrate
-from onionlab.errors import ResultsError, RunError
+from onionlab.errors import RunError
 from onionlab.files import write_text
 from onionlab.observer import Observer
 from onionlab.quantity import format_fixed
 from onionlab.reproductions import beside
 from onionlab.reproductions.kept import Made, together
 from onionlab.reproductions.live.figures import Row, over_networks
+from onionlab.reproductions.published_networks import imported, settle
 from onionlab.results import Experiment
 from onionlab.tor_metrics import Metrics
 
@@ -147,24 +148,10 @@ def _written(asked: Steps, number: int, network: str, published: Path, out: Path
     settings = json.dumps([[dict(step.network), dict(step.base), step.without, step.perf_countries] for step in taken])
     known = hashlib.sha256(f"{asked.duration} {settings}".encode()).hexdigest()[:8]
     folder = out / f"{re.sub(r'[^a-z0-9]+', '-', taken[-1].name.lower())}-{known}" / network
-    file = folder / "network/experiment.toml"
-    if not file.is_file():
-        source = published / f"{network}.network.json.xz"
-        if not source.is_file():
-            raise ResultsError(f"the published network {network} is not in {published}")
-        data = published.parent.parent / "network"
-        latency = data / "country-rtt-2025.csv.gz"
-        options = importing.Options(
-            latency=latency if latency.is_file() else None,
-            models=data if (data / "stream-model-2018.json").is_file() else None,
-            duration=asked.duration,
-        )
-        draft = folder / "imported"
-        if not (draft / "experiment.toml").is_file():
-            importing.import_network(source, draft, None, options)
-        for step in taken:
-            _turn(draft, step)
-        draft.rename(file.parent)
+    draft = imported(network, published, folder / "imported", asked.duration)
+    for step in taken:
+        _turn(draft, step)
+    settle(draft, folder / "network")
     return folder
 
 

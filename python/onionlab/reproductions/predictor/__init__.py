@@ -9,7 +9,6 @@ its claims as comparisons are in ``claims.toml``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -21,14 +20,14 @@ from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.figures import frame
-from onionlab.reproductions.kept import Kept, Reduced, frames_together, made_together, together, work_off
+from onionlab.reproductions.kept import Kept, Reduced, frames_together, made_together, opened, together, work_off
 from onionlab.reproductions.predictor import cells, measure
 from onionlab.reproductions.predictor import charts as predictor_charts
 from onionlab.reproductions.predictor import page as predictor_page
 from onionlab.reproductions.predictor.asked import TOYS, Asked, read
 from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.measured import Measured
-from onionlab.reproductions.runs import Changes, Observe
+from onionlab.reproductions.runs import Changes, Observe, watching
 from onionlab.results import Experiment
 
 #: What the quick run of the toy network has instead.
@@ -60,7 +59,7 @@ def reproduce(
         A folder of random networks that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
     """
     asked = read(experiments, quick=quick)
-    store = None if kept is None else Kept(kept, measure.FORM)
+    store = opened(kept, measure.FORM, quick=quick)
     measured = run(asked, experiments, out / ("quick" if quick else "full"), observe, store, quick=quick)
     whole = read(experiments, quick=False) if quick else asked
     return write(asked, whole, measured, docs, quick=quick), []
@@ -70,10 +69,9 @@ def run(
     asked: Asked, experiments: Path, out: Path, observe: Observe | None, kept: Kept | None = None, *, quick: bool
 ) -> Measured:
     """Run what is missing, study by study, and reduce it."""
-    watch: Observe = observe if observe is not None else lambda: nullcontext(runner.Silent())
     toys = {}
     ahead = [runs.prepare(experiments / f"{stem}.toml", out, QUICK_TOY if quick else None) for stem in TOYS.values()]
-    with watch() as observer:
+    with watching(observe) as observer:
         for place, results in zip(TOYS, runner.run_all(ahead, observer=observer, whole=True), strict=True):
             toys[place] = measure.toy(asked, place, runs.whole(results))
     made = {"toy": together(own for toy in toys.values() for own in toy.made)}
@@ -81,7 +79,7 @@ def run(
     for study, planned in zip(asked.studies, cells.plan(asked), strict=True):
         if not planned:
             continue
-        with watch() as observer:
+        with watching(observe) as observer:
             ahead, reduce = cells.prepare(asked, planned, out), partial(_reduced, asked, planned)
             found = list(work_off(ahead, reduce, observer, kept))
         networks += found

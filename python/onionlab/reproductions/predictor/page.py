@@ -12,7 +12,7 @@ from onionlab.reproductions.figures import NOTHING, level, percent
 from onionlab.reproductions.kept import took
 from onionlab.reproductions.predictor import cells, single
 from onionlab.reproductions.predictor.asked import PREDICTOR, Asked, Study
-from onionlab.reproductions.predictor.measure import KIB, toy_fair
+from onionlab.reproductions.predictor.measure import KIB, PLANNED, toy_fair
 from onionlab.reproductions.predictor.measured import Measured
 
 INTRODUCTION = """# PredicTor, made again
@@ -149,7 +149,7 @@ def _toy(asked: Asked, measured: Measured) -> Iterator[str]:
         f"seeds, which draw the instants of the starts within 20 ms, with their 95 % intervals. Fair are {fair[0]:.1f} "
         "KiB/s each; with "
         "85 % of the links, which is what controllers plan with, "
-        f"{0.85 * 4e6 / 8 / asked.fair.cell * asked.fair.payload / 3 / KIB:.1f}."
+        f"{PLANNED * 4e6 / 8 / asked.fair.cell * asked.fair.payload / 3 / KIB:.1f}."
     )
     yield ""
     yield "| | circuit | latency, ms, paper | here | KiB/s, paper | here |"

@@ -10,21 +10,20 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from onionlab import importing, runner
 from onionlab.charts import export
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.importing.sources import ImportedError, read_json
-from onionlab.reproductions.kept import Kept, Made, Reduced, work_off
+from onionlab.reproductions.kept import Made, Reduced, opened, work_off
 from onionlab.reproductions.published import load_differences
-from onionlab.reproductions.runs import Observe
+from onionlab.reproductions.published_networks import imported, names, settle
+from onionlab.reproductions.runs import Observe, watching
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times
@@ -122,8 +121,9 @@ class Comparison:
         return sum(figure.within for figure in figures), len(figures)
 
     def ratio(self, metric: str) -> float:
-        """Ours over theirs of the same network: the median over the quantiles of all sizes."""
-        return float(np.median([figure.ours / figure.theirs for figure in self.figures[metric, "all"]]))
+        """Ours over theirs of the same network: the median over the quantiles of all sizes; not a number without any download."""
+        ratios = [figure.ours / figure.theirs for figure in self.figures.get((metric, "all"), ())]
+        return float(np.median(ratios)) if ratios else math.nan
 
 
 def reproduce(
@@ -154,17 +154,28 @@ def reproduce(
     duration : str, optional
         Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart.
     load : float
-        Users open so many times as many circuits. Of such runs the page shows what they change; they are kept apart too.
+        Users open so many times as many circuits: 1, or `MORE_LOAD`, of which the page shows what it changes. Such runs are kept
+        apart too, and are only made of networks that have been run with the usual load.
     kept : path, optional
         A folder of runs that are finished and reduced (`onionlab.reproductions.kept.Kept`): they are not made again, and are on
         the page beside those in ``out``.
     """
     if reference is None or not (reference / "targets.json").is_file():
         raise ResultsError(f"the published networks are not in {reference}; --reference names their folder")
-    known = sorted(path.name.removesuffix(".network.json.xz") for path in reference.glob("*.network.json.xz"))
+    if load not in (1, MORE_LOAD):
+        raise ResultsError(f"a load of {load:g} has nothing beside it: the reference has the usual one, 1, and {MORE_LOAD:g}")
+    known = names(reference)
     chosen = _chosen(known, networks if networks is not None else [SMALL])
     folder = out if duration is None else out / re.sub(r"\W+", "-", duration)
-    store = None if kept is None else Kept(kept, transfer_times.FORM)
+    store = opened(kept, transfer_times.FORM)
+
+    def finished(name: str, load: float = 1.0) -> Observed | None:
+        there = None if store is None else store.take(_called(name, duration, load))
+        found = there or _finished(_results(folder, name, load))
+        return None if found is None else Observed.of(found)
+
+    if load != 1 and (lacking := [name for name in chosen if finished(name) is None]):
+        raise ResultsError(f"{lacking[0]} was not run with the usual load yet, beside which the page sets more: run that first")
     ahead = [
         (
             _called(name, duration, load),
@@ -173,15 +184,9 @@ def reproduce(
         )
         for name in chosen
     ]
-    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+    with watching(observe) as observer:
         for _ in work_off(ahead, lambda _, results: reduce(results), observer, store):
             pass
-
-    def finished(name: str, load: float = 1.0) -> Observed | None:
-        there = None if store is None else store.take(_called(name, duration, load))
-        found = there or _finished(_results(folder, name, load))
-        return None if found is None else Observed.of(found)
-
     usual = {name: observed for name in known if (observed := finished(name)) is not None}
     if not usual:
         raise ResultsError(f"{folder} holds no finished run of these networks")
@@ -228,19 +233,10 @@ def _finished(results: Path) -> Reduced | None:
 
 
 def _imported(name: str, reference: Path, folder: Path, duration: str | None, load: float) -> Path:
-    """The experiment file of a network, which is imported unless that is done."""
-    file = folder / name / "network" / "experiment.toml"
-    if not file.is_file():
-        data = reference.parent.parent / "network"
-        models, latency = data, data / "country-rtt-2025.csv.gz"
-        options = importing.Options(
-            latency=latency if latency.is_file() else None,
-            models=models if (models / "stream-model-2018.json").is_file() else None,
-            duration=duration,
-            load=load,
-        )
-        importing.import_network(reference / f"{name}.network.json.xz", file.parent, None, options)
-    return file
+    """The experiment file of a network."""
+    place = folder / name / "network"
+    settle(imported(name, reference, place.with_name("imported"), duration, load), place)
+    return place / "experiment.toml"
 
 
 def compare(name: str, reference: Path, observed: Observed) -> Comparison:

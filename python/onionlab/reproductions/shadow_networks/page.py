@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -65,7 +66,8 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
     """The page as Markdown."""
     from onionlab.reproductions.shadow_networks import SPREAD
 
-    latency, models = comparisons[0].observed.settings
+    settings = zip(*(one.observed.settings for one in comparisons), strict=True)
+    latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
     lengths = {one.observed.duration for one in comparisons} - {HOUR}
     options = f' --duration "{lengths.pop() / 60:g} min"' if lengths else ""
     lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, options=options)]
@@ -97,7 +99,7 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
     yield "| --- | ---: | ---: | ---: | ---: |"
     for one in comparisons:
         inside, all_ = one.within
-        ratios = (format_fixed(one.ratio(metric), 2) for metric in ("time_to_first_byte_recv", "time_to_last_byte_recv"))
+        ratios = (_ratio_of(one.ratio(metric)) for metric in ("time_to_first_byte_recv", "time_to_last_byte_recv"))
         failed = f"{_percent(one.their_errors)} / {_percent(one.our_errors)}"
         yield f"| {one.name} | {inside} of {all_} | {' | '.join(ratios)} | {failed} |"
     yield ""
@@ -114,6 +116,10 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
             COSTS.get(one.scale, ""),
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def _ratio_of(value: float) -> str:
+    return "–" if math.isnan(value) else format_fixed(value, 2)
 
 
 def _effect(one: Effect) -> Iterator[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -23,7 +22,7 @@ from onionlab.quantity import format_fixed
 from onionlab.reproductions.agreement import Verdict, judge
 from onionlab.reproductions.kept import Made
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
-from onionlab.reproductions.runs import Observe, whole
+from onionlab.reproductions.runs import Observe, watching, whole
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
 from onionlab.reproductions.shadow_tor import page as shadow_tor_page
 from onionlab.reproductions.shadow_tor import vegas_trace
@@ -158,7 +157,7 @@ def measure(
         file = out / f"{case.name}.toml"
         write_text(file, with_seeds((experiments / file.name).read_text(encoding="utf-8"), seeds))
         ahead.append((case.name, file, out / case.name))
-    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+    with watching(observe) as observer:
         return [
             compare(case, whole(results), reference)
             for case, results in zip(published.cases, runner.run_all(ahead, observer=observer, whole=True), strict=True)

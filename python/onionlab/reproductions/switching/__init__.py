@@ -9,7 +9,6 @@ claims as comparisons are in ``claims.toml``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,7 +119,7 @@ def reproduce(
         runs.prepare(experiments / "network.toml", folder, network.QUICK if quick else None),
         *further.prepare(experiments, folder, quick=quick),
     ]
-    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+    with runs.watching(observe) as observer:
         everything = runner.run_all(ahead, observer=observer, whole=True)
         bed = testbeds.measure(runs.whole(next(everything)))
         on_thresholds = thresholds.measure(runs.whole(next(everything)))

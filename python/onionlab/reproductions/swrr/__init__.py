@@ -8,19 +8,17 @@ circuit of a channel sends next, on a network whose middles are taken away until
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from onionlab import runner
 from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import judge
-from onionlab.reproductions.kept import Kept, work_off
-from onionlab.reproductions.runs import Observe
+from onionlab.reproductions.kept import opened, work_off
+from onionlab.reproductions.runs import Observe, watching
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import measure as swrr_measure
 from onionlab.reproductions.swrr import page as swrr_page
@@ -55,8 +53,8 @@ def reproduce(
     """
     assumptions = read(experiments / "assumptions.toml", quick=quick)
     cells = swrr_runs.prepare(assumptions.variants, out / ("quick" if quick else "full"))
-    store = None if kept is None else Kept(kept, swrr_measure.FORM)
-    with observe() if observe is not None else nullcontext(runner.Silent()) as observer:
+    store = opened(kept, swrr_measure.FORM, quick=quick)
+    with watching(observe) as observer:
         reduced = list(
             work_off(
                 swrr_runs.ahead(cells), lambda number, experiment: swrr_measure.reduce(cells[number], experiment), observer, store
