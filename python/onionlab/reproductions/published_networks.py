@@ -44,7 +44,7 @@ def imported(name: str, reference: Path, draft: Path, duration: str | None = Non
 
 
 def settle(draft: Path, place: Path) -> None:
-    """Move a folder to its place, unless the very same is there: what is run is what an import gives now, not what it once gave."""
+    """Move a folder to its place, unless the very same is there: what runs is what an import gives now, not once gave."""
     with writing(place):
         if place.is_dir() and _files(place) == _files(draft):
             shutil.rmtree(draft)
