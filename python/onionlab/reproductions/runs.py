@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
+from typing import Any
 
 from onionlab import runner
 from onionlab.errors import RunError
@@ -76,3 +78,23 @@ def written(file: Path, text: str) -> Path:
     if not file.is_file() or file.read_text(encoding="utf-8") != text:
         write_text(file, text)
     return file
+
+
+def settings(table: Mapping[str, Any]) -> Iterator[str]:
+    r"""Lines of an experiment file, a key each.
+
+    Examples
+    --------
+    >>> list(settings({"tcp": "cubic", "relays": {"share": 0.5, "class": ["exit"]}}))
+    ['tcp = "cubic"', 'relays = { share = 0.5, class = ["exit"] }']
+    """
+    for key, value in table.items():
+        yield f"{key} = {_toml(value)}"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{{ {', '.join(settings(value))} }}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    return json.dumps(value, ensure_ascii=False)

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from onionlab.reproductions import runs
 from onionlab.reproductions.predictor.asked import Asked, Conditions, Fair, NetworkRules
 
 #: Access rate of clients and servers, and their latency to the relay that they stand beside.
@@ -85,17 +85,11 @@ def experiment(asked: Asked, treatments: Sequence[str], conditions: Conditions, 
         f"links = [\n{_lines(_links(drawn))}]",
         "",
         "[base]",
-        *settings(asked.systems[conditions.system]),
+        *runs.settings(asked.systems[conditions.system]),
     ]
     for name in treatments:
-        lines += ["", "[[treatments]]", f"name = {json.dumps(name)}", *settings(asked.treatments[name])]
+        lines += ["", "[[treatments]]", f"name = {json.dumps(name)}", *runs.settings(asked.treatments[name])]
     return "\n".join([*lines, ""])
-
-
-def settings(table: Mapping[str, Any]) -> Iterator[str]:
-    """Lines of an experiment file."""
-    for key, value in table.items():
-        yield f"{key} = {json.dumps(value)}"
 
 
 def _clients(rules: NetworkRules, conditions: Conditions, drawn: Drawn) -> Iterator[str]:

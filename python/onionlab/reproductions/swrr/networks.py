@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from onionlab import _core
 from onionlab.errors import ResultsError
+from onionlab.reproductions import runs
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Sequence
 
     from onionlab.reproductions.swrr.assumptions import NetworkRules, Variant
 
@@ -155,16 +156,7 @@ def experiment(variant: Variant, number: int, middles: int) -> str:
             f'stall = "{load.stall} s"',
             f"load = {what}",
         ]
-    lines += ["", "[base]", *_settings(variant.base)]
+    lines += ["", "[base]", *runs.settings(variant.base)]
     for name, settings in variant.treatments.items():
-        lines += ["", "[[treatments]]", f"name = {json.dumps(name)}", *_settings(settings)]
+        lines += ["", "[[treatments]]", f"name = {json.dumps(name)}", *runs.settings(settings)]
     return "\n".join([*lines, ""])
-
-
-def _settings(settings: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in settings.items():
-        yield f"{key} = {_toml(value)}"
-
-
-def _toml(value: Any) -> str:
-    return json.dumps(value)
