@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import doctest
-
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-import onionlab.quantity
-import onionlab.stats.intervals
 from onionlab.stats.intervals import Interval, lower_quantile, pointwise_band, t_interval
 
 VALUES = st.lists(st.floats(0.001, 1e6), min_size=2, max_size=20)
-
-
-@pytest.mark.parametrize("module", [onionlab.quantity, onionlab.stats.intervals])
-def test_examples_in_the_documentation(module: object) -> None:
-    result = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 def test_lower_quantile_takes_the_value_below() -> None:

@@ -2,38 +2,14 @@
 
 from __future__ import annotations
 
-import doctest
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-import onionlab.stats.multiple
-import onionlab.stats.power
-import onionlab.stats.skewed
-import onionlab.stats.steady
-import onionlab.stats.variance
-import onionlab.until
 from onionlab.stats.intervals import pointwise_band, t_interval
 from onionlab.stats.skewed import geometric_interval, log_normal_bounds, looks_log_normal, mean_interval, suitable_band
-
-
-@pytest.mark.parametrize(
-    "module",
-    [
-        onionlab.stats.multiple,
-        onionlab.stats.power,
-        onionlab.stats.skewed,
-        onionlab.stats.steady,
-        onionlab.stats.variance,
-        onionlab.until,
-    ],
-)
-def test_examples_in_the_documentation(module: object) -> None:
-    result = doctest.testmod(module)  # type: ignore[arg-type]
-    assert result.attempted > 0
-    assert result.failed == 0
 
 
 @pytest.mark.parametrize("count", [5, 10, 20])
