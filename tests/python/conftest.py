@@ -6,10 +6,15 @@ import signal
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 import onionlab.report.write
 from fake_core import FakeCore
 from onionlab import _core
+
+# How long an example takes says nothing on a busy machine.
+settings.register_profile("onionlab", deadline=None)
+settings.load_profile("onionlab")
 
 # A shell that runs the tests in the background has them, and what they start, ignore Ctrl-C; some of them are about it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
