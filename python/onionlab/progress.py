@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.text import Text
 
 from onionlab.estimate import Forecast, resident
 from onionlab.quantity import format_duration, format_number, seconds
@@ -144,11 +145,11 @@ class ProgressDisplay:
         self._pace = Pace(duration, self._runs - kept)
         self._forecast = Forecast(duration, self._runs - kept)
         if kept:
-            self._console.print(f"{kept} of {self._runs} runs are there already and are kept", highlight=False)
+            self._say(f"{kept} of {self._runs} runs are there already and are kept")
         if outdated:
             made = "1 run there was made" if outdated == 1 else f"{outdated} runs there were made"
             again = "is made again" if outdated == 1 else "are made again"
-            self._console.print(f"{made} by another build of onionlab and {again}", soft_wrap=True, highlight=False)
+            self._say(f"{made} by another build of onionlab and {again}")
         if kept == self._runs:
             return
         self._bar = Progress(
@@ -169,7 +170,7 @@ class ProgressDisplay:
     def waiting(self, reason: str) -> None:
         """Say what is waited for."""
         with self._lock:
-            self._console.print(reason, soft_wrap=True, highlight=False)
+            self._say(reason)
 
     def advanced(self, run: PlannedRun, progress: _core.Progress) -> None:
         """Move the bar."""
@@ -179,10 +180,10 @@ class ProgressDisplay:
             self._show()
             expected = self._forecast.moved(self._pace.simulated, self._pace.running, now, resident() if self._here else None)
             if expected is not None:
-                self._console.print(expected.sentence(self._runs - self._kept), soft_wrap=True, highlight=False)
+                self._say(expected.sentence(self._runs - self._kept))
             if not self._console.is_terminal and now - self._told >= EVERY:
                 self._told = now
-                self._console.print(f"{self._done} of {self._runs} runs: {self._state(now)}", soft_wrap=True, highlight=False)
+                self._say(f"{self._done} of {self._runs} runs: {self._state(now)}")
 
     def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:
         """Count a finished run."""
@@ -190,19 +191,20 @@ class ProgressDisplay:
             self._done += 1
             self._pace.ended(run, int(row["events"]), time.monotonic())
             if not self._console.is_terminal:
-                self._console.print(
-                    f"{self._done} of {self._runs} runs: {run.label} took {format_duration(float(row['wall_seconds']))}",
-                    soft_wrap=True,
-                    highlight=False,
-                )
+                took = format_duration(float(row["wall_seconds"]))
+                self._say(f"{self._done} of {self._runs} runs: {run.label} took {took}")
             self._show()
 
     def failed(self, run: PlannedRun, reason: str) -> None:
         """Tell of a failed run at once."""
         with self._lock:
             self._pace.ended(run, 0, time.monotonic())
-            self._console.print(f"[red]failed:[/red] {run.label}: {reason}", soft_wrap=True, highlight=False)
+            self._say(("failed:", "red"), f" {run.label}: {reason}")
             self._show()
+
+    def _say(self, *parts: str | tuple[str, str]) -> None:
+        """Print a line; as `Text`, for rich would take brackets in a treatment's name or in a path for its markup."""
+        self._console.print(Text.assemble(*parts), soft_wrap=True, highlight=False)
 
     def _show(self) -> None:
         """Bring the bar up to date; call with the lock held."""

@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 import onionlab
+from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.plan import PlannedRun
 from onionlab.progress import Pace, ProgressDisplay
@@ -62,3 +63,22 @@ def test_display_survives_a_whole_experiment(
     with ProgressDisplay(Console(file=again, force_terminal=terminal, width=200)) as display:
         onionlab.run(experiment_file, experiment_file.parent / "out", report=False, observer=display)
     assert "11 of 12 runs are there already" in again.getvalue()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_brackets_in_names_and_reasons_are_printed_as_they_are(core: FakeCore, experiment_file: Path, terminal: bool) -> None:
+    text = EXPERIMENT.replace("round robin", "SWRR [linear]").replace("EWMA", "KIST [/fast] :dog:")
+    experiment_file.write_text(text, encoding="utf-8")
+    core.failing = {"swrr-linear--net0--seed1"}
+    stream = io.StringIO()
+    with ProgressDisplay(Console(file=stream, force_terminal=terminal, width=200, no_color=True)) as display:
+        results = onionlab.run(experiment_file, experiment_file.parent / "out", report=False, observer=display)
+        display.failed(planned(1), "no space left on [/data/x]")
+        display.waiting("waiting for [red]a lock")
+    assert len(results.finished) == 11
+    said = stream.getvalue()
+    assert "SWRR [linear], network 0, seed 1: the event queue ran dry" in said
+    assert "no space left on [/data/x]" in said
+    assert "waiting for [red]a lock" in said
+    if not terminal:
+        assert "KIST [/fast] :dog:, network 0, seed 1 took 1.25 s" in said
