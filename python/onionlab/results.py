@@ -179,29 +179,33 @@ class Experiment:
         known = (*TABLES, *OPTIONAL_TABLES)
         if name not in known:
             raise ValueError(f"no record table {name!r}; there are {', '.join(known)}")
+        holding = self._with_table(name)
+        if not holding and self.finished:
+            why = "no client has `trace = true` or `record-latency = true`, or no treatment writes it"
+            raise ResultsError(f"{self.directory} holds no table {name!r}: {why}")
         if self.swept:
             tables = [
                 self.at(point).table(name).select(pl.lit(point, dtype=pl.UInt32).alias("point"), pl.all())
                 for point in range(len(self.plan.points))
-                if self.at(point).finished
+                if self.at(point)._with_table(name)
             ]
             return pl.concat(tables)
         parts = []
-        for run in self.finished:
-            path = self.directory / run.directory / f"{name}.parquet"
-            if name in OPTIONAL_TABLES and not path.is_file():
-                continue
-            frame = pl.scan_parquet(path, hive_partitioning=False)
+        for run in holding:
+            frame = pl.scan_parquet(self.directory / run.directory / f"{name}.parquet", hive_partitioning=False)
             keys = (
                 pl.lit(run.treatment).alias("treatment"),
                 pl.lit(run.network, dtype=pl.UInt32).alias("network"),
                 pl.lit(run.seed, dtype=pl.UInt64).alias("seed"),
             )
             parts.append(frame.select(*keys, pl.exclude("treatment", "network", "seed")))
-        if not parts and self.finished:
-            why = "no client has `trace = true` or `record-latency = true`, or no treatment writes it"
-            raise ResultsError(f"{self.directory} holds no table {name!r}: {why}")
         return pl.concat(parts)
+
+    def _with_table(self, name: str) -> tuple[PlannedRun, ...]:
+        """Finished runs that have a record table: all of them, but for a table that not every treatment or client writes."""
+        if name in TABLES:
+            return self.finished
+        return tuple(run for run in self.finished if (self.directory / run.directory / f"{name}.parquet").is_file())
 
     @cached_property
     def transfers(self) -> pl.DataFrame:
@@ -242,12 +246,11 @@ class Experiment:
 
     @cached_property
     def kinds(self) -> list[str]:
-        """Kinds of client: the groups, split by size where a group fetches a few different sizes."""
+        """Kinds of client: the groups that are recorded, split by size where a group fetches a few different sizes."""
         if self.swept:
             found = [kind for point in range(len(self.plan.points)) if self.at(point).finished for kind in self.at(point).kinds]
             return list(dict.fromkeys(found))
-        groups = [str(group["group"]) for group in self.plan.scenario["clients"]]
-        return metrics.kinds(metrics.with_kind(self.transfers), groups)
+        return metrics.kinds(metrics.with_kind(self.transfers), recorded_groups(self.plan))
 
     @cached_property
     def figures(self) -> pl.DataFrame:
@@ -295,6 +298,13 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"<onionlab.Experiment {self.title!r}: {len(self.finished)} of {len(self.plan.runs)} runs in {self.directory}>"
+
+
+def recorded_groups(plan: Plan) -> list[str]:
+    """Groups of clients whose transfers are recorded, at any point of a sweep; the others only make load."""
+    parts = [plan.at(point) for point in range(len(plan.points))] or [plan]
+    groups = [group for part in parts for group in part.scenario["clients"]]
+    return list(dict.fromkeys(str(group["group"]) for group in groups if group.get("record", True)))
 
 
 def load(directory: str | Path) -> Experiment:

@@ -34,7 +34,7 @@ from onionlab.errors import ScenarioError
 from onionlab.evaluation import Evaluation
 from onionlab.plan import Plan, read_experiment
 from onionlab.quantity import format_number
-from onionlab.results import Experiment, load
+from onionlab.results import Experiment, load, recorded_groups
 from onionlab.stats import METRICS, mean_interval, networks_for_width, paired_differences, per_network, t_interval
 from onionlab.stats.metrics import WHOLE
 from onionlab.stats.skewed import relative_half_width
@@ -57,7 +57,7 @@ class UntilCi:
     metric
         Key into `onionlab.stats.METRICS`.
     kind
-        Kind of client, or ``whole network``; None for the first kind of the experiment.
+        Kind of client, or ``whole network``; None for the first kind of the experiment that has the metric.
     of
         ``mean``: the intervals of all treatments must be narrow enough; ``difference``: those of all paired differences to the
         first treatment.
@@ -300,7 +300,7 @@ def run_until(
         )
     if rule.of == "difference" and len(plan.treatments) < 2:
         raise ScenarioError(f"{experiment}: --of difference needs two treatments")
-    _check_kind(rule, [str(group["group"]) for group in plan.scenario["clients"]])
+    _check_kind(rule, recorded_groups(plan))
     pilot = networks = max(PILOT, int(tomllib.loads(text).get("networks", 1)))
     if pilot > rule.at_most:
         raise ScenarioError(f"{experiment} asks for {pilot} networks; --max-networks {rule.at_most} is less")
@@ -334,14 +334,15 @@ def _check_kind(rule: UntilCi, groups: Sequence[str]) -> None:
 
 
 def _settled(rule: UntilCi, results: Experiment) -> UntilCi:
-    """The rule with its kind of client; refuses one that does not exist."""
+    """The rule with its kind of client, the first that has the metric unless it names one; refuses one that does not exist."""
     kinds = [*results.kinds, WHOLE]
-    kind = rule.kind if rule.kind is not None else kinds[0]
-    if kind not in kinds:
-        raise ScenarioError(f"--kind {kind!r} is not one of {', '.join(kinds)}")
-    there = results.figures.filter(pl.col("kind") == kind, pl.col("metric") == rule.metric, pl.col("value").is_not_null())
-    if there.height == 0:
-        raise ScenarioError(f"--metric {rule.metric} has no value for {kind}")
+    if rule.kind is not None and rule.kind not in kinds:
+        raise ScenarioError(f"--kind {rule.kind!r} is not one of {', '.join(kinds)}")
+    there = results.figures.filter(pl.col("metric") == rule.metric, pl.col("value").is_not_null())["kind"].unique()
+    asked = kinds if rule.kind is None else [rule.kind]
+    kind = next((kind for kind in asked if kind in there), None)
+    if kind is None:
+        raise ScenarioError(f"--metric {rule.metric} has no value for {' or '.join(asked)}")
     return replace(rule, kind=kind)
 
 

@@ -15,6 +15,7 @@ from scipy import stats
 import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
+from onionlab import _core
 from onionlab.errors import ScenarioError
 from onionlab.until import PILOT, UntilCi, parse_width, relative_width, rule_of, samples, stein, with_networks
 from test_cli import call
@@ -156,6 +157,43 @@ def test_unknown_kind_names_those_that_exist(core: FakeCore, short_file: Path) -
     with pytest.raises(ScenarioError, match="--kind 'web, 7 MiB' is not one of web, bulk, whole network"):
         until(short_file, UntilCi(0.5, kind="web, 7 MiB"))
     assert len(core.made) == 2 * PILOT
+
+
+def test_groups_that_are_not_recorded_are_no_kinds(core: FakeCore, short_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They have no transfers: neither the rule nor the report looks for any."""
+    resolve = core.resolve
+
+    def without_record(path: str, text: str | None = None) -> str:
+        scenario = json.loads(resolve(path, text))
+        for group in scenario["clients"]:
+            group["record"] = group["group"] != "web"
+        return json.dumps(scenario, sort_keys=True)
+
+    monkeypatch.setattr(core, "resolve", without_record)
+    monkeypatch.setattr(_core, "resolve", without_record)
+    core.silent_groups = {"web"}
+    with pytest.raises(ScenarioError, match="--kind 'web' is not one of bulk, whole network"):
+        until(short_file, UntilCi(0.5, kind="web"))
+    assert core.made == [], "before anything runs"
+    results = until(short_file, UntilCi(0.5))
+    assert results.evaluation.until_ci is not None
+    assert results.evaluation.until_ci["kind"] == "bulk"
+    assert results.kinds == ["bulk"]
+    times = [name for name in results.charts if name.startswith("time-to-")]
+    assert times == ["time-to-first-byte-bulk", "time-to-last-byte-bulk"]
+
+
+def test_the_first_kind_that_has_the_metric_is_looked_at(core: FakeCore, short_file: Path) -> None:
+    core.silent_groups = {"web"}
+    found = until(short_file, UntilCi(0.5)).evaluation.until_ci
+    assert found is not None
+    assert found["kind"] == "bulk"
+    found = until(short_file, UntilCi(0.5, metric="utilisation_guard")).evaluation.until_ci
+    assert found is not None
+    assert found["kind"] == "whole network"
+    core.silent_groups = {"web", "bulk"}
+    with pytest.raises(ScenarioError, match="--metric ttlb_median has no value for web or bulk or whole network"):
+        until(short_file, UntilCi(0.5), "silent")
 
 
 def test_a_rule_from_python(core: FakeCore, short_file: Path) -> None:
