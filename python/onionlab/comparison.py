@@ -32,6 +32,9 @@ _EXTENT = ("title", "networks", "seeds", "treatments", "sweep")
 #: Keys that decide which networks are sampled.
 _OF_NETWORK = ("network.", "base-seed")
 
+#: First column of `Comparison.differing`.
+_KEY = "key"
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -163,7 +166,10 @@ def variants(directories: Sequence[Path]) -> list[Variant]:
 
 
 def _labels(parts: Sequence[tuple[Path, str, str]]) -> list[str]:
-    """The shortest names that tell all variants apart: by treatment, by directory, or by all that there is."""
+    """The shortest names that tell all variants apart: by treatment, by directory, or by all that there is.
+
+    None of them is `_KEY`, beside which they are columns.
+    """
     short = Counter(path.resolve().name for path in {path for path, _, _ in parts})
 
     def folder(path: Path) -> str:
@@ -178,7 +184,7 @@ def _labels(parts: Sequence[tuple[Path, str, str]]) -> list[str]:
         [f"{name}, {at}" for _, at, name in parts],
     )
     for labels in forms:
-        if all(labels) and len(set(labels)) == len(labels):
+        if all(labels) and _KEY not in labels and len(set(labels)) == len(labels):
             return labels
     return [": ".join(part for part in (folder(path), at, name) if part) for path, at, name in parts]
 
@@ -220,7 +226,7 @@ class Comparison:
             for key in keys
             if len({variant.settings.get(key) for variant in self.variants}) > 1
         ]
-        return pl.DataFrame(rows, schema={"key": pl.String, **dict.fromkeys(self.labels, pl.String)}, orient="row")
+        return pl.DataFrame(rows, schema=[(name, pl.String) for name in (_KEY, *self.labels)], orient="row")
 
     @cached_property
     def unpaired(self) -> dict[str, str]:

@@ -96,6 +96,25 @@ def test_a_treatment_keeps_the_colour_of_its_own_report(core: FakeCore, tmp_path
     assert scale["range"] == [theme.PALETTE[place] for place in comparison.places]
 
 
+def test_a_treatment_may_be_called_key(core: FakeCore, tmp_path: Path) -> None:
+    """The settings that differ have a column of that name."""
+    comparison = onionlab.compare([made(tmp_path, "out", EXPERIMENT.replace("round robin", "key"))])
+    assert comparison.labels == ["out: key", "out: EWMA"]
+    assert comparison.differing.rows() == [("treatment.fake-factor", None, "0.7")]
+    assert comparison.differing.columns == ["key", *comparison.labels]
+    assert core.made
+
+
+def test_groups_whose_names_look_alike_have_charts_of_their_own(core: FakeCore, tmp_path: Path) -> None:
+    alike = EXPERIMENT.replace('"web"', '"Web"').replace('"bulk"', '"web"')
+    charts = comparison_charts(onionlab.compare([made(tmp_path, "out", alike)]))
+    names = {chart.name: chart.title for chart in charts}
+    assert len(names) == len(charts)
+    assert names["time-to-last-byte-web"] == "Time to last byte, Web"
+    assert names["time-to-last-byte-web-2"] == "Time to last byte, web"
+    assert core.made
+
+
 def test_the_cost_is_beside_the_first_where_networks_are_the_same(
     apart: tuple[Path, Path], core: FakeCore, tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 import onionlab
+from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.charts.paper import charts_for_paper, for_paper, printed
 from onionlab.charts.tails import tail
@@ -66,6 +67,24 @@ def test_a_chart_that_is_not_there_and_a_column_that_is_none_are_refused(results
     wrong = CliRunner().invoke(app, ["plot", str(results.directory), "--paper", "poster"])
     assert wrong.exit_code == 2
     assert not (results.directory / "paper").exists()
+
+
+def test_groups_whose_names_look_alike_have_charts_of_their_own(core: FakeCore, experiment_file: Path) -> None:
+    """``Web`` and ``web`` are one word in the name of a file; a group that is really called ``web-2`` keeps its name."""
+    further = '[[clients]]\ngroup = "web-2"\ncount = 2\nsize = "320 KiB"\n\n[[treatments]]'
+    text = EXPERIMENT.replace('"web"', '"Web"').replace('"bulk"', '"web"').replace("[[treatments]]", further, 1)
+    experiment_file.write_text(text.replace("networks = 3", "networks = 1"), encoding="utf-8")
+    results = onionlab.run(experiment_file, experiment_file.parent / "out", report=False)
+    assert core.made
+    titles = {name: chart.title for name, chart in results.charts.items()}
+    assert titles["time-to-last-byte-web"] == "Time to last byte, Web"
+    assert titles["time-to-last-byte-web-3"] == "Time to last byte, web"
+    assert titles["time-to-last-byte-web-2"] == "Time to last byte, web-2"
+    assert len(titles) == 2 * 3 + 3
+    drawn = charts_for_paper(results)
+    names = {chart.name: chart.title for chart in drawn}
+    assert len(names) == len(drawn) == 2 * 3 + 3 + 4 * 3
+    assert names.items() >= titles.items()
 
 
 def test_a_treatment_has_one_colour_in_all_charts(results: onionlab.Experiment) -> None:

@@ -105,6 +105,29 @@ def test_a_longer_sweep_keeps_what_is_finished(small: Path) -> None:
     assert after.at(2).transfers["client"].n_unique() == 6
 
 
+def test_a_table_that_some_points_lack_is_that_of_the_others(small: Path) -> None:
+    """Only PredicTor writes ``controllers``: the point with windows has none."""
+    text = SMALL.replace("networks = 2", "networks = 1").replace('duration = "12 s"', 'duration = "6 s"')
+    swept = '[sweep]\n"treatments.EWMA.flow-control" = ["windows", "predictor"]\n'
+    small.write_text(text + swept, encoding="utf-8")
+    results = onionlab.run(small, small.parent / "out", report=False)
+    controllers = results.table("controllers").select("point", "treatment").unique().collect()
+    assert controllers.rows() == [(1, "EWMA")]
+    with pytest.raises(onionlab.ResultsError, match="holds no table 'probes'"):
+        results.table("probes")
+
+
+def test_groups_whose_names_look_alike_have_charts_of_their_own(small: Path) -> None:
+    head, group = SMALL.split("[[clients]]")
+    group, treatment, _ = group.split("[[treatments]]")
+    other = group.replace('"web"', '"Web"', 1)
+    text = f"{head}[[clients]]{other}[[clients]]{group}[[treatments]]{treatment}{COUNTS}"
+    small.write_text(text.replace("networks = 2", "networks = 1"), encoding="utf-8")
+    charts = onionlab.run(small, small.parent / "out", report=False).charts
+    assert charts["ttlb-median-web"].title == "Time to last byte, median, Web"
+    assert charts["ttlb-median-web-2"].title == "Time to last byte, median, web"
+
+
 def test_a_key_of_one_treatment_does_not_repeat_the_others(small: Path) -> None:
     small.write_text(SMALL + '[sweep]\ntreatments.EWMA.ewma-half-life = ["1 s", "30 s"]\n', encoding="utf-8")
     results = onionlab.run(small, small.parent / "out", report=False)

@@ -11,6 +11,9 @@ import polars as pl
 
 from onionlab.charts import theme
 
+#: Values whose largest is this many times the smallest get a logarithmic axis.
+LOGARITHMIC_FROM = 15.0
+
 
 @dataclass(frozen=True)
 class Axis:
@@ -28,6 +31,39 @@ class Axis:
         if of == "x":
             return alt.X(shorthand, title=self.title, scale=scale, axis=axis)
         return alt.Y(shorthand, title=self.title, scale=scale, axis=axis)
+
+
+def time_axis(
+    curves: pl.DataFrame, title: str, *, reach: float = 1.15, ticks: int = 8, zeros: bool = True
+) -> tuple[Axis, pl.DataFrame]:
+    """The axis of times under a distribution, logarithmic where they are far apart, and the curves with bands cut to it.
+
+    The axis covers the means. A band that is wider runs out of the picture instead of squeezing the lines together.
+
+    Parameters
+    ----------
+    curves : polars.DataFrame
+        ``mean``, ``low`` and ``high``, in seconds.
+    title : str
+        What the times are.
+    reach : float
+        A logarithmic axis goes on beyond the means by this factor.
+    ticks : int
+        About how many.
+    zeros : bool
+        Whether a time of zero makes the axis linear; otherwise only the positive times decide.
+    """
+    means = [float(mean) for mean in curves["mean"].drop_nulls() if zeros or mean > 0]
+    low, high = (min(means), max(means)) if means else (1.0, 1.0)
+    logarithmic = low > 0 and high / low >= LOGARITHMIC_FROM
+    domain = [low / reach, high * reach] if logarithmic else [0.0, (high or 1.0) * 1.04]
+    axis = Axis(
+        "mean",
+        f"{title} (s{', logarithmic' if logarithmic else ''})",
+        {"type": "log" if logarithmic else "linear", "domain": domain, "nice": False},
+        {"labelOverlap": True, "tickCount": ticks, **({"format": "~g"} if logarithmic else {})},
+    )
+    return axis, curves.with_columns(pl.col("low", "high").clip(domain[0], domain[1]))
 
 
 def values(curves: pl.DataFrame) -> list[dict[str, Any]]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import altair as alt
@@ -16,16 +17,13 @@ import polars as pl
 
 from onionlab import describe
 from onionlab.charts import theme
-from onionlab.charts.bands import Axis, band_chart, values
+from onionlab.charts.bands import Axis, band_chart, time_axis, values
 from onionlab.quantity import format_duration
 from onionlab.stats import cdf_bands, series_bands
 from onionlab.stats.metrics import RELAY_CLASSES, RUN
 
 if TYPE_CHECKING:
     from onionlab.results import Experiment
-
-#: A distribution whose largest time is this many times its smallest gets a logarithmic axis.
-LOGARITHMIC_FROM = 15.0
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,21 @@ def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "-", text.lower()).strip("-.") or "chart"
 
 
+def with_names(charts: Sequence[Chart]) -> list[Chart]:
+    """The charts with a name of its own each: where groups differ only in what `slug` drops, the later ones get a number."""
+    originals = {chart.name for chart in charts}
+    taken: set[str] = set()
+    named = []
+    for chart in charts:
+        name = chart.name
+        if name in taken:
+            numbered = (f"{chart.name}-{number}" for number in count(2))
+            name = next(other for other in numbered if other not in originals | taken)
+        taken.add(name)
+        named.append(replace(chart, name=name))
+    return named
+
+
 def finish(
     chart: alt.LayerChart | alt.ConcatChart, title: str, experiment: Experiment, about: str, data: dict[str, pl.DataFrame]
 ) -> dict[str, Any]:
@@ -100,6 +113,16 @@ def silent(curves: pl.DataFrame, treatments: Sequence[str], reason: str) -> list
     return [f"No line for “{treatment}”: {reason}" for treatment in treatments if treatment not in drawn]
 
 
+def not_drawn(experiment: Experiment, kind: str, column: str, curves: pl.DataFrame) -> list[str]:
+    """Notes on what a distribution of times leaves out: treatments without a line, and transfers that a line does not count."""
+    treatments = experiment.treatments
+    notes = silent(curves, treatments, "no transfer got a first byte." if column == "ttfb" else "no transfer completed.")
+    if column == "ttlb":
+        gaps = {treatment: describe.left_out(experiment, kind, treatment) for treatment in treatments}
+        notes += [f"Not in the curve of “{treatment}”: {missing}." for treatment, missing in gaps.items() if missing]
+    return notes
+
+
 def _largest(curves: pl.DataFrame, column: str = "mean") -> float:
     value = curves[column].max()
     return float(value) if isinstance(value, int | float) else 0.0
@@ -117,25 +140,11 @@ def distribution(experiment: Experiment, kind: str, column: str) -> Chart:
         start = format_duration(experiment.measure_from)
         reason = f"Nothing to draw: no transfer of “{kind}” started after {start}, when the measurement begins."
         return Chart(name, title, curves, None, (reason,))
-    notes = silent(curves, treatments, "no transfer got a first byte." if column == "ttfb" else "no transfer completed.")
-    if column == "ttlb":
-        gaps = {treatment: describe.left_out(experiment, kind, treatment) for treatment in treatments}
-        notes += [f"Not in the curve of “{treatment}”: {missing}." for treatment, missing in gaps.items() if missing]
+    notes = not_drawn(experiment, kind, column, curves)
     if curves.height == 0:
         return Chart(name, title, curves, None, tuple(notes))
-    # The axis covers the means. A band that is wider runs out of the picture instead of squeezing the lines together.
-    smallest = curves["mean"].min()
-    low, high = float(smallest) if isinstance(smallest, int | float) else 0.0, _largest(curves)
-    logarithmic = low > 0 and high / low >= LOGARITHMIC_FROM
-    domain = [low / 1.15, high * 1.15] if logarithmic else [0.0, (high or 1.0) * 1.04]
-    times = Axis(
-        "mean",
-        f"time to {which} byte (s{', logarithmic' if logarithmic else ''})",
-        {"type": "log" if logarithmic else "linear", "domain": domain, "nice": False},
-        {"labelOverlap": True, "tickCount": 8, **({"format": "~g"} if logarithmic else {})},
-    )
+    times, shown = time_axis(curves, f"time to {which} byte")
     shares = Axis("quantile", "share of transfers", {"domain": [0, 1]}, {"format": "%"})
-    shown = curves.with_columns(pl.col("low", "high").clip(domain[0], domain[1]))
     chart = band_chart("curves", treatments, times, shares, spread="x", banded=banded(shown))
     specification = finish(chart, title, experiment, band_words(curves), {"curves": shown})
     return Chart(name, title, curves, specification, tuple(notes))
@@ -228,4 +237,4 @@ def all_charts(experiment: Experiment) -> list[Chart]:
     charts = []
     for kind in experiment.kinds:
         charts += [distribution(experiment, kind, "ttfb"), distribution(experiment, kind, "ttlb")]
-    return [*charts, throughput(experiment), failures(experiment), utilisation(experiment)]
+    return with_names([*charts, throughput(experiment), failures(experiment), utilisation(experiment)])

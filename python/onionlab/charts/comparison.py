@@ -9,8 +9,8 @@ import altair as alt
 import polars as pl
 
 from onionlab.charts import theme
-from onionlab.charts.bands import Axis, band_chart, values
-from onionlab.charts.build import LOGARITHMIC_FROM, Chart, slug
+from onionlab.charts.bands import Axis, band_chart, time_axis, values
+from onionlab.charts.build import Chart, slug, with_names
 from onionlab.stats import cdf_bands, series_bands
 from onionlab.stats.metrics import HEADLINE, METRICS, RUN
 
@@ -49,17 +49,8 @@ def distribution(comparison: Comparison, kind: str, column: str) -> Chart:
         notes = (*notes, "Failed and unfinished downloads are not in the curves; see the table.")
     if curves.height == 0:
         return Chart(name, title, curves, None, notes)
-    low, high = _number(curves["mean"].min()), _number(curves["mean"].max())
-    logarithmic = low > 0 and high / low >= LOGARITHMIC_FROM
-    domain = [low / 1.15, high * 1.15] if logarithmic else [0.0, (high or 1.0) * 1.04]
-    times = Axis(
-        "mean",
-        f"time to {which} byte (s{', logarithmic' if logarithmic else ''})",
-        {"type": "log" if logarithmic else "linear", "domain": domain, "nice": False},
-        {"labelOverlap": True, "tickCount": 8, **({"format": "~g"} if logarithmic else {})},
-    )
+    times, shown = time_axis(curves, f"time to {which} byte")
     shares = Axis("quantile", "share of transfers", {"domain": [0, 1]}, {"format": "%"})
-    shown = curves.with_columns(pl.col("low", "high").clip(domain[0], domain[1]))
     banded = curves["low"].null_count() < curves.height
     chart = band_chart("curves", comparison.labels, times, shares, spread="x", banded=banded, places=comparison.places)
     return Chart(name, title, curves, _finish(chart, title, BAND if banded else "no bands", {"curves": shown}), notes)
@@ -153,4 +144,4 @@ def comparison_charts(comparison: Comparison) -> list[Chart]:
     charts = [differences(comparison)]
     for kind in comparison.kinds:
         charts += [distribution(comparison, kind, "ttfb"), distribution(comparison, kind, "ttlb")]
-    return [*charts, goodput(comparison)]
+    return with_names([*charts, goodput(comparison)])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import vl_convert
 
-from onionlab.charts.build import Chart, all_charts
+from onionlab.charts.build import Chart, all_charts, with_names
 from onionlab.charts.export import to_svg
 from onionlab.charts.sweep import sweep_charts
 from onionlab.charts.tails import tail_charts
@@ -51,7 +51,7 @@ class Printed:
 
 def charts_for_paper(experiment: Experiment) -> list[Chart]:
     """Every chart that there is of an experiment: those of its report, and of one without a sweep the tails of its times."""
-    return sweep_charts(experiment) if experiment.swept else [*all_charts(experiment), *tail_charts(experiment)]
+    return sweep_charts(experiment) if experiment.swept else with_names([*all_charts(experiment), *tail_charts(experiment)])
 
 
 def write_printed(folder: Path, chart: Chart, paper: Paper) -> Printed:

@@ -11,8 +11,8 @@ import polars as pl
 
 from onionlab import describe
 from onionlab.charts import theme
-from onionlab.charts.bands import style, values
-from onionlab.charts.build import LOGARITHMIC_FROM, Chart, slug
+from onionlab.charts.bands import LOGARITHMIC_FROM, style, values
+from onionlab.charts.build import Chart, slug, with_names
 from onionlab.plan import value_text
 from onionlab.quantity import amount, unit_for
 from onionlab.stats.metrics import METRICS, WHOLE
@@ -263,4 +263,4 @@ def sweep_charts(experiment: Experiment) -> list[Chart]:
             if metric in DIFFERENCE_METRICS and len(experiment.treatments) > 1:
                 charts.append(difference_chart(experiment, kind, metric))
     there = experiment.summary.filter(pl.col("kind") == WHOLE)["metric"].unique().to_list()
-    return [*charts, *(metric_chart(experiment, WHOLE, metric) for metric in NETWORK_METRICS if metric in there)]
+    return with_names([*charts, *(metric_chart(experiment, WHOLE, metric) for metric in NETWORK_METRICS if metric in there)])

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import polars as pl
 
-from onionlab import describe
-from onionlab.charts.bands import Axis, band_chart
-from onionlab.charts.build import LOGARITHMIC_FROM, Chart, band_words, banded, finish, silent, slug
+from onionlab.charts.bands import Axis, band_chart, time_axis
+from onionlab.charts.build import Chart, band_words, banded, finish, not_drawn, slug, with_names
 from onionlab.stats import quantile_bands, tail_quantiles
 from onionlab.stats.metrics import RUN
 
@@ -44,25 +43,11 @@ def tail(experiment: Experiment, kind: str, column: str, form: Literal["tail", "
     cut = experiment.measured.filter(pl.col("kind") == kind)
     nines = _nines(cut, column)
     curves = quantile_bands(cut, column, treatments, quantiles=tail_quantiles(nines), method="suitable")
-    notes = silent(curves, treatments, "no transfer got a first byte." if column == "ttfb" else "no transfer completed.")
-    if column == "ttlb":
-        gaps = {treatment: describe.left_out(experiment, kind, treatment) for treatment in treatments}
-        notes += [f"Not in the curve of “{treatment}”: {missing}." for treatment, missing in gaps.items() if missing]
+    notes = not_drawn(experiment, kind, column, curves)
     if curves.height == 0:
         return Chart(name, title, curves, None, tuple(notes) or ("Nothing to draw: no transfer was measured.",))
-    # A logarithmic axis has no zero; the smallest value of a curve may be one.
-    positive = [float(value) for value in curves["mean"] if value > 0] or [1.0]
-    low, high = min(positive), max(positive)
-    logarithmic = high / low >= LOGARITHMIC_FROM
-    domain = [low / 1.1, high * 1.1] if logarithmic else [0.0, high * 1.04]
-    suffix = ", logarithmic" if logarithmic else ""
-    x = Axis(
-        "mean",
-        f"time to {which} byte, {kind} (s{suffix})",
-        {"type": "log" if logarithmic else "linear", "domain": domain, "nice": False},
-        {"labelOverlap": True, "tickCount": 6, **({"format": "~g"} if logarithmic else {})},
-    )
-    shown = curves.with_columns(pl.col("low", "high").clip(domain[0], domain[1]))
+    # The smallest value of a curve may be zero, of which a logarithmic axis has none.
+    x, shown = time_axis(curves, f"time to {which} byte, {kind}", reach=1.1, ticks=6, zeros=False)
     if form == "tail":
         places = [float(-np.log10(1 - tick)) for tick in _TICKS if tick <= 1 - 10.0**-nines + 1e-9]
         y = Axis(
@@ -87,4 +72,6 @@ def tail(experiment: Experiment, kind: str, column: str, form: Literal["tail", "
 def tail_charts(experiment: Experiment) -> list[Chart]:
     """Both forms of both times of every kind of client."""
     forms: tuple[Literal["tail", "ccdf"], ...] = ("tail", "ccdf")
-    return [tail(experiment, kind, column, form) for kind in experiment.kinds for column in ("ttfb", "ttlb") for form in forms]
+    return with_names(
+        [tail(experiment, kind, column, form) for kind in experiment.kinds for column in ("ttfb", "ttlb") for form in forms]
+    )
