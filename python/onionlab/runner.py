@@ -74,7 +74,7 @@ def run(
         settled (`onionlab.stats.steady_state`).
     until_ci : UntilCi or str, optional
         Add networks until an interval is narrow enough (`onionlab.until`): a width such as ``"5%"``, of the median time to the
-        last byte of the first kind of client, or an `onionlab.UntilCi`, which says of what.
+        last byte of the first kind of client that has one, or an `onionlab.UntilCi`, which says of what.
     cluster : str, optional
         Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, on whose workers the runs are made; needs
         ``onionlab[cluster]``. Results are the same.
