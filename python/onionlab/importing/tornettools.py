@@ -24,9 +24,7 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-import yaml
-
-from onionlab.importing import graphml, torrc
+from onionlab.importing import graphml, torrc, yaml_document
 from onionlab.importing.common import Common
 from onionlab.importing.gml import Vertex, lines, read_vertices
 from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Perf, Relay, Times
@@ -89,7 +87,8 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
     ImportedError
         If it is not there, or not of this form.
     """
-    config = Fields(str(folder / CONFIG), _yaml(_inside(folder, CONFIG)))
+    path = _inside(folder, CONFIG)
+    config = Fields(str(path), yaml_document.read(read_text(path, MOST_CONFIG), path))
     listed = config.table("hosts").items()
     if len(listed) > 3 * MOST_HOSTS:
         raise ImportedError(f"{config.where}: {len(listed):,} hosts are more than the {3 * MOST_HOSTS:,} that can be taken in")
@@ -160,18 +159,6 @@ def _inside(folder: Path, file: str | Path) -> Path:
     if not path.resolve().is_relative_to(folder.resolve()):
         raise ImportedError(f"{path} leads out of {folder}")
     return path
-
-
-def _yaml(path: Path) -> object:
-    """A YAML document without aliases, of which a few lines can make a document of any size."""
-    text = read_text(path, MOST_CONFIG)
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    try:
-        if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=loader)):
-            raise ImportedError(f"{path} has YAML aliases, which tornettools does not write")
-        return yaml.load(text, Loader=loader)
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise ImportedError(f"{path} is no YAML ({clipped(error, 160)})") from error
 
 
 def _times(config: Fields) -> Times:

@@ -1,0 +1,90 @@
+"""Files from anywhere that are made to do harm: each is refused with one sentence, within bounds of time and memory."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from onionlab import importing
+from onionlab.importing import ImportedError
+
+DATA = Path(__file__).parent / "testdata" / "importing"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of tornettools to break."""
+    return Path(shutil.copytree(DATA / "tornettools", tmp_path / "tornettools"))
+
+
+def sentence(error: pytest.ExceptionInfo[BaseException]) -> str:
+    """What is said, which is one line that is not long."""
+    said = str(error.value)
+    assert "\n" not in said
+    assert len(said) < 600
+    return said
+
+
+def configured(folder: Path, old: str, new: str) -> str:
+    """What is said of a configuration with a change."""
+    path = folder / "shadow.config.yaml"
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+    with pytest.raises(ImportedError) as refused:
+        importing.read(folder)
+    return sentence(refused)
+
+
+@pytest.mark.parametrize("nested", ["[" * 30_000, "{a: " * 30_000, "- " * 30_000])
+def test_deep_yaml_does_not_end_the_process(nested: str, folder: Path) -> None:
+    (folder / "shadow.config.yaml").write_text(nested)
+    # In a process of its own, which a stack that overflows would kill.
+    code = f"from onionlab import importing\nfrom pathlib import Path\nimporting.read(Path({str(folder)!r}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stderr.rstrip().endswith("has objects and lists more than 50 deep within each other")
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("!!bool x", "has YAML tags such as 'tag:yaml.org,2002:bool'"),
+        ("!!timestamp foo", "has YAML tags such as"),
+        ("!!int ''", "has YAML tags such as"),
+        ("!!python/object/apply:os.system [true]", "has YAML tags such as"),
+        ("! 5", "has YAML tags such as '!'"),
+        # What YAML takes for a date, a number of base 60, and a number that Python does not write.
+        ("2001-99-99", "`stop_time` is '2001-99-99', but must be a duration"),
+        ("1" + ":1" * 400 + ".0", "`stop_time` is '1:1:1"),
+        ("1" + ":1" * 2_000_000, "`stop_time` is '1:1:1"),
+        ("0x" + "f" * 5000, "`stop_time` is '0xfff"),
+        ("0b_", "`stop_time` is '0b_'"),
+        ("9" * 5000, "`stop_time` is '999"),
+        ("[" * 40 + "]" * 40, "`stop_time` is "),
+        ("{[a]: b}", "a key is an object or a list"),
+        ('"\\ud800"', "is no YAML"),
+        ("5\n---\na: b", "more than one YAML document"),
+    ],
+)
+def test_values_of_yaml_that_python_stumbles_over(value: str, said: str, folder: Path) -> None:
+    assert said in configured(folder, "45 min", value)
+
+
+def test_bombs_of_yaml(folder: Path) -> None:
+    bomb = "a: &a [x, x]\n" + "".join(f"{chr(98 + i)}: &{chr(98 + i)} [*{chr(97 + i)}, *{chr(97 + i)}]\n" for i in range(20))
+    assert "has YAML aliases" in configured(folder, "general:", bomb + "general:")
+
+
+def test_merged_objects_of_yaml_take_no_time(folder: Path) -> None:
+    assert "`<<`" not in configured(folder, "45 min", "never\n" + "  <<: {}\n" * 200_000)
+
+
+def test_nothing_is_said_by_nothing(folder: Path) -> None:
+    path = folder / "shadow.config.yaml"
+    path.write_text(path.read_text().replace("ip_addr: 203.0.113.1\n", "ip_addr: null\n"))
+    assert importing.read(folder).relays[1].address == "11.0.0.2", "as if it had none"
