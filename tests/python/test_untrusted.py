@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onionlab import importing
-from onionlab.importing import ImportedError
+from onionlab.importing import ImportedError, torrc
 
 DATA = Path(__file__).parent / "testdata" / "importing"
 
@@ -88,3 +89,54 @@ def test_nothing_is_said_by_nothing(folder: Path) -> None:
     path = folder / "shadow.config.yaml"
     path.write_text(path.read_text().replace("ip_addr: 203.0.113.1\n", "ip_addr: null\n"))
     assert importing.read(folder).relays[1].address == "11.0.0.2", "as if it had none"
+
+
+def refused_torrc(folder: Path, text: str, host: str = "perfclient1exit") -> str:
+    """What is said of a host's torrc."""
+    (folder / "shadow.data.template/hosts" / host / "torrc").write_text(text)
+    with pytest.raises(ImportedError) as refused:
+        importing.read(folder)
+    return sentence(refused)
+
+
+def test_files_that_include_each_other_many_times(folder: Path) -> None:
+    # Each includes the next one twice: 2^25 files.
+    for number in range(25):
+        (folder / f"conf/more{number}").write_text(f"%include /x/more{number + 1}\n" * 2)
+    (folder / "conf/more25").write_text("Log info\n")
+    assert "at most 1,000 files and 100,000 lines are taken in" in refused_torrc(folder, "%include /x/more0\n")
+
+
+def test_long_files_that_are_included_many_times(folder: Path) -> None:
+    (folder / "conf/long").write_text("\n" * 2**20)
+    assert "at most 1,000 files and 100,000 lines" in refused_torrc(folder, "%include /x/long\n" * 200)
+
+
+def test_all_hosts_of_an_import_have_one_budget(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert importing.read(folder)
+    monkeypatch.setattr(torrc, "MOST_OF_ALL", 2_000)
+    with pytest.raises(
+        ImportedError, match="the torrcs of all hosts, with all that they include, have more than 2,000 char"
+    ) as refused:
+        importing.read(folder)
+    sentence(refused)
+
+
+def test_many_lines_of_one_option_take_no_time(tmp_path: Path) -> None:
+    (tmp_path / "torrc").write_text("Log x\n" * 90_000)
+    assert len(torrc.read(tmp_path, tmp_path, None).options["log"]) == 90_000
+    (tmp_path / "torrc").write_text("Log x" + "\\\nyy" * 90_000)
+    assert len(torrc.read(tmp_path, tmp_path, None).options["log"]) == 1
+    assert len(torrc.read(tmp_path, tmp_path / "none", ["--Log", "x"] * 400_000).options["log"]) == 400_000
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("\0", "embedded null byte"), ("y" * 300, "File name too long"), ("circle", "Symlink loop|symbolic links")]
+)
+def test_names_that_no_file_can_have(name: str, said: str, folder: Path) -> None:
+    circle = folder / "conf/circle"
+    circle.symlink_to(circle)
+    graph = f'"/conf/{name}"'.replace("\0", r"\0")
+    assert re.search(said, configured(folder, "/home/somebody/tornet/conf/small.gml", graph))
+    shutil.copy(DATA / "tornettools/shadow.config.yaml", folder)
+    assert re.search(said, refused_torrc(folder, f"%include /conf/{name}\n"))

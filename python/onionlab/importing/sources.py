@@ -32,6 +32,28 @@ def clipped(text: object, most: int = 80) -> str:
     return line if len(line) <= most else line[: most - 1] + "…"
 
 
+def inside(root: Path, path: Path) -> Path:
+    """The file itself behind a path, which no symbolic link leads out of the folder ``root``.
+
+    Raises
+    ------
+    ImportedError
+        If it does, or there can be no such path: its name is too long, has a zero byte, or leads in a circle.
+    """
+    try:
+        found = path.resolve()
+        # Asking for it brings out what is wrong with its name.
+        found.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ImportedError(f"{clipped(path, 300)} cannot be read: {clipped(reason)}") from error
+    if not found.is_relative_to(root.resolve()):
+        raise ImportedError(f"{path} leads out of {root}")
+    return found
+
+
 def read_bytes(path: Path, most: int = MOST) -> bytes:
     """A file of at most so many bytes, unpacked if it is .xz or .gz (which its first bytes say, not its name).
 

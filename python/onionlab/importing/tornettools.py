@@ -29,7 +29,7 @@ from onionlab.importing.common import Common
 from onionlab.importing.gml import Vertex, lines, read_vertices
 from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Perf, Relay, Times
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions, size
-from onionlab.importing.sources import Fields, ImportedError, clipped, read_json, read_text
+from onionlab.importing.sources import Fields, ImportedError, clipped, inside, read_json, read_text
 from onionlab.importing.torrc import Torrc
 
 CONFIG = "shadow.config.yaml"
@@ -99,14 +99,14 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
     servers: list[Host] = []
     perf: dict[TorOptions, list[Host]] = {}
     markov: dict[tuple[int, TorOptions], list[Host]] = {}
-    common = Common()
+    common, budget = Common(), torrc.Budget()
     times, onion = _times(config), 0
     address = FIRST_ADDRESS
     for name, content in listed:
         host = _host(config.where, name, content, graph)
         relay, program = RELAY.match(name), PROGRAM.match(name)
         if relay is not None:
-            options = _torrc(folder, host)
+            options = _torrc(folder, host, budget)
             relays.append(_relay(folder, host, relay[1] or "authority", weights, staged, str(address), options))
             common.relay(options, name, exits="exit" in (relay[1] or ""))
             address += 1
@@ -119,7 +119,7 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
             if program[1] == "server":
                 servers.append(known)
                 continue
-            options = _torrc(folder, host)
+            options = _torrc(folder, host, budget)
             own = common.client(options, name, OF_MARKOV_CLIENTS if program[1] == "markovclient" else OF_PERF_CLIENTS)
             if program[1] == "markovclient":
                 markov.setdefault((_interval(folder, name), own), []).append(known)
@@ -156,8 +156,7 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
 def _inside(folder: Path, file: str | Path) -> Path:
     """A file of the folder, which no symbolic link leads out of."""
     path = folder / file
-    if not path.resolve().is_relative_to(folder.resolve()):
-        raise ImportedError(f"{path} leads out of {folder}")
+    inside(folder, path)
     return path
 
 
@@ -234,7 +233,7 @@ def _relay(
     )
 
 
-def _torrc(folder: Path, host: _Named) -> Torrc:
+def _torrc(folder: Path, host: _Named, budget: torrc.Budget) -> Torrc:
     """The options of a host's tor."""
     for index, row in enumerate(host.fields.rows("processes", MOST_PROCESSES)):
         process = Fields(f"{host.fields.where}, processes[{index}]", row)
@@ -244,7 +243,7 @@ def _torrc(folder: Path, host: _Named) -> Torrc:
                 arguments = [str(word) for word in arguments]
             elif arguments is not None:
                 arguments = process.text("args", 100_000)
-            return torrc.read(folder, folder / HOSTS / host.name, arguments)
+            return torrc.read(folder, folder / HOSTS / host.name, arguments, budget)
     raise ImportedError(f"{host.fields.where}: no process is tor")
 
 

@@ -15,11 +15,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from onionlab.importing.sources import ImportedError, clipped, read_text
+from onionlab.importing.sources import ImportedError, clipped, inside, read_text
 
-#: Most bytes of a torrc, most lines with all that it includes, and how deep files may include others
-#: (``MAX_INCLUDE_RECURSION_LEVEL``).
-MOST, MOST_LINES, DEEPEST = 2**20, 100_000, 31
+#: Most bytes of a torrc, and how deep files may include others (``MAX_INCLUDE_RECURSION_LEVEL``).
+MOST, DEEPEST = 2**20, 31
+
+#: Most files and lines of one host, with all that is included, as often as it is.
+MOST_FILES, MOST_LINES = 1_000, 100_000
+
+#: Most characters of all hosts of an import, counted likewise; the shortest file counts as so many, since it has to be opened.
+MOST_OF_ALL, OPENING = 2**30, 500
 
 #: What a host's files are called where its command line names none.
 DEFAULTS, TORRC = "torrc-defaults", "torrc"
@@ -56,6 +61,30 @@ class Line:
         return OTHER_NAMES.get(name, name)
 
 
+class Budget:
+    """What the torrcs of an import may still come to: a few files that include each other make any number of lines."""
+
+    def __init__(self) -> None:
+        self._files, self._lines, self._characters = MOST_FILES, MOST_LINES, MOST_OF_ALL
+
+    def next_host(self) -> None:
+        """Count the files and lines of another host."""
+        self._files, self._lines = MOST_FILES, MOST_LINES
+
+    def take(self, path: Path, text: str, lines: int) -> None:
+        """Count a file that has been read."""
+        self._files -= 1
+        self._lines -= lines
+        self._characters -= max(len(text), OPENING)
+        if self._files < 0 or self._lines < 0:
+            allowed = f"at most {MOST_FILES:,} files and {MOST_LINES:,} lines are taken in"
+            raise ImportedError(f"{path}: with all that is included the torrc of a host is longer than allowed: {allowed}")
+        if self._characters < 0:
+            raise ImportedError(
+                f"{path}: the torrcs of all hosts, with all that they include, have more than {MOST_OF_ALL:,} characters"
+            )
+
+
 @dataclass(frozen=True)
 class Torrc:
     """What holds for a host: the lines of each option, by its name in small letters."""
@@ -67,23 +96,26 @@ class Torrc:
         return self.options[option][-1] if option in self.options else None
 
 
-def read(root: Path, home: Path, arguments: str | list[str] | None) -> Torrc:
+def read(root: Path, home: Path, arguments: str | list[str] | None, budget: Budget | None = None) -> Torrc:
     """The options of the tor whose folder is ``home`` within ``root``, and which is started with these arguments.
+
+    The hosts of an import have one ``budget``.
 
     Raises
     ------
     ImportedError
-        If a file cannot be read, leads out of ``root`` or is no torrc.
+        If a file cannot be read, leads out of ``root`` or is no torrc, or all of it is more than the budget allows.
     """
-    words = _words(home, arguments)
+    budget = budget if budget is not None else Budget()
+    budget.next_host()
     named: dict[str, str] = {}
     given: list[Line] = []
-    while words:
-        word = words.pop(0)
+    words = iter(_words(home, arguments))
+    for word in words:
         name = word.lstrip("-")
         if name.lower() in ALONE:
             continue
-        value = words.pop(0) if words else ""
+        value = next(words, "")
         if name.lower() in ("f", "defaults-torrc"):
             named[name.lower()] = value
         elif name:
@@ -91,7 +123,7 @@ def read(root: Path, home: Path, arguments: str | list[str] | None) -> Torrc:
     layers = []
     for word, usual in (("defaults-torrc", DEFAULTS), ("f", TORRC)):
         path = _place(root, home, named.get(word, usual))
-        layers.append(list(_lines(root, home, path, 0)) if word in named or path.exists() else [])
+        layers.append(list(_lines(root, home, path, budget, 0)) if word in named or path.exists() else [])
     return _together([*layers, given])
 
 
@@ -106,7 +138,7 @@ def _words(home: Path, arguments: str | list[str] | None) -> list[str]:
 
 def _together(layers: list[list[Line]]) -> Torrc:
     """All lines of a file go before those of the same option in the file before."""
-    options: dict[str, tuple[Line, ...]] = {}
+    options: dict[str, list[Line]] = {}
     for layer in layers:
         here: set[str] = set()
         for line in layer:
@@ -114,41 +146,40 @@ def _together(layers: list[list[Line]]) -> Torrc:
             if line.name.startswith("/"):
                 options.pop(option, None)
             elif option in here or line.name.startswith("+"):
-                options[option] = (*options.get(option, ()), line)
+                options.setdefault(option, []).append(line)
             else:
-                options[option] = (line,)
+                options[option] = [line]
             here.add(option)
-        if sum(map(len, options.values())) > MOST_LINES:
-            raise ImportedError(f"{layer[0].where}: more than {MOST_LINES:,} lines")
-    return Torrc(options)
+    return Torrc({option: tuple(lines) for option, lines in options.items()})
 
 
 def _place(root: Path, home: Path, name: str) -> Path:
     """A file that a torrc or a command line names: from the host's folder; an absolute path is one in ``conf``."""
     path = root / "conf" / PurePosixPath(name).name if PurePosixPath(name).is_absolute() or name.startswith("~") else home / name
-    if not path.resolve().is_relative_to(root.resolve()):
-        raise ImportedError(f"{path} leads out of {root}")
-    return path.resolve()
+    return inside(root, path)
 
 
-def _lines(root: Path, home: Path, path: Path, depth: int) -> Iterator[Line]:
+def _lines(root: Path, home: Path, path: Path, budget: Budget, depth: int) -> Iterator[Line]:
     if depth > DEEPEST:
         raise ImportedError(f"{path}: files include each other more than {DEEPEST} deep")
     text = read_text(path, MOST)
-    whole, start = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
-        start = start if whole else number
-        whole += line.split("#")[0] if '"' not in line else line
-        if whole.endswith("\\"):
-            whole = whole[:-1]
+    lines = text.splitlines()
+    budget.take(path, text, len(lines))
+    pieces: list[str] = []
+    start = 0
+    for number, line in enumerate(lines, 1):
+        start = start if pieces else number
+        piece = line.split("#")[0] if '"' not in line else line
+        if piece.endswith("\\"):
+            pieces.append(piece[:-1])
             continue
-        where, parts = f"{path}, line {start}", whole.strip().split(maxsplit=1)
-        whole = ""
+        where, parts = f"{path}, line {start}", "".join((*pieces, piece)).strip().split(maxsplit=1)
+        pieces = []
         if not parts or parts[0].startswith("#"):
             continue
         value = _value(where, parts[1]) if len(parts) > 1 else ""
         if parts[0].lower() == "%include":
-            yield from _included(root, home, where, value, depth)
+            yield from _included(root, home, where, value, budget, depth)
         else:
             yield Line(parts[0], value, where)
 
@@ -163,13 +194,11 @@ def _value(where: str, text: str) -> str:
     return re.sub(r"\\(.)", r"\1", quoted[1])
 
 
-def _included(root: Path, home: Path, where: str, name: str, depth: int) -> Iterator[Line]:
+def _included(root: Path, home: Path, where: str, name: str, budget: Budget, depth: int) -> Iterator[Line]:
     path = _place(root, home, name)
     if not path.exists():
         raise ImportedError(f"{where} includes {clipped(name, 100)!r}, which is not there")
     # Of a folder all files but hidden ones, by name.
     files = sorted(file for file in path.iterdir() if not file.name.startswith(".")) if path.is_dir() else [path]
     for file in files:
-        if not file.resolve().is_relative_to(root.resolve()):
-            raise ImportedError(f"{file} leads out of {root}")
-        yield from _lines(root, home, file, depth + 1)
+        yield from _lines(root, home, inside(root, file), budget, depth + 1)
