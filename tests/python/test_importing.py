@@ -16,7 +16,7 @@ import pytest
 
 import onionlab
 from fake_core import FakeCore
-from onionlab import _core, cli, importing
+from onionlab import _core, cli, importing, unpacking
 from onionlab.errors import ScenarioError
 from onionlab.importing import ImportedError, Options, sources, torrc
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
@@ -285,7 +285,7 @@ def test_packed_files_are_read_whatever_their_name(tmp_path: Path) -> None:
 
 
 def test_bombs_are_refused_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sources, "PIECE", 2**16)
+    monkeypatch.setattr(unpacking, "PIECE_OUT", 2**16)
     for name, packed in (("bomb.xz", lzma.compress(bytes(2**26))), ("bomb.gz", gzip.compress(bytes(2**26)))):
         path = tmp_path / name
         path.write_bytes(packed)

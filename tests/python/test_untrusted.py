@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import re
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import pytest
 
-from onionlab import importing
-from onionlab.importing import ImportedError, torrc
+from onionlab import importing, unpacking
+from onionlab.importing import ImportedError, sources, torrc
 
 DATA = Path(__file__).parent / "testdata" / "importing"
 
@@ -140,3 +143,47 @@ def test_names_that_no_file_can_have(name: str, said: str, folder: Path) -> None
     assert re.search(said, configured(folder, "/home/somebody/tornet/conf/small.gml", graph))
     shutil.copy(DATA / "tornettools/shadow.config.yaml", folder)
     assert re.search(said, refused_torrc(folder, f"%include /conf/{name}\n"))
+
+
+def asking_for_memory(raw: bytes) -> bytes:
+    """A small xz file whose header asks for a dictionary of 4 GiB."""
+    packed = bytearray(lzma.compress(raw))
+    assert packed[12:16] == b"\2\0\x21\1", "the header of the first block: its size, no flags, LZMA2 and a byte about it"
+    packed[16] = 40
+    packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
+    return bytes(packed)
+
+
+@pytest.mark.parametrize("empty", [lzma.compress(b""), gzip.compress(b"")], ids=["xz", "gzip"])
+def test_files_of_many_members(empty: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "many"
+    path.write_bytes(empty * 600_000)
+    with pytest.raises(ImportedError, match="it consists of more than 10,000 packed files one after the other") as refused:
+        sources.read_bytes(path)
+    sentence(refused)
+    member = lzma.compress(b"x") if empty.startswith(unpacking.XZ) else gzip.compress(b"x")
+    path.write_bytes((member + bytes(4)) * 9_000)
+    assert sources.read_bytes(path) == b"x" * 9_000
+
+
+def test_what_follows_a_packed_file(tmp_path: Path) -> None:
+    path = tmp_path / "more"
+    for packed in (lzma.compress(b"x"), gzip.compress(b"x")):
+        path.write_bytes(packed + bytes(8))
+        assert sources.read_bytes(path) == b"x"
+        path.write_bytes(packed + b"something else")
+        with pytest.raises(ImportedError, match="cannot be unpacked"):
+            sources.read_bytes(path)
+
+
+def test_a_graph_that_asks_for_memory(folder: Path) -> None:
+    path = folder / "conf/small.gml"
+    text = path.read_bytes()
+    path.write_bytes(lzma.compress(text))
+    plain = importing.read(folder)
+    path.write_bytes(text)
+    assert importing.read(folder) == plain
+    path.write_bytes(asking_for_memory(text))
+    with pytest.raises(ImportedError, match=r"cannot read .*Memory usage limit") as refused:
+        importing.read(folder)
+    sentence(refused)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import lzma
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 
 from onionlab.importing.sources import ImportedError, clipped
+from onionlab.unpacking import ERRORS, XZ, Unpacked, pieces
 
 #: Most vertices, and most characters of a line.
 MOST_VERTICES, MOST_LINE = 1_000_000, 10_000
@@ -33,14 +34,15 @@ def lines(path: Path) -> Iterator[str]:
     size = 0
     try:
         with path.open("rb") as head:
-            packed = head.read(6) == b"\xfd7zXZ\x00"
-        with lzma.open(path) if packed else path.open("rb") as file:
-            while line := file.readline(MOST_LINE):
+            packed = head.read(len(XZ)) == XZ
+        with path.open("rb") as file:
+            unpacked = BufferedReader(Unpacked(pieces(file.read), XZ)) if packed else file
+            while line := unpacked.readline(MOST_LINE):
                 size += len(line)
                 if size > MOST:
                     raise ImportedError(f"{path} has more than {MOST / 2**20:g} MiB before its first edge")
                 yield line.decode("utf-8", errors="replace")
-    except (OSError, lzma.LZMAError, EOFError) as error:
+    except (OSError, *ERRORS) as error:
         raise ImportedError(f"cannot read {path}: {clipped(error)}") from error
 
 

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import json
-import lzma
-import zlib
 from pathlib import Path
 from typing import Any
 
+from onionlab import unpacking
 from onionlab.errors import DocumentError
 
 #: Most bytes of a file, as it lies there and unpacked.
 MOST = 256 * 2**20
-
-#: Memory that unpacking xz may take; an honest ``xz -9`` needs 65 MiB.
-XZ_MEMORY = 128 * 2**20
-
-#: Most that is unpacked at once.
-PIECE = 2**20
 
 
 class ImportedError(DocumentError):
@@ -72,45 +66,22 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
     if len(raw) > most:
         raise _too_large(path, most)
     try:
-        if raw.startswith(b"\xfd7zXZ\x00"):
-            return _unpacked(path, raw, most, "xz")
-        if raw.startswith(b"\x1f\x8b"):
-            return _unpacked(path, raw, most, "gzip")
-    except (lzma.LZMAError, zlib.error, EOFError) as error:
+        for form in (unpacking.XZ, unpacking.GZIP):
+            if raw.startswith(form):
+                return _unpacked(path, raw, most, form)
+    except unpacking.ERRORS as error:
         raise ImportedError(f"{path} cannot be unpacked ({clipped(error)})") from error
     return raw
 
 
-def _unpacked(path: Path, raw: bytes, most: int, form: str) -> bytes:
+def _unpacked(path: Path, raw: bytes, most: int, form: bytes) -> bytes:
     """All members of a packed file, one after the other, up to a bound."""
-    pieces: list[bytes] = []
-    size = 0
-    while raw:
-        if form == "xz":
-            xz = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-            while not xz.eof:
-                piece = xz.decompress(raw, PIECE)
-                raw = b""
-                if not piece and xz.needs_input and not xz.eof:
-                    raise EOFError("it ends too early")
-                pieces.append(piece)
-                size += len(piece)
-                if size > most:
-                    raise _too_large(path, most)
-            raw = xz.unused_data.lstrip(b"\0")
-        else:
-            gz = zlib.decompressobj(wbits=31)
-            while not gz.eof:
-                piece = gz.decompress(raw, PIECE)
-                raw = gz.unconsumed_tail
-                if not piece and not raw and not gz.eof:
-                    raise EOFError("it ends too early")
-                pieces.append(piece)
-                size += len(piece)
-                if size > most:
-                    raise _too_large(path, most)
-            raw = gz.unused_data
-    return b"".join(pieces)
+    found = bytearray()
+    for piece in unpacking.unpacked(unpacking.pieces(io.BytesIO(raw).read), form):
+        found += piece
+        if len(found) > most:
+            raise _too_large(path, most)
+    return bytes(found)
 
 
 def _too_large(path: Path, most: int) -> ImportedError:
