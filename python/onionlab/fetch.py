@@ -24,6 +24,8 @@ from typing import IO, cast
 
 from onionlab import _core
 from onionlab.errors import DocumentError, OnionlabError
+from onionlab.files import is_folder
+from onionlab.unpacking import XZ, Unpacked
 
 #: Where CollecTor is.
 COLLECTOR = "https://collector.torproject.org"
@@ -34,6 +36,12 @@ MAX_DOCUMENT = 32 * 2**20
 #: How much of a monthly archive is read at most, in bytes: as it is sent, and unpacked.
 MAX_ARCHIVE = 4 * 2**30
 MAX_UNPACKED = 64 * 2**30
+
+#: Largest header of an archive for a long name or with further values, in bytes, and most values that hold for all that follows.
+MAX_HEADER, MAX_GLOBAL = 64 * 1024, 100
+
+#: Types of such headers.
+HEADERS = (tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK, tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
 
 #: Seconds without a byte after which a server counts as gone.
 PATIENCE = 60.0
@@ -153,6 +161,8 @@ def consensus(
     wanted = FLAVOURS[flavour]
     if urllib.parse.urlsplit(base).scheme not in ("http", "https"):
         raise FetchError(f"{base!r} is not an address that starts with http:// or https://")
+    if output is not None and is_folder(output):
+        raise FetchError(f"cannot write {output}: it is a folder, but the document needs the name of a file")
     name = document_name(hour, flavour)
     base = base.rstrip("/")
     report = tell if tell is not None else _silent
@@ -214,10 +224,10 @@ class _Arriving:
         self._answer.close()
 
 
-class _Unpacked:
+class _Bounded:
     """A reader of unpacked bytes that ends at a bound."""
 
-    def __init__(self, stream: lzma.LZMAFile, url: str) -> None:
+    def __init__(self, stream: Unpacked, url: str) -> None:
         self._stream, self._url, self._left = stream, url, MAX_UNPACKED
 
     def read(self, size: int) -> bytes:
@@ -227,6 +237,32 @@ class _Unpacked:
         if self._left < 0:
             raise FetchError(f"{self._url} unpacks to more than the {MAX_UNPACKED:,} bytes that are accepted")
         return piece
+
+
+class _Entry(tarfile.TarInfo):
+    """A header of an archive, which is not read where it can make `tarfile` take any amount of memory.
+
+    Long names and extended headers are read as a whole, extended headers for all that follows (``g``) are kept, and the map of a
+    sparse file is as long as it says itself.
+    """
+
+    def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
+        if self.size < 0:
+            raise tarfile.ReadError(f"a member has {self.size:,} bytes")
+        if self.type in HEADERS and self.size > MAX_HEADER:
+            raise tarfile.ReadError(f"a header has {self.size:,} bytes, more than the {MAX_HEADER:,} that are accepted")
+        if self.type == tarfile.XGLTYPE and len(archive.pax_headers) > MAX_GLOBAL:
+            raise tarfile.ReadError(f"it has headers with more than {MAX_GLOBAL} values for all that follows")
+        if self.type == tarfile.GNUTYPE_SPARSE:
+            self._refuse_sparse()
+        member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        return member
+
+    def _refuse_sparse(self, *_: object) -> None:
+        raise tarfile.ReadError("it has sparse files")
+
+    # The three forms of sparse files by extended headers.
+    _proc_gnusparse_00 = _proc_gnusparse_01 = _proc_gnusparse_10 = _refuse_sparse
 
 
 def _reason(error: Exception) -> str:
@@ -243,24 +279,26 @@ def _single(url: str, tell: Tell) -> bytes:
 
 def _from_archive(url: str, name: str, tell: Tell) -> bytes:
     """A document out of a monthly archive, which is read no further than to its end."""
-    day, others = name[: len("YYYY-MM-DD")], []
+    day, others = name[: len("YYYY-MM-DD")], set[str]()
+    of_day = {f"{day}-{hour:02}{name[len('YYYY-MM-DD-HH') :]}": f"{hour:02}:00" for hour in range(24)}
     with closing(_Arriving(url, MAX_ARCHIVE, tell)) as arriving:
         try:
-            with (
-                lzma.open(cast(IO[bytes], arriving)) as stream,
-                tarfile.open(fileobj=cast(IO[bytes], _Unpacked(stream, url)), mode="r|") as archive,
-            ):
+            unpacked = cast(IO[bytes], _Bounded(Unpacked(iter(arriving.read, b""), XZ), url))
+            with tarfile.open(fileobj=unpacked, mode="r|", tarinfo=_Entry) as archive:
                 for member in archive:
                     found = member.name.rpartition("/")[2]
                     if found == name and member.isfile():
                         return _member(archive, member, url)
-                    if found.startswith(day) and found[len("YYYY-MM-DD-HH-00-00") :] == name[len("YYYY-MM-DD-HH-00-00") :]:
-                        others.append(f"{found[11:13]}:00")
+                    if found in of_day:
+                        others.add(of_day[found])
                     # The list of all members would grow with the archive.
                     archive.members = []  # type: ignore[attr-defined]
         except EOFError:
             raise FetchError(f"{url} is cut off: the compressed data ends early") from None
-        except (lzma.LZMAError, tarfile.TarError) as error:
+        except RecursionError:
+            raise FetchError(f"{url} is not an archive of consensus documents: its headers are about each other") from None
+        except (lzma.LZMAError, tarfile.TarError, ValueError) as error:
+            # The latter comes of numbers in extended headers.
             raise FetchError(f"{url} is not an archive of consensus documents: {error}") from error
     there = f"of that day it has {', '.join(sorted(others))}" if others else "it has none of that day"
     raise FetchError(f"{url} has no consensus of {day} {name[11:13]}:00 UTC; {there}")
@@ -279,8 +317,10 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, url: str) -> byte
 def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) -> Fetched:
     """Read the document as a consensus, and put it into its place only if it is the one that was asked for."""
     # CollecTor puts a line such as "@type network-status-consensus-3 1.0" before it, which is no part of the document.
-    while text.startswith(b"@"):
-        text = text.partition(b"\n")[2]
+    start = 0
+    while text.startswith(b"@", start):
+        start = text.find(b"\n", start) + 1 or len(text)
+    text = text[start:]
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

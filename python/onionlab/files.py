@@ -43,6 +43,10 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
     ResultsError
         If one cannot be written; none has changed then.
     """
+    for path in contents:
+        # Some of them, such as `.`, have no name to which a draft's could be made.
+        if is_folder(path):
+            raise ResultsError(f"cannot write {path}: it is a folder, but the name of a file is needed")
     drafts = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
     try:
         for path, content in contents.items():
@@ -56,6 +60,14 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
         for draft in drafts.values():
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
+
+
+def is_folder(path: Path) -> bool:
+    """Whether a folder has this name; what cannot be a name is none either."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
 
 
 def write_directory(path: Path, contents: Mapping[str, bytes]) -> None:

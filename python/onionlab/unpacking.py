@@ -24,7 +24,7 @@ MOST_MEMBERS = 10_000
 XZ, GZIP = b"\xfd7zXZ\x00", b"\x1f\x8b"
 
 #: What the functions here raise beside what reading raises; their text is a reason, no sentence.
-ERRORS = (lzma.LZMAError, zlib.error, EOFError)
+ERRORS = (lzma.LZMAError, zlib.error, EOFError, ValueError)
 
 
 def unpacked(packed: Iterable[bytes], form: bytes) -> Iterator[bytes]:
@@ -32,8 +32,12 @@ def unpacked(packed: Iterable[bytes], form: bytes) -> Iterator[bytes]:
 
     Raises
     ------
-    lzma.LZMAError, zlib.error, EOFError
-        If it is broken, ends early, needs too much memory or has too many members.
+    lzma.LZMAError, zlib.error
+        If it is broken or needs too much memory.
+    EOFError
+        If it ends early.
+    ValueError
+        If it has too many members.
     """
     member: _Xz | _Gzip | None = None
     members = 0
@@ -47,7 +51,7 @@ def unpacked(packed: Iterable[bytes], form: bytes) -> Iterator[bytes]:
                     break
                 members += 1
                 if members > MOST_MEMBERS:
-                    raise EOFError(f"it consists of more than {MOST_MEMBERS:,} packed files one after the other")
+                    raise ValueError(f"it consists of more than {MOST_MEMBERS:,} packed files one after the other")
                 member = _Xz() if form == XZ else _Gzip()
             yield from member.take(left)
             left = member.rest

@@ -9,6 +9,7 @@ import lzma
 import random
 import tarfile
 import threading
+import zlib
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -212,6 +213,107 @@ def test_bounds(collector: Collector, document: bytes, tmp_path: Path, monkeypat
     assert "unpacks to more than the 100 bytes" in refused(collector, tmp_path)
     monkeypatch.setattr(fetch, "MAX_ARCHIVE", 100)
     assert "more than the 100 bytes" in refused(collector, tmp_path)
+
+
+def header(kind: bytes, size: int, name: str = "x") -> bytes:
+    """One header of an archive."""
+    entry = tarfile.TarInfo(name)
+    entry.size, entry.type = size, kind
+    # `tobuf` makes no header of type x by itself.
+    return entry.create_ustar_header(entry.get_info(), "utf-8", "strict")
+
+
+def negative() -> bytes:
+    """A header of a member of -1 bytes, over which `tarfile` would go backwards; with its checksum."""
+    made = bytearray(header(b"0", 0))
+    made[124:136] = b"\xff" * 12
+    made[148:156] = b" " * 8
+    made[148:156] = f"{sum(made):06o}\0 ".encode()
+    return bytes(made)
+
+
+def long_header(kind: bytes, content: bytes) -> bytes:
+    """A header with what belongs to it."""
+    return header(kind, len(content)) + content + bytes(-len(content) % 512)
+
+
+def pax(**values: str) -> bytes:
+    """Values of an extended header."""
+    return b"".join(
+        f"{length} {key}={value}\n".encode()
+        for key, value in ((key.replace("_", "."), value) for key, value in values.items())
+        for length in range(len(key) + len(value) + 4, len(key) + len(value) + 10)
+        if len(f"{length} {key}={value}\n".encode()) == length
+    )
+
+
+#: An archive is read for its long names and extended headers; each of these would take memory, or be a traceback.
+HARMFUL = {
+    "long name": (long_header(b"L", b"n" * 70_000), "a header has 70,000 bytes, more than the 65,536"),
+    "long link": (long_header(b"K", b"n" * 70_000), "a header has 70,000 bytes"),
+    "extended": (long_header(b"x", b"n" * 70_000), "a header has 70,000 bytes"),
+    "for all": (long_header(b"g", b"n" * 70_000), "a header has 70,000 bytes"),
+    "Solaris": (long_header(b"X", b"n" * 70_000), "a header has 70,000 bytes"),
+    "less than nothing": (negative(), "a member has -1 bytes"),
+    "chain": (long_header(b"x", pax(a="b")) * 3_000, "its headers are about each other"),
+    "values for all": (
+        b"".join(long_header(b"g", b"".join(pax(**{f"k{n}_{m}": "v"}) for m in range(50))) for n in range(5)) + header(b"0", 0),
+        "more than 100 values",
+    ),
+    "long number": (long_header(b"x", b"9" * 5_000 + b" a=b\n"), "not an archive"),
+    "sparse": (header(b"S", 0), "it has sparse files"),
+    "sparse 0.0": (long_header(b"x", pax(GNU_sparse_size="many")) + header(b"0", 0), "it has sparse files"),
+    "sparse 0.1": (long_header(b"x", pax(GNU_sparse_map="many")) + header(b"0", 0), "it has sparse files"),
+    "sparse 1.0": (
+        long_header(b"x", pax(GNU_sparse_major="1", GNU_sparse_minor="0")) + header(b"0", 2**20) + b"9" * 4000 + b"\n1" * 2**19,
+        "it has sparse files",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HARMFUL)
+def test_headers_that_take_memory(kind: str, collector: Collector, document: bytes, tmp_path: Path) -> None:
+    content, sentence = HARMFUL[kind]
+    collector.files[ARCHIVE] = lzma.compress(content + bytes(10_240))
+    told = refused(collector, tmp_path)
+    assert sentence in told
+    assert "\n" not in told
+
+
+def test_long_names_within_bounds(collector: Collector, document: bytes, tmp_path: Path) -> None:
+    name = f"{'long/' * 50}2025-06-15-17-00-00-consensus-microdesc"
+    member = document + bytes(-len(document) % 512)
+    for before in (long_header(b"L", name.encode() + b"\0"), long_header(b"g", pax(a="b")) + long_header(b"x", pax(path=name))):
+        collector.files[ARCHIVE] = lzma.compress(before + header(b"0", len(document)) + member)
+        assert get(collector, tmp_path / "document").relays == 40
+
+
+def test_an_archive_that_asks_for_memory(collector: Collector, tmp_path: Path) -> None:
+    packed = bytearray(archive())
+    # The byte about the dictionary's size in the header of the first block, which comes with a checksum: 4 GiB.
+    packed[16] = 40
+    packed[20:24] = zlib.crc32(packed[12:20]).to_bytes(4, "little")
+    collector.files[ARCHIVE] = bytes(packed)
+    assert "Memory usage limit" in refused(collector, tmp_path)
+
+
+def test_an_archive_of_many_members(collector: Collector, tmp_path: Path) -> None:
+    collector.files[ARCHIVE] = lzma.compress(b"") * 20_000
+    assert "packed files one after the other" in refused(collector, tmp_path)
+
+
+def test_many_lines_about_the_type_take_no_time(collector: Collector, tmp_path: Path) -> None:
+    collector.files[RECENT] = b"@\n" * 2_000_000
+    assert "gave no usable consensus" in refused(collector, tmp_path)
+
+
+@pytest.mark.parametrize("output", [".", "/", "folder"])
+def test_output_that_is_a_folder(output: str, collector: Collector, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(FetchError, match="it is a folder, but the document needs the name of a file"):
+        get(collector, Path(output))
+    assert collector.asked == []
 
 
 def test_no_network(tmp_path: Path, collector: Collector) -> None:

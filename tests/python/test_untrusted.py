@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from onionlab import importing, unpacking
+from onionlab import cli, importing, unpacking
+from onionlab.errors import ResultsError
+from onionlab.files import write_text
 from onionlab.importing import ImportedError, sources, torrc
 
 DATA = Path(__file__).parent / "testdata" / "importing"
@@ -187,3 +189,33 @@ def test_a_graph_that_asks_for_memory(folder: Path) -> None:
     with pytest.raises(ImportedError, match=r"cannot read .*Memory usage limit") as refused:
         importing.read(folder)
     sentence(refused)
+
+
+@pytest.mark.parametrize("path", [".", "/", "folder"])
+def test_files_that_are_folders(path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ResultsError, match=f"^cannot write {path}: it is a folder, but the name of a file is needed$"):
+        write_text(Path(path), "text")
+    assert [file.name for file in tmp_path.rglob("*")] == ["folder"]
+
+
+def test_a_command_that_is_to_write_a_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["onionlab", "synth", "--relays", "40", "-o", "."])
+    with pytest.raises(SystemExit) as leave:
+        cli.main()
+    assert leave.value.code == cli.EXIT_REFUSED
+    assert capsys.readouterr().err == "onionlab: cannot write .: it is a folder, but the name of a file is needed\n"
+
+
+@pytest.mark.parametrize("out", [".", "../empty", "{cwd}"])
+def test_no_import_takes_the_place_of_where_one_is(out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    with pytest.raises(ImportedError, match="is the folder that you are in"):
+        importing.import_network(DATA / "small.network.json", Path(out.format(cwd=tmp_path / "empty")))
+    assert not list((tmp_path / "empty").iterdir())
+    assert (tmp_path / "empty").samefile(Path.cwd())

@@ -64,6 +64,8 @@ def write(network: Network, out: Path, options: Options) -> Written:
         raise ImportedError(f"the clients have {groups:,} different intervals or torrcs; at most {MOST_INTERVALS} are taken in")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ImportedError(f"{out} exists already and is not empty: name another folder")
+    if out.exists() and out.samefile(Path.cwd()):
+        raise ImportedError(f"{out} is the folder that you are in, in whose place no other can be put: name another folder")
     models = _models(options.models)
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     try:
