@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import polars as pl
 import pytest
 
 import onionlab
+from onionlab.charts.build import slug
 from onionlab.errors import ResultsError
 from onionlab.exporting import Exported, export_tornettools
 from onionlab.exporting.tornettools import ERRORS, measuring_groups
@@ -182,6 +184,40 @@ def test_what_cannot_be_exported_is_refused(exported: tuple[onionlab.Experiment,
     assert not (tmp_path / "other").exists()
     web = export_tornettools(experiment, tmp_path / "web", ["web"])
     assert set(read(web.folders["EWMA"], "time_to_last_byte_recv.exit.json")) == {"ALL", "102400"}
+
+
+def test_treatments_whose_names_are_alike_have_folders_of_their_own(
+    exported: tuple[onionlab.Experiment, Exported, Path], tmp_path: Path
+) -> None:
+    experiment, _, out = exported
+    # The same runs, with names of which no letter can be in a folder's, or no other than those of the other's.
+    for first, second, folders in (("α β", "γ", ["chart", "chart-2"]), ("KIST", "kist $!", ["kist", "kist-2"])):
+        names = {"round robin": first, "EWMA": second}
+        done = export_tornettools(renamed(experiment, names), tmp_path / folders[0])
+        assert {name: folder.name for name, folder in done.folders.items()} == dict(zip((first, second), folders, strict=True))
+        for old, new in names.items():
+            known, now = out / slug(old), done.folders[new]
+            for name in ("round_trip_time.exit.json", "relay_goodput.json"):
+                assert read(now, name) == read(known, name)
+        command = shlex.split(done.command(tmp_path))
+        assert command[command.index("-l") + 1 : command.index("--prefix")] == [first, second], "as a shell takes it"
+
+
+def renamed(experiment: onionlab.Experiment, names: dict[str, str]) -> Any:
+    """An experiment whose treatments have other names."""
+
+    def frame(name: str) -> pl.DataFrame:
+        return getattr(experiment, name).with_columns(pl.col("treatment").cast(pl.String).replace(names))
+
+    def run(found: Any) -> SimpleNamespace:
+        return SimpleNamespace(treatment=names[found.treatment], network=found.network)
+
+    return SimpleNamespace(
+        **{name: frame(name) for name in ("runs", "network", "transfers", "circuits")},
+        **{name: getattr(experiment, name) for name in ("swept", "directory", "plan", "measure_from")},
+        treatments=[names[name] for name in experiment.treatments],
+        finished=[run(found) for found in experiment.finished],
+    )
 
 
 def test_tornettools_draws_it(exported: tuple[onionlab.Experiment, Exported, Path], tmp_path: Path) -> None:

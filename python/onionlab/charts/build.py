@@ -64,17 +64,26 @@ def slug(text: str) -> str:
 
 def with_names(charts: Sequence[Chart]) -> list[Chart]:
     """The charts with a name of its own each: where groups differ only in what `slug` drops, the later ones get a number."""
-    originals = {chart.name for chart in charts}
+    return [replace(chart, name=name) for chart, name in zip(charts, distinct([chart.name for chart in charts]), strict=True)]
+
+
+def distinct(names: Sequence[str]) -> list[str]:
+    """The names in their order, each once: the later ones of those that are equal get a number.
+
+    >>> distinct(["kist", "kist", "kist-2"])
+    ['kist', 'kist-3', 'kist-2']
+    """
+    originals = set(names)
     taken: set[str] = set()
-    named = []
-    for chart in charts:
-        name = chart.name
+    found = []
+    for original in names:
+        name = original
         if name in taken:
-            numbered = (f"{chart.name}-{number}" for number in count(2))
+            numbered = (f"{original}-{number}" for number in count(2))
             name = next(other for other in numbered if other not in originals | taken)
         taken.add(name)
-        named.append(replace(chart, name=name))
-    return named
+        found.append(name)
+    return found
 
 
 def finish(

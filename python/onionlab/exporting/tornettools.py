@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Any
 
 import polars as pl
 
-from onionlab.charts.build import slug
+from onionlab.charts.build import distinct, slug
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
@@ -52,10 +53,8 @@ class Exported:
 
     def command(self, out: Path) -> str:
         """The command that draws all of it."""
-        labels = " ".join(json.dumps(treatment, ensure_ascii=False) for treatment in self.folders)
-        return (
-            f"tornettools plot {' '.join(str(folder) for folder in self.folders.values())} -l {labels} --prefix {out / 'plots'}"
-        )
+        folders = [str(folder) for folder in self.folders.values()]
+        return shlex.join(["tornettools", "plot", *folders, "-l", *self.folders, "--prefix", str(out / "plots")])
 
 
 def measuring_groups(experiment: Experiment, wanted: list[str] | None) -> list[str]:
@@ -84,6 +83,9 @@ def measuring_groups(experiment: Experiment, wanted: list[str] | None) -> list[s
 def export_tornettools(experiment: Experiment, out: Path, groups: list[str] | None = None) -> Exported:
     """Write ``out/<treatment>/network<k>/tornet.plot.data/*.json`` for every finished run of an experiment.
 
+    A folder is called as its treatment, in small letters and with a hyphen for what some file system would not take; where that
+    makes two names equal, the later one gets a number.
+
     Parameters
     ----------
     experiment : Experiment
@@ -104,11 +106,13 @@ def export_tornettools(experiment: Experiment, out: Path, groups: list[str] | No
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ResultsError(f"{out} exists and is no empty folder; tornettools takes every file below a folder for a run")
     folders = {}
-    for treatment in experiment.treatments:
+    for treatment, name_of_folder in zip(
+        experiment.treatments, distinct([slug(name) for name in experiment.treatments]), strict=True
+    ):
         networks = sorted({run.network for run in experiment.finished if run.treatment == treatment})
         if not networks:
             continue
-        folders[treatment] = out / slug(treatment)
+        folders[treatment] = out / name_of_folder
         for network in networks:
             tables = _Tables(experiment, treatment, network, measuring)
             for name, content in tables.files().items():
