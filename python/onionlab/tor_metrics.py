@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -40,8 +41,11 @@ QUANTITIES = {
 #: Quantiles that are taken of lists of single measurements.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
-#: Most bytes of a file, and most rows of a table.
-MOST, MOST_ROWS = 64 * 2**20, 1_000_000
+#: Most bytes of a file, and most rows and columns of a table.
+MOST, MOST_ROWS, MOST_COLUMNS = 64 * 2**20, 1_000_000, 100
+
+#: Greatest number that is taken from a table, in its own unit.
+GREATEST = 1e9
 
 _QUARTILES = {"low": 0.1, "q1": 0.25, "md": 0.5, "q3": 0.75, "high": 0.9}
 
@@ -107,7 +111,8 @@ class Metrics:
                 if len(values) != len(quantiles):
                     raise table.refuse(key, f"a list of {len(quantiles)} numbers")
                 self.times[key] = dict(zip(quantiles, values, strict=True))
-        failed = [float(value) for key, value in known.items() if key in ("timeout_percent", "failure_percent")]
+        shares = [key for key in ("timeout_percent", "failure_percent") if key in known]
+        failed = [_number(known, key, dict(known.items())[key], 0.0, 100.0) for key in shares]
         if failed:
             self.error_rate = sum(failed) / 100
 
@@ -133,8 +138,15 @@ class Metrics:
     def _add_table(self, path: Path, text: str) -> None:
         lines = (line for line in text.splitlines() if line and not line.startswith("#"))
         rows = csv.DictReader(io.StringIO("\n".join(lines)))
-        columns = set(rows.fieldnames or ())
-        table = [row for _, row in zip(range(MOST_ROWS), rows, strict=False) if row.get("server", "public") in ("public", "")]
+        try:
+            columns = set(rows.fieldnames or ())
+            # Each row has an entry for each column, however short it is.
+            if len(columns) > MOST_COLUMNS:
+                raise ImportedError(f"{path} has {len(columns):,} columns, more than the {MOST_COLUMNS} that can be read")
+            first = itertools.islice(rows, MOST_ROWS)
+            table = [row for row in first if row.get("server", "public") in ("public", "")]
+        except csv.Error as error:
+            raise ImportedError(f"{path} is no table of Tor Metrics ({clipped(error)})") from error
         if {"date", "advbw", "bwhist"} <= columns:
             self.relay_goodput = _median(path, table, "bwhist", 1e9)
         elif {"date", "filesize", "timeouts", "failures"} <= columns:
@@ -184,8 +196,10 @@ def _median(path: Path, rows: Iterable[dict[str, Any]], column: str, factor: flo
             value = float(text)
         except ValueError as error:
             raise ImportedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number") from error
+        if not 0.0 <= value <= GREATEST:
+            raise ImportedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number from 0 to {GREATEST:g}")
         values.append(value)
-    if not values or not np.isfinite(values).all():
+    if not values:
         raise ImportedError(f"{path} has no numbers in the column `{column}`")
     return float(np.median(values)) * factor
 

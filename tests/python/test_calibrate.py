@@ -105,13 +105,29 @@ def test_quantiles(tmp_path: Path) -> None:
         ("", "no table of Tor Metrics"),
         ("date,advbw,bwhist\n2026-05-01,1,much\n", "`bwhist` is 'much'"),
         ("date,advbw,bwhist\n2026-05-01,1,\n", "no numbers in the column `bwhist`"),
-        ("date,advbw,bwhist\n2026-05-01,1,inf\n", "no numbers"),
+        ("date,advbw,bwhist\n2026-05-01,1,inf\n", "`bwhist` is 'inf', but must be a number from 0 to 1e[+]09"),
+        ("date,advbw,bwhist\n2026-05-01,1,-3\n", "`bwhist` is '-3'"),
+        ("date,advbw,bwhist\n2026-05-01,1," + "1" * 140_000 + "\n", "no table of Tor Metrics .field larger than field limit"),
+        ("x" * 140_000 + "\n", "no table of Tor Metrics .field larger than field limit"),
+        (",".join(map(str, range(20_000))) + "\n" * 5_000 + "1\n" * 400_000, "has 20,000 columns, more than the 100"),
+        ('{"quantiles": [0.5], "tor_2019": {"timeout_percent": "many"}}', "`timeout_percent` is 'many', but must be a number"),
+        ('{"quantiles": [0.5], "tor_2019": {"failure_percent": [8]}}', r"`failure_percent` is \[8\], but must be a number"),
+        ('{"quantiles": [0.5], "tor_2019": {"failure_percent": 800}}', "must be a number from 0 to 100"),
+        ('{"circuit_rtt": ' + "[" * 980 + "]" * 980 + "}", "`circuit_rtt` is |is no JSON"),
     ],
 )
 def test_other_files_are_refused_in_one_sentence(content: str, sentence: str, tmp_path: Path) -> None:
     with pytest.raises(ImportedError, match=sentence) as refused:
         Metrics().add(written(tmp_path, "file", content))
     assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 500
+
+
+def test_a_share_that_is_not_known(tmp_path: Path) -> None:
+    live = Metrics()
+    text = '{"quantiles": [0.5], "tor_2019": {"timeout_percent": null, "failure_percent": 3}}'
+    live.add(written(tmp_path, "targets.json", text))
+    assert live.error_rate == pytest.approx(0.03)
 
 
 def experiment(kind: str = "perf", early: bool = False, purpose: str = "exit", built: float = 25.75, retries: int = 0) -> Any:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import gzip
+import json
 import lzma
+import os
 import re
 import shutil
 import subprocess
 import sys
 import zlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from onionlab import cli, importing, unpacking
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
-from onionlab.importing import ImportedError, sources, torrc
+from onionlab.importing import ImportedError, Options, sources, torrc
 
 DATA = Path(__file__).parent / "testdata" / "importing"
 
@@ -219,3 +222,39 @@ def test_no_import_takes_the_place_of_where_one_is(out: str, tmp_path: Path, mon
         importing.import_network(DATA / "small.network.json", Path(out.format(cwd=tmp_path / "empty")))
     assert not list((tmp_path / "empty").iterdir())
     assert (tmp_path / "empty").samefile(Path.cwd())
+
+
+def published(folder: Path, **changes: Any) -> Path:
+    """A published network with other values."""
+    path = folder / "made.network.json"
+    path.write_text(json.dumps(json.loads((DATA / "small.network.json").read_text()) | changes))
+    return path
+
+
+def test_halves_of_characters(tmp_path: Path) -> None:
+    with pytest.raises(ImportedError, match=r"`source` is .*, but must be a text of whole characters") as refused:
+        importing.import_network(published(tmp_path, source="\ud800"), tmp_path / "out")
+    sentence(refused)
+
+
+def test_a_name_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / os.fsdecode(b"caf\xe9.network.json")
+    path.write_text(published(tmp_path, source=None).read_text())
+    written = importing.import_network(path, tmp_path / "out")
+    assert "caf\N{REPLACEMENT CHARACTER}.network" in written.network.read_text(encoding="utf-8")
+    with pytest.raises(ImportedError, match="a name in it is no text in UTF-8"):
+        importing.import_network(path, tmp_path / "other", options=Options(latency=path))
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_a_terminal_would_obey_is_replaced(folder: Path) -> None:
+    (folder / "shadow.data.template/hosts/perfclient1exit/torrc").write_text("NumEntryGuards 0\nStrange \x1b[2J\n")
+    (note,) = (note for note in importing.read(folder).notes if "Strange" in note)
+    assert note.startswith("torrc: `Strange \N{REPLACEMENT CHARACTER}[2J` of perfclient1exit")
+
+
+@pytest.mark.parametrize("duration", ["1e400 s", "9" * 400 + " s", "inf", "nan s"])
+def test_durations_without_end(duration: str, tmp_path: Path) -> None:
+    with pytest.raises(ImportedError, match="is no duration such as") as refused:
+        importing.import_network(DATA / "small.network.json", tmp_path / "out", options=Options(duration=duration))
+    sentence(refused)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import reprlib
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,20 @@ class ImportedError(DocumentError):
 
 
 def clipped(text: object, most: int = 80) -> str:
-    """A text on one line, and not all of it."""
+    """A text on one line, and not all of it; what no terminal shows, or no file in UTF-8 can have, is replaced."""
     line = " ".join(str(text).split())
-    return line if len(line) <= most else line[: most - 1] + "…"
+    line = line if len(line) <= most else line[: most - 1] + "…"
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
+
+
+def shown(value: object, most: int) -> str:
+    """A value as Python writes it, clipped; of one that has many parts or is deep, no more than its beginning is looked at."""
+    return clipped(_BEGINNING.repr(value), most)
+
+
+_BEGINNING = reprlib.Repr()
+_BEGINNING.maxlevel, _BEGINNING.maxlist, _BEGINNING.maxdict = 3, 20, 20
+_BEGINNING.maxstring = _BEGINNING.maxlong = 200
 
 
 def inside(root: Path, path: Path) -> Path:
@@ -129,7 +141,7 @@ class Fields:
 
     def __init__(self, where: str, content: object) -> None:
         if not isinstance(content, dict):
-            raise ImportedError(f"{where}: an object is needed, not {clipped(repr(content), 40)}")
+            raise ImportedError(f"{where}: an object is needed, not {shown(content, 40)}")
         self.where = where
         self._content: dict[str, Any] = content
 
@@ -145,13 +157,16 @@ class Fields:
         place, value = f"{self.where}: `{clipped(key, 40)}`", self._content.get(key)
         if value is None:
             return ImportedError(f"{place} is missing; it must be {allowed}")
-        return ImportedError(f"{place} is {clipped(repr(value), 60)}, but must be {allowed}")
+        return ImportedError(f"{place} is {shown(value, 60)}, but must be {allowed}")
 
     def text(self, key: str, most: int = 200) -> str:
         """A text of at most so many characters."""
         value = self._content.get(key)
         if not isinstance(value, str) or len(value) > most:
             raise self.refuse(key, f"a text of at most {most} characters")
+        # JSON can have halves of characters, which no file can.
+        if any("\ud800" <= letter <= "\udfff" for letter in value):
+            raise self.refuse(key, "a text of whole characters")
         return value
 
     def whole(self, key: str, least: int, most: int) -> int:

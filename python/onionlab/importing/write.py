@@ -80,6 +80,8 @@ def write(network: Network, out: Path, options: Options) -> Written:
         draft.rename(out)
     except OSError as error:
         raise ImportedError(f"cannot write {out}: {error.strerror}") from error
+    except UnicodeEncodeError as error:
+        raise ImportedError(f"cannot write {out}: a name in it is no text in UTF-8") from error
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return Written(out / EXPERIMENT, out / NETWORK, (*network.notes, *_notes(options)))
@@ -252,7 +254,7 @@ def _guards(count: int) -> str:
 def _whole_seconds(duration: str) -> int:
     try:
         length = round(seconds(duration))
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise ImportedError(f'{clipped(duration, 40)!r} is no duration such as "10 min"') from error
     if not 1 <= length <= 7 * 86_400:
         raise ImportedError(f"{clipped(duration, 40)!r} is no duration from a second to a week")
