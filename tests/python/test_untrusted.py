@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
 import lzma
 import os
@@ -10,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tracemalloc
 import zlib
 from pathlib import Path
 from typing import Any
@@ -19,7 +21,7 @@ import pytest
 from onionlab import cli, importing, unpacking
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
-from onionlab.importing import ImportedError, Options, sources, torrc
+from onionlab.importing import ImportedError, Options, gml, graphml, sources, torrc
 
 DATA = Path(__file__).parent / "testdata" / "importing"
 
@@ -258,3 +260,29 @@ def test_durations_without_end(duration: str, tmp_path: Path) -> None:
     with pytest.raises(ImportedError, match="is no duration such as") as refused:
         importing.import_network(DATA / "small.network.json", tmp_path / "out", options=Options(duration=duration))
     sentence(refused)
+
+
+def test_elements_within_each_other_take_no_time(tmp_path: Path) -> None:
+    path = tmp_path / "deep.graphml"
+    inside = "<node><data key='k'>v</data>" * 30_000 + "</node>" * 30_000
+    path.write_text(f"<graphml xmlns='http://graphml.graphdrawing.org/xmlns'><key id='k' attr.name='n'/>{inside}</graphml>")
+    assert graphml.nodes(path) == [{"n": "v"}] * 30_000
+
+
+def test_attributes_without_end_take_no_memory() -> None:
+    tracemalloc.start()
+    try:
+        before = tracemalloc.get_traced_memory()[0]
+        lines = itertools.chain(["node ["], (f"more{number} {number}" for number in range(50_000)), ["id 7", "]"])
+        tracemalloc.reset_peak()
+        assert gml.read_vertices(lines, "graph") == {7: gml.Vertex(None, None, None)}
+        assert tracemalloc.get_traced_memory()[1] - before < 2**20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_flow_model_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(graphml, "edges", lambda path, edges=graphml.edges: read.append(path.name) or edges(path))
+    assert sum(len(markov.hosts) for markov in importing.read(folder).markov) == 2
+    assert read == ["flow.graphml"]

@@ -20,6 +20,10 @@ MOST = 512 * 2**20
 ATTRIBUTE = re.compile(r'\s*(\w+)\s+(?:"([^"]*)"|(\S+))\s*\Z')
 
 
+#: What is kept of a vertex, which may have any number of attributes.
+WANTED = frozenset({"id", "country_code", "host_bandwidth_up", "host_bandwidth_down"})
+
+
 @dataclass(frozen=True)
 class Vertex:
     """A vertex: its country, and the rates of hosts on it that have none of their own, as written."""
@@ -70,7 +74,7 @@ def read_vertices(graph: Iterable[str], where: str) -> dict[int, Vertex]:
             country = code.upper() if re.fullmatch(r"[A-Za-z]{2}", code) else None
             vertices[int(number)] = Vertex(country, found.get("host_bandwidth_up"), found.get("host_bandwidth_down"))
             found = None
-        elif found is not None and (attribute := ATTRIBUTE.match(line)):
+        elif found is not None and words[:1] and words[0] in WANTED and (attribute := ATTRIBUTE.match(line)):
             found[attribute[1]] = attribute[2] if attribute[2] is not None else attribute[3]
     if not vertices:
         raise ImportedError(f"{where} is no network graph: it has no nodes")

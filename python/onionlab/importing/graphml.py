@@ -42,6 +42,7 @@ def _elements(path: Path, kind: str) -> list[dict[str, str]]:
         raise ImportedError(f"{path} is no GraphML")
     keys = {key.get("id", ""): key.get("attr.name", "") for key in root.iter(f"{NAMESPACE}key")}
     return [
-        {keys.get(data.get("key", ""), ""): data.text or "" for data in element.iter(f"{NAMESPACE}data")}
+        # Of those that are its own: of all below it would be read again for each of the elements that lie within each other.
+        {keys.get(data.get("key", ""), ""): data.text or "" for data in element.findall(f"{NAMESPACE}data")}
         for element in root.iter(f"{NAMESPACE}{kind}")
     ]

@@ -11,8 +11,9 @@ from typing import Any
 from onionlab import unpacking
 from onionlab.errors import DocumentError
 
-#: Most bytes of a file, as it lies there and unpacked.
-MOST = 256 * 2**20
+#: Most bytes of a file, as it lies there and unpacked. A list of nothing but empty lists takes twenty times as much memory, and the
+#: network of all of Tor's relays has 3 MB.
+MOST = 64 * 2**20
 
 
 class ImportedError(DocumentError):

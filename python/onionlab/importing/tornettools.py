@@ -99,7 +99,7 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
     servers: list[Host] = []
     perf: dict[TorOptions, list[Host]] = {}
     markov: dict[tuple[int, TorOptions], list[Host]] = {}
-    common, budget = Common(), torrc.Budget()
+    common, budget, intervals = Common(), torrc.Budget(), dict[str, int]()
     times, onion = _times(config), 0
     address = FIRST_ADDRESS
     for name, content in listed:
@@ -122,7 +122,7 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
             options = _torrc(folder, host, budget)
             own = common.client(options, name, OF_MARKOV_CLIENTS if program[1] == "markovclient" else OF_PERF_CLIENTS)
             if program[1] == "markovclient":
-                markov.setdefault((_interval(folder, name), own), []).append(known)
+                markov.setdefault((_interval(folder, name, intervals), own), []).append(known)
                 times = _client_times(host, times)
             else:
                 perf.setdefault(own, []).append(known)
@@ -261,13 +261,20 @@ def _weights(path: Path) -> dict[str, int]:
     return weights
 
 
-def _interval(folder: Path, client: str) -> int:
-    """Mean interval between a Markov client's circuits, in microseconds."""
+def _interval(folder: Path, client: str, known: dict[str, int]) -> int:
+    """Mean interval between a Markov client's circuits, in microseconds; ``known``: of the flow models read so far."""
     path = _inside(folder, HOSTS / client / "tgenrc.graphml")
     models = [node["flowmodelpath"] for node in graphml.nodes(path) if "flowmodelpath" in node]
     if len(models) != 1:
         raise ImportedError(f"{path} names {len(models)} flow models (`flowmodelpath`), but must name one")
-    model = _inside(folder, Path("conf") / PurePosixPath(models[0]).name)
+    name = PurePosixPath(models[0]).name
+    if name not in known:
+        known[name] = _interval_of(_inside(folder, Path("conf") / name))
+    return known[name]
+
+
+def _interval_of(model: Path) -> int:
+    """The mean of a flow model's one exponential distribution."""
     rates = [edge.get("param_rate", "") for edge in graphml.edges(model) if edge.get("distribution") == "exponential"]
     try:
         (rate,) = (float(rate) for rate in rates)
