@@ -48,11 +48,27 @@ class Evaluation:
         """Read what `write` left; nothing chosen where there is no file."""
         path = root / FILE
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            found = cls(**json.loads(path.read_text(encoding="utf-8")))
+            found._check()
         except FileNotFoundError:
             return cls()
-        except (OSError, ValueError, TypeError) as error:
-            raise ResultsError(f"{path} is not what onionlab wrote: {error}; without it the experiment file counts") from error
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            reason = f"{error} is missing" if isinstance(error, KeyError) else error
+            raise ResultsError(f"{path} is not what onionlab wrote: {reason}; without it the experiment file counts") from error
+        return found
+
+    def _check(self) -> None:
+        """Refuse what is of another kind, with a `ValueError`, `TypeError` or `KeyError`."""
+        from onionlab.stats.metrics import METRICS
+
+        if self.measure_from is not None and self.measure_from != AUTO:
+            seconds(str(self.measure_from))
+        if (outcome := self.until_ci) is not None:
+            numbers = [outcome["networks"], outcome["width"], 0 if outcome["found"] is None else outcome["found"]]
+            if not all(isinstance(number, int | float) for number in numbers) or outcome["metric"] not in METRICS:
+                raise ValueError("`until_ci` is no outcome of a search")
+            if not all(isinstance(outcome[key], str) for key in ("of", "kind")) or not isinstance(outcome["reached"], bool):
+                raise ValueError("`until_ci` is no outcome of a search")
 
 
 def check_measure_from(chosen: str, plan: Plan) -> None:

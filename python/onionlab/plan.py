@@ -6,13 +6,14 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import polars as pl
 
 from onionlab import _core
 from onionlab.errors import ResultsError
+from onionlab.quantity import seconds
 
 #: The record tables of a run, one Parquet file each.
 TABLES = ("transfers", "circuits", "channels", "relays", "network", "run")
@@ -119,7 +120,7 @@ class Plan:
             kept = json.loads(text)
             runs = tuple(PlannedRun(**{**run, "also": tuple(run.get("also", ()))}) for run in kept["runs"])
             points = kept.get("points", [])
-            return cls(
+            plan = cls(
                 scenario=kept["scenario"],
                 version=kept["version"],
                 build=kept.get("build", ""),
@@ -127,8 +128,36 @@ class Plan:
                 points=tuple(dict(point["values"]) for point in points),
                 scenarios=tuple(point["scenario"] for point in points),
             )
-        except (ValueError, TypeError, KeyError) as error:
-            raise ResultsError(f"not a plan that onionlab wrote: {error}") from error
+            plan._check()
+            # JSON can have halves of characters, which can be neither printed nor written.
+            json.dumps(kept, ensure_ascii=False).encode()
+        except KeyError as error:
+            raise ResultsError(f"not a plan that onionlab wrote: {error} is missing") from error
+        except (ValueError, TypeError, AttributeError, RecursionError) as error:
+            raise ResultsError(f"not a plan that onionlab wrote: {_in_short(error)}") from error
+        return plan
+
+    def _check(self) -> None:
+        """Refuse a plan whose parts are not of their kind with a `ValueError`: anything can lie in a folder."""
+        if not all(isinstance(scenario, dict) for scenario in (self.scenario, *self.scenarios)):
+            raise ValueError("a scenario is no object")
+        for scenario in (self.scenario, *self.scenarios):
+            seconds(scenario.get("measure-from") or 0)
+        if not isinstance(self.version, str) or not isinstance(self.build, str):
+            raise ValueError("`version` or `build` is no text")
+        most = max(1, len(self.points))
+        for number, run in enumerate(self.runs):
+            texts, numbers = (run.treatment, run.directory, run.at), (run.treatment_index, run.network, run.seed)
+            places = (run.point, *run.also)
+            if not all(isinstance(text, str) for text in texts) or not all(
+                type(one) is int and 0 <= one < 2**64 for one in numbers
+            ):
+                raise ValueError(f"a value of runs[{number}] is of another kind")
+            if not all(type(place) is int and 0 <= place < most for place in places):
+                raise ValueError(f"runs[{number}] is of a point that there is not")
+            parts = PurePosixPath(run.directory).parts
+            if len(parts) < 2 or parts[0] != "runs" or ".." in parts or "\0" in run.directory:
+                raise ValueError(f"the directory of runs[{number}] is not one within runs/")
 
     @classmethod
     def of(cls, experiment: Path, text: str) -> Plan:
@@ -176,6 +205,12 @@ class Plan:
             points=tuple({} for own in scenarios for _ in own),
             scenarios=tuple(scenario for own in scenarios for scenario in own),
         )
+
+
+def _in_short(error: Exception) -> str:
+    """What is wrong, on one line that is not long."""
+    line = " ".join(str(error).split())
+    return line if len(line) <= 200 else f"{line[:199]}…"
 
 
 def value_text(value: Any) -> str:
@@ -241,6 +276,6 @@ def _has_fingerprint(plan: Plan, run: PlannedRun, row: dict[str, Any], code: tup
     try:
         scenario = json.loads(row["scenario"])
         found = fingerprint(scenario, code, row["treatment"], row["network"], row["seed"])
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
     return found == fingerprint(plan.scenario_of(run), (plan.version, plan.build), run.treatment, run.network, run.seed)

@@ -207,35 +207,57 @@ class Experiment:
             return self.finished
         return tuple(run for run in self.finished if (self.directory / run.directory / f"{name}.parquet").is_file())
 
+    def _all(self, name: str) -> pl.DataFrame:
+        """A table of all finished runs; what is broken of it is named."""
+        try:
+            return self.table(name).collect()
+        except (pl.exceptions.PolarsError, OSError) as error:
+            raise ResultsError(self._broken(name)) from error
+
+    def _broken(self, name: str) -> str:
+        """Which file it is that keeps a table from being read."""
+        columns: pl.Schema | None = None
+        for run in self._with_table(name):
+            path = self.directory / run.directory / f"{name}.parquet"
+            try:
+                found = pl.read_parquet(path, hive_partitioning=False).schema
+            except (pl.exceptions.PolarsError, OSError) as error:
+                reason = " ".join(str(error).split())[:200]
+                return f"{path} cannot be read ({reason}); without the directory that it lies in, `onionlab run` makes it anew"
+            if columns is not None and found != columns:
+                return f"{path} is not what onionlab wrote: it has other columns than those of the runs before it"
+            columns = found
+        return f"{self.directory}: the tables {name!r} cannot be read together"
+
     @cached_property
     def transfers(self) -> pl.DataFrame:
         """All transfers."""
-        return self.table("transfers").collect()
+        return self._all("transfers")
 
     @cached_property
     def circuits(self) -> pl.DataFrame:
         """All circuits."""
-        return self.table("circuits").collect()
+        return self._all("circuits")
 
     @cached_property
     def channels(self) -> pl.DataFrame:
         """All channels: who opened them, and what they carried."""
-        return self.table("channels").collect()
+        return self._all("channels")
 
     @cached_property
     def relays(self) -> pl.DataFrame:
         """Time series of every relay."""
-        return self.table("relays").collect()
+        return self._all("relays")
 
     @cached_property
     def network(self) -> pl.DataFrame:
         """Time series of the network as a whole."""
-        return self.table("network").collect()
+        return self._all("network")
 
     @cached_property
     def runs(self) -> pl.DataFrame:
         """One row per run: scenario, seeds, version, events, wall time, memory."""
-        return self.table("run").collect()
+        return self._all("run")
 
     @cached_property
     def measured(self) -> pl.DataFrame:
@@ -335,7 +357,11 @@ def load(directory: str | Path) -> Experiment:
         text = (root / "plan.json").read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsError(f"{root} is not a results directory: it has no readable plan.json") from error
-    experiment = opened(root, Plan.from_json(text))
+    try:
+        plan = Plan.from_json(text)
+    except ResultsError as error:
+        raise ResultsError(f"{root / 'plan.json'} is {error}") from error
+    experiment = opened(root, plan)
     if not experiment.finished:
         raise ResultsError(
             f"{root} holds no finished run of its experiment; `onionlab run {root / 'experiment.toml'}` would make them"

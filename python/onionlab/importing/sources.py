@@ -11,8 +11,8 @@ from typing import Any
 from onionlab import unpacking
 from onionlab.errors import DocumentError
 
-#: Most bytes of a file, as it lies there and unpacked. JSON made for it takes twenty times as much memory; a published network with
-#: a tenth of Tor's relays has a quarter of a MiB.
+#: Most bytes of a file, as it lies there and unpacked. JSON made for it takes twenty times as much memory; a published network
+#: with a tenth of Tor's relays has a quarter of a MiB.
 MOST = 64 * 2**20
 
 
