@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,7 +10,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from onionlab.errors import ResultsError
+from onionlab.importing.sources import ImportedError, clipped, read_bytes
 
 
 @contextmanager
@@ -34,8 +38,25 @@ def checked(what: str) -> Iterator[None]:
         ) from error
     except KeyError as error:
         raise ResultsError(f"{what}: {error} is missing") from error
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, AttributeError, RecursionError) as error:
         raise ResultsError(f"{what}: {error}") from error
+
+
+def table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """The columns of a table in CSV that others published, packed or not.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be read, is too large, or has not these columns with values of these types.
+    """
+    try:
+        return pl.read_csv(io.BytesIO(read_bytes(path))).select(pl.col(name).cast(kind) for name, kind in columns.items())
+    except ImportedError as error:
+        raise ResultsError(str(error)) from error
+    except pl.exceptions.PolarsError as error:
+        asked = ", ".join(f"`{name}`" for name in columns)
+        raise ResultsError(f"{path} is no table with the columns {asked}: {clipped(error, 160)}") from error
 
 
 def toml(path: Path) -> dict[str, Any]:

@@ -158,7 +158,7 @@ class Kept:
             self._frames = {_stem(name): pl.read_parquet(self._folder / f"{_stem(name)}.parquet") for name in index["frames"]}
             if lacking := [name for name, frame in self._frames.items() if OWNER not in frame.columns]:
                 raise ValueError(f"{lacking[0]}.parquet has no column {OWNER!r}")
-        except (OSError, ValueError, KeyError, TypeError, AttributeError, pl.exceptions.PolarsError) as error:
+        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pl.exceptions.PolarsError) as error:
             raise ResultsError(f"{self._folder} holds nothing that a reproduction kept: {error}") from error
 
     def take(self, name: str, identity: str | None = None) -> Reduced | None:

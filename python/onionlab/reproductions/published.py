@@ -103,8 +103,9 @@ def load_samples(folder: Path) -> pl.DataFrame | None:
     path = folder / "results.csv"
     if not path.is_file():
         return None
-    rows = pl.read_csv(path).filter(pl.col("ok") == 1)
-    return rows.select("bytes", ttfb=pl.col("ttfb_s").cast(pl.Float64), ttlb=pl.col("ttlb_s").cast(pl.Float64))
+    kinds = {"ok": pl.Int64(), "bytes": pl.Int64(), "ttfb_s": pl.Float64(), "ttlb_s": pl.Float64()}
+    rows = beside.table(path, kinds).filter(pl.col("ok") == 1)
+    return rows.select("bytes", ttfb="ttfb_s", ttlb="ttlb_s")
 
 
 def label(size: int, metric: str) -> str:

@@ -113,7 +113,7 @@ def load_published(path: Path) -> Published:
         return Published(content["source"], content["circuits"], claims)
     except OSError as error:
         raise ResultsError(f"cannot read {path}: {error.strerror}; --experiments names the folder that holds it") from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ResultsError(f"{path} is not a list of published claims: {error!r}") from error
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import base64
-import gzip
 import json
-import lzma
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +12,7 @@ from pathlib import Path
 from onionlab import _core
 from onionlab.errors import DocumentError, ResultsError
 from onionlab.files import write_text
+from onionlab.importing.sources import read_bytes
 
 #: The middle of the paper's month.
 NOVEMBER = datetime(2021, 11, 15, 12, tzinfo=UTC)
@@ -85,13 +84,14 @@ def read(path: Path) -> Document:
 
 
 def text_of(path: Path) -> str:
-    """The text of a document, unpacked."""
-    content = path.read_bytes()
-    if content.startswith(b"\xfd7zXZ\x00"):
-        content = lzma.decompress(content)
-    elif content.startswith(b"\x1f\x8b"):
-        content = gzip.decompress(content)
-    return content.decode("utf-8", errors="replace")
+    """The text of a document, unpacked.
+
+    Raises
+    ------
+    DocumentError
+        If it cannot be read or unpacked, or is too large.
+    """
+    return read_bytes(path).decode("utf-8", errors="replace")
 
 
 def gather(paths: Iterable[Path], scratch: Path) -> Documents:
@@ -208,7 +208,8 @@ def entries(text: str) -> tuple[list[str], list[list[str]], list[str]]:
     head: list[str] = []
     relays: list[list[str]] = []
     foot: list[str] = []
-    for line in text.splitlines():
+    # Other ends of lines than this one may stand within a line, such as that of tor's version.
+    for line in text.removesuffix("\n").split("\n"):
         if foot or line == "directory-footer":
             foot.append(line)
         elif line.startswith("r "):

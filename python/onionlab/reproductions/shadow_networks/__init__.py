@@ -254,7 +254,7 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
         }
         samples = {(metric, size): np.sort(np.asarray(theirs[metric][size], dtype=np.float64)) for metric, size in keys}
         failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
-    except (KeyError, TypeError, ValueError, ImportedError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ImportedError) as error:
         raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
     return Comparison(
         name=name,

@@ -91,7 +91,7 @@ def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effec
             key: [_theirs(targets["shadow"], scale, ".".join(key), i) for i in positions]
             for key in ((m, s) for m in TIMES for s in SIZES)
         }
-    except (KeyError, TypeError, ValueError, ImportedError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ImportedError) as error:
         raise ResultsError(f"{reference} does not say what more load does to networks of {scale}: {error!r}") from error
     before, after = usual.perf, more.perf
     random = np.random.default_rng(SEED)

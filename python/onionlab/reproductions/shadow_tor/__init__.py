@@ -7,7 +7,6 @@ differ is onionlab's tor; the treatment ``linux`` stands beside it. `onionlab.re
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,6 +18,7 @@ from onionlab.charts import export
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.quantity import format_fixed
+from onionlab.reproductions import beside
 from onionlab.reproductions.agreement import Verdict, judge
 from onionlab.reproductions.kept import Made
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
@@ -120,14 +120,10 @@ def reproduce(
 
 def load_reasons(path: Path) -> shadow_tor_page.Reasons:
     """Read ``differences.toml``: the mechanism behind each figure that differs, and what sets the profile ``linux`` apart."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    with beside.checked(f"{path} is not a list of differences"):
+        content = beside.toml(path)
         mechanisms = {(row["experiment"], row["bytes"], row["metric"]): row["mechanism"] for row in content.get("difference", [])}
         linux = {row["experiment"]: row["why"] for row in content.get("linux", [])}
-    except OSError as error:
-        raise ResultsError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, KeyError) as error:
-        raise ResultsError(f"{path} is not a list of differences: {error!r}") from error
     return shadow_tor_page.Reasons(mechanisms, linux)
 
 

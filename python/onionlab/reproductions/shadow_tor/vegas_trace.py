@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import lzma
 from pathlib import Path
 
 import polars as pl
 
+from onionlab.reproductions import beside
 from onionlab.results import Experiment
 
 #: What is compared, and its unit.
@@ -24,13 +24,9 @@ def load_theirs(folder: Path) -> pl.DataFrame | None:
     path = folder / "vegas_trace_exit.csv.xz"
     if not path.is_file():
         return None
-    rows = pl.read_csv(lzma.decompress(path.read_bytes()))
+    rows = beside.table(path, dict.fromkeys(("t_s", "cwnd", "min_rtt_ms", "ewma_rtt_ms", "vegas_bdp"), pl.Float64()))
     rows = rows.filter(pl.col("t_s") >= THEIR_START)
-    return rows.select(
-        pl.col("t_s").cast(pl.Float64) - THEIR_START,
-        pl.col("cwnd", "min_rtt_ms", "ewma_rtt_ms").cast(pl.Float64),
-        bdp=pl.col("vegas_bdp").cast(pl.Float64),
-    ).rename({"t_s": "t"})
+    return rows.with_columns(pl.col("t_s") - THEIR_START).rename({"t_s": "t", "vegas_bdp": "bdp"})
 
 
 def load_ours(results: Experiment, treatment: str) -> pl.DataFrame | None:
