@@ -22,6 +22,9 @@ from onionlab import cli, importing, unpacking
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.importing import ImportedError, Options, gml, graphml, sources, torrc
+from onionlab.importing.common import Common
+from onionlab.importing.options import Notes
+from onionlab.importing.torrc import Line, Torrc
 
 DATA = Path(__file__).parent / "testdata" / "importing"
 
@@ -286,3 +289,39 @@ def test_a_flow_model_is_read_once(folder: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(graphml, "edges", lambda path, edges=graphml.edges: read.append(path.name) or edges(path))
     assert sum(len(markov.hosts) for markov in importing.read(folder).markov) == 2
     assert read == ["flow.graphml"]
+
+
+def read_lines(text: str) -> Torrc:
+    """Lines as a torrc has them."""
+    lines = (Line(*line.split(" ", 1), "torrc") for line in text.splitlines())
+    return torrc._together([list(lines)])
+
+
+def test_options_without_end_are_counted_only(tmp_path: Path) -> None:
+    notes = Notes()
+    for number in range(12):
+        notes.look(
+            read_lines("".join(f"Strange{number}x{value} 1\n" for value in range(1_000))), "relay", frozenset(), exits=False
+        )
+    assert notes.sentences()[-1] == "torrc: at least 9,960 more options or values are not modelled and left out."
+    tracemalloc.start()
+    try:
+        more = read_lines("Strange0x0 1\n")
+        for number in range(100_000):
+            notes.look(more, f"relay{number % 10}", frozenset(), exits=False)
+        assert tracemalloc.get_traced_memory()[1] < 2**18
+    finally:
+        tracemalloc.stop()
+    assert "of 100001 hosts (relay, ...)" in notes.sentences()[0]
+
+
+def test_parameters_and_authorities_without_end() -> None:
+    many = read_lines("AuthoritativeDirectory 1\nConsensusParams " + " ".join(f"a{number}=1" for number in range(1_001)))
+    with pytest.raises(ImportedError, match="votes for more than 1,000 parameters"):
+        Common().relay(many, "4uthority1", exits=False)
+    common, one = Common(), read_lines("AuthoritativeDirectory 1\nConsensusParams a=1")
+    for number in range(100):
+        common.relay(one, f"4uthority{number}", exits=False)
+    assert common.params() == {"a": 1}
+    with pytest.raises(ImportedError, match=r"^4uthority100 is the directory authority after the 100 that are taken in$"):
+        common.relay(one, "4uthority100", exits=False)

@@ -17,10 +17,14 @@ from onionlab.importing.options import (
     scheduler,
     whole,
 )
+from onionlab.importing.sources import ImportedError, clipped
 from onionlab.importing.torrc import Line, Torrc
 
 #: What an authority votes for.
 PARAMS = "consensusparams"
+
+#: Most directory authorities; the live network has nine.
+MOST_AUTHORITIES = 100
 
 #: Most guards that an experiment can have.
 MOST_GUARDS = 20
@@ -47,6 +51,10 @@ class Common:
             self._value("confluxenabled", torrc, host, "auto", "exits")
         if "authoritativedirectory" in torrc.options:
             self._params.append(consensus_params(torrc.options.get(PARAMS, ())))
+            if len(self._params) > MOST_AUTHORITIES:
+                raise ImportedError(
+                    f"{clipped(host, 64)} is the directory authority after the {MOST_AUTHORITIES} that are taken in"
+                )
         self._notes.look(torrc, host, OF_RELAYS | OF_ALL | {PARAMS}, exits)
 
     def client(self, torrc: Torrc, host: str, usual: TorOptions) -> TorOptions:

@@ -17,8 +17,11 @@ from onionlab.importing.torrc import Line, Torrc
 #: Longest time that an experiment file takes, which no run outlasts: seconds of a week.
 WEEK = 7 * 86_400
 
-#: Most notes about options of their own.
-MOST_NOTES = 40
+#: Most notes about options of their own, and most options or values that are counted.
+MOST_NOTES, MOST_KINDS = 40, 10_000
+
+#: Most parameters of a consensus that an authority votes for; tor knows about a hundred.
+MOST_PARAMS = 1_000
 
 #: tor's units of time, in seconds (``time_units``).
 SECONDS = {"": 1}
@@ -152,6 +155,8 @@ def consensus_params(lines: Iterable[Line]) -> dict[str, int]:
             if found is None or not -(2**31) <= int(found[2]) < 2**31:
                 raise ImportedError(f"{line.where}: {clipped(entry, 60)!r} is no parameter such as `cc_alg=2`")
             params[found[1]] = int(found[2])
+            if len(params) > MOST_PARAMS:
+                raise ImportedError(f"{line.where}: an authority votes for more than {MOST_PARAMS:,} parameters")
     return params
 
 
@@ -232,13 +237,20 @@ class Notes:
     """Options that were read and change nothing, with the hosts that have them."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, str], list[str]] = {}
+        # By option, value and reason: the first host, and how many there are.
+        self._found: dict[tuple[str, str, str], tuple[str, int]] = {}
         self._names: dict[str, str] = {}
+        self._full = False
 
     def add(self, line: Line, host: str, why: str = "is not modelled and left out") -> None:
         """An option of a host that is not taken in, and why."""
+        key = line.option, line.value, why
+        if key not in self._found and len(self._found) >= MOST_KINDS:
+            self._full = True
+            return
         self._names.setdefault(line.option, line.name.lstrip("+/"))
-        self._found.setdefault((line.option, line.value, why), []).append(host)
+        first, count = self._found.get(key, (host, 0))
+        self._found[key] = first, count + 1
 
     def look(self, torrc: Torrc, host: str, taken: frozenset[str], exits: bool) -> None:
         """Note all options of a host but those in ``taken``, those without a meaning, and those that say what is so here."""
@@ -256,11 +268,12 @@ class Notes:
     def sentences(self) -> list[str]:
         """One for each option and value, sorted."""
         sentences = []
-        for (option, value, why), hosts in sorted(self._found.items()):
-            who = hosts[0] if len(hosts) == 1 else f"{len(hosts)} hosts ({hosts[0]}, ...)"
+        for (option, value, why), (first, count) in sorted(self._found.items()):
+            who = first if count == 1 else f"{count} hosts ({first}, ...)"
             setting = f"{self._names[option]} {clipped(value, 60)}".strip()
             sentences.append(f"torrc: `{clipped(setting, 100)}` of {clipped(who, 80)} {why}.")
         more = len(sentences) - MOST_NOTES
         if more > 0:
-            sentences[MOST_NOTES:] = [f"torrc: {more:,} more options or values are not modelled and left out."]
+            least = "at least " if self._full else ""
+            sentences[MOST_NOTES:] = [f"torrc: {least}{more:,} more options or values are not modelled and left out."]
         return sentences
