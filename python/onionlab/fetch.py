@@ -225,14 +225,18 @@ class _Arriving:
 
 
 class _Bounded:
-    """A reader of unpacked bytes that ends at a bound."""
+    """A reader of unpacked bytes that ends at a bound, and does not let itself be asked for ever for more than there is."""
 
     def __init__(self, stream: Unpacked, url: str) -> None:
         self._stream, self._url, self._left = stream, url, MAX_UNPACKED
+        self._after_the_end = 0
 
     def read(self, size: int) -> bytes:
         """At most so many bytes; none at the end."""
         piece = self._stream.read(size)
+        self._after_the_end += not piece
+        if self._after_the_end > 100:
+            raise EOFError
         self._left -= len(piece)
         if self._left < 0:
             raise FetchError(f"{self._url} unpacks to more than the {MAX_UNPACKED:,} bytes that are accepted")
@@ -247,8 +251,7 @@ class _Entry(tarfile.TarInfo):
     """
 
     def _proc_member(self, archive: tarfile.TarFile) -> tarfile.TarInfo:
-        if self.size < 0:
-            raise tarfile.ReadError(f"a member has {self.size:,} bytes")
+        self._check_size(self)
         if self.type in HEADERS and self.size > MAX_HEADER:
             raise tarfile.ReadError(f"a header has {self.size:,} bytes, more than the {MAX_HEADER:,} that are accepted")
         if self.type == tarfile.XGLTYPE and len(archive.pax_headers) > MAX_GLOBAL:
@@ -256,7 +259,15 @@ class _Entry(tarfile.TarInfo):
         if self.type == tarfile.GNUTYPE_SPARSE:
             self._refuse_sparse()
         member: tarfile.TarInfo = super()._proc_member(archive)  # type: ignore[misc]
+        # Which an extended header may have changed.
+        self._check_size(member)
         return member
+
+    @staticmethod
+    def _check_size(member: tarfile.TarInfo) -> None:
+        # `tarfile` goes over all of it in small steps, whether it is there or not.
+        if not 0 <= member.size <= MAX_UNPACKED:
+            raise tarfile.ReadError(f"a member has {member.size:,} bytes")
 
     def _refuse_sparse(self, *_: object) -> None:
         raise tarfile.ReadError("it has sparse files")

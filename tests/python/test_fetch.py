@@ -223,10 +223,10 @@ def header(kind: bytes, size: int, name: str = "x") -> bytes:
     return entry.create_ustar_header(entry.get_info(), "utf-8", "strict")
 
 
-def negative() -> bytes:
-    """A header of a member of -1 bytes, over which `tarfile` would go backwards; with its checksum."""
+def sized(size: bytes) -> bytes:
+    """A header of a member with a size in binary form, such as -1, over which `tarfile` would go backwards; with its checksum."""
     made = bytearray(header(b"0", 0))
-    made[124:136] = b"\xff" * 12
+    made[124:136] = size
     made[148:156] = b" " * 8
     made[148:156] = f"{sum(made):06o}\0 ".encode()
     return bytes(made)
@@ -254,7 +254,10 @@ HARMFUL = {
     "extended": (long_header(b"x", b"n" * 70_000), "a header has 70,000 bytes"),
     "for all": (long_header(b"g", b"n" * 70_000), "a header has 70,000 bytes"),
     "Solaris": (long_header(b"X", b"n" * 70_000), "a header has 70,000 bytes"),
-    "less than nothing": (negative(), "a member has -1 bytes"),
+    "less than nothing": (sized(b"\xff" * 12), "a member has -1 bytes"),
+    "without end": (sized(b"\x80" + b"\xff" * 11), "a member has 309,485,009,821,345,068,724,781,055 bytes"),
+    "without end, extended": (long_header(b"x", pax(size="9" * 30)) + header(b"0", 0), "a member has 999,999,999,999,"),
+    "not there": (sized(b"\x80" + bytes(6) + b"\x0f" + b"\xff" * 4), "is cut off"),
     "chain": (long_header(b"x", pax(a="b")) * 3_000, "its headers are about each other"),
     "values for all": (
         b"".join(long_header(b"g", b"".join(pax(**{f"k{n}_{m}": "v"}) for m in range(50))) for n in range(5)) + header(b"0", 0),
