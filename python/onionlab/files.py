@@ -70,8 +70,10 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def write_directory(path: Path, contents: Mapping[str, bytes]) -> None:
+def write_directory(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     """Write a directory of files, which appears whole or not at all, in place of one that is there already.
+
+    Each file has its name, below the directory, and its content; they are taken and written one by one.
 
     Raises
     ------
@@ -84,7 +86,8 @@ def write_directory(path: Path, contents: Mapping[str, bytes]) -> None:
         try:
             shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir(parents=True)
-            for name, content in contents.items():
+            for name, content in contents:
+                (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
             if path.exists():
                 path.replace(replaced)

@@ -186,6 +186,25 @@ def test_what_cannot_be_exported_is_refused(exported: tuple[onionlab.Experiment,
     assert set(read(web.folders["EWMA"], "time_to_last_byte_recv.exit.json")) == {"ALL", "102400"}
 
 
+def test_an_export_that_breaks_off_leaves_nothing(
+    exported: tuple[onionlab.Experiment, Exported, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    experiment, done, _ = exported
+    out = tmp_path / "whole"
+    with monkeypatch.context() as broken:
+        broken.setattr("onionlab.exporting.tornettools._Tables.information", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            export_tornettools(experiment, out)
+    assert list(tmp_path.iterdir()) == []
+    assert list(export_tornettools(experiment, out).folders) == list(done.folders)
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    monkeypatch.chdir(empty)
+    with pytest.raises(onionlab.ResultsError, match="the folder that you are in"):
+        export_tornettools(experiment, Path())
+
+
 def test_treatments_whose_names_are_alike_have_folders_of_their_own(
     exported: tuple[onionlab.Experiment, Exported, Path], tmp_path: Path
 ) -> None:

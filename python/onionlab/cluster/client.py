@@ -196,7 +196,7 @@ class Session:
             raise ClusterError(f"{run.label}: {type(error).__name__}: {error}; {self._resume()}") from error
         row: dict[str, Any] = json.loads(delivery.row)
         work.check(run, row)
-        write_directory(work.root / run.directory, delivery.files)
+        write_directory(work.root / run.directory, delivery.files.items())
         work.observer.finished(run, row)
         return None
 

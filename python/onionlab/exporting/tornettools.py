@@ -14,7 +14,7 @@ from __future__ import annotations
 import datetime
 import json
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ import polars as pl
 from onionlab.charts.build import distinct, slug
 from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
-from onionlab.files import write_text
+from onionlab.files import write_directory
 from onionlab.measuring import loads_from_onion_services, measures
 from onionlab.request_times import with_requests
 from onionlab.results import Experiment
@@ -81,7 +81,7 @@ def measuring_groups(experiment: Experiment, wanted: list[str] | None) -> list[s
 
 
 def export_tornettools(experiment: Experiment, out: Path, groups: list[str] | None = None) -> Exported:
-    """Write ``out/<treatment>/network<k>/tornet.plot.data/*.json`` for every finished run of an experiment.
+    """Write ``out/<treatment>/network<k>/tornet.plot.data/*.json`` for every finished run of an experiment, all or nothing.
 
     A folder is called as its treatment, in small letters and with a hyphen for what some file system would not take; where that
     makes two names equal, the later one gets a number.
@@ -105,20 +105,23 @@ def export_tornettools(experiment: Experiment, out: Path, groups: list[str] | No
     measuring = measuring_groups(experiment, groups)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ResultsError(f"{out} exists and is no empty folder; tornettools takes every file below a folder for a run")
-    folders = {}
-    for treatment, name_of_folder in zip(
-        experiment.treatments, distinct([slug(name) for name in experiment.treatments]), strict=True
-    ):
-        networks = sorted({run.network for run in experiment.finished if run.treatment == treatment})
-        if not networks:
-            continue
-        folders[treatment] = out / name_of_folder
-        for network in networks:
-            tables = _Tables(experiment, treatment, network, measuring)
-            for name, content in tables.files().items():
+    if out.exists() and out.samefile(Path.cwd()):
+        raise ResultsError(f"{out} is the folder that you are in, in whose place no other can be put: name another folder")
+    names = distinct([slug(name) for name in experiment.treatments])
+    tried = {run.treatment for run in experiment.finished}
+    folders = {treatment: name for treatment, name in zip(experiment.treatments, names, strict=True) if treatment in tried}
+    write_directory(out, _files(experiment, folders, measuring))
+    exported = {treatment: out / name for treatment, name in folders.items()}
+    return Exported(exported, experiment.plan.networks, tuple(_notes(experiment)))
+
+
+def _files(experiment: Experiment, folders: dict[str, str], measuring: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Every file below the exported folder, by the folder of each treatment."""
+    for treatment, folder in folders.items():
+        for network in sorted({run.network for run in experiment.finished if run.treatment == treatment}):
+            for name, content in _Tables(experiment, treatment, network, measuring).files().items():
                 text = json.dumps(content, indent=2, sort_keys=True)
-                write_text(folders[treatment] / f"network{network}" / "tornet.plot.data" / name, text)
-    return Exported(folders, experiment.plan.networks, tuple(_notes(experiment)))
+                yield f"{folder}/network{network}/tornet.plot.data/{name}", text.encode("utf-8")
 
 
 def _notes(experiment: Experiment) -> list[str]:
