@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import load
-from network import RELAYS, Network, running
+from network import RELAYS, Network, Plan, running
 
 ROLES = (*RELAYS, "client")
 #: A cell and its share of a record of 4,048 bytes with 22 of overhead.
@@ -146,7 +146,7 @@ class Wire:
 
 def wire(tor: str, say: Callable[[str], None]) -> Wire:
     """Channels being opened, and the records of a loaded exit."""
-    with running(tor, tapped=True) as network:
+    with running(tor, Plan(tapped=True)) as network:
         say("flights and records")
         server = load.Server()
         first_download(network, server)

@@ -1,5 +1,4 @@
-# ruff: noqa: E501  (sentences and command lines)
-"""A private tor network on 127.0.0.1: a directory authority, a guard, a middle, an exit and a client, five processes in a temporary folder."""
+"""A private tor network on 127.0.0.1: a directory authority, relays and a client, each a process, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -10,13 +9,14 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from control import Control
 from tap import Tap
 
+#: The relays of a network of which nothing else is said.
 RELAYS = ("guard", "middle", "exit")
 #: Seconds within which the network must be up; it takes half a minute on an idle machine.
 PATIENCE = 180
@@ -24,6 +24,34 @@ PATIENCE = 180
 
 class Refused(Exception):
     """What is missing, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Relay:
+    """A relay, and what sets it apart from the others."""
+
+    name: str
+    #: Further lines of its torrc.
+    torrc: str = ""
+    #: Whether it lets streams out.
+    exits: bool = False
+    #: Seconds that each way takes over a connection that somebody opened to it.
+    delay: float = 0.0
+
+
+#: A client whose circuits and streams are put together by hand.
+BY_HAND = "ConfluxEnabled 0\n__LeaveStreamsUnattached 1\n__DisablePredictedCircuits 1\n"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a network is made of."""
+
+    relays: tuple[Relay, ...] = tuple(Relay(name, exits=name == "exit") for name in RELAYS)
+    #: Further lines of the client's torrc.
+    client: str = BY_HAND
+    #: Whether a listener before each relay notes what passes.
+    tapped: bool = False
 
 
 @dataclass
@@ -83,7 +111,6 @@ RunAsDaemon 0
 ShutdownWaitLength 0
 AssumeReachable 1
 SafeLogging 0
-ConfluxEnabled 0
 HeartbeatPeriod 0
 Log notice file {folder}/notice.log
 DataDirectory {folder}
@@ -127,9 +154,7 @@ SocksPort 127.0.0.1:{socks_port}
 ClientOnly 1
 ClientRejectInternalAddresses 0
 ClientDNSRejectInternalAddresses 0
-__LeaveStreamsUnattached 1
 SocksTimeout 10
-__DisablePredictedCircuits 1
 """
 
 
@@ -173,8 +198,9 @@ def _start(network: Network, node: Node, text: str) -> None:
     )
 
 
-def _set_up(network: Network, *, tapped: bool, extra: str) -> None:
-    for name in ("authority", *RELAYS, "client"):
+def _set_up(network: Network, plan: Plan) -> None:
+    relays = {relay.name: relay for relay in plan.relays}
+    for name in ("authority", *relays, "client"):
         folder = network.folder / name
         folder.mkdir(mode=0o700)
         network.nodes[name] = Node(name, folder, free_port(), free_port(), free_port())
@@ -187,21 +213,22 @@ def _set_up(network: Network, *, tapped: bool, extra: str) -> None:
         if name == "authority":
             text += AUTHORITY.format(or_port=node.or_port, dir_port=dir_port)
         elif name == "client":
-            text += CLIENT.format(socks_port=network.socks_port)
+            text += CLIENT.format(socks_port=network.socks_port) + plan.client
         else:
+            relay = relays[name]
             ports = f"ORPort 127.0.0.1:{node.or_port} IPv4Only"
-            if tapped:
+            if plan.tapped or relay.delay > 0:
                 ports = (
                     f"ORPort 127.0.0.1:{node.or_port} NoListen IPv4Only\nORPort 127.0.0.1:{node.listen_port} NoAdvertise IPv4Only"
                 )
-                node.tap = Tap(node.or_port, node.listen_port)
-            text += RELAY.format(ports=ports)
-            text += "ExitPolicy accept *:*\nExitRelay 1\n" if name == "exit" else "ExitPolicy reject *:*\nExitRelay 0\n"
-        _start(network, node, text + extra)
+                node.tap = Tap(node.or_port, node.listen_port, relay.delay)
+            text += RELAY.format(ports=ports) + relay.torrc
+            text += "ExitPolicy accept *:*\nExitRelay 1\n" if relay.exits else "ExitPolicy reject *:*\nExitRelay 0\n"
+        _start(network, node, text)
 
 
-def _wait(network: Network) -> None:
-    """Until the client knows all relays."""
+def _wait(network: Network, relays: Sequence[str]) -> None:
+    """Until the client knows these relays."""
     deadline = time.monotonic() + PATIENCE
     for name, node in network.nodes.items():
         network.controls[name] = Control.open(node.control_port, deadline)
@@ -211,27 +238,27 @@ def _wait(network: Network) -> None:
         ready = client.info("status/circuit-established")
         names = {words[1]: words[2] for words in (row.split() for row in known.splitlines() if row.startswith("r "))}
         if (
-            all(name in names for name in RELAYS)
+            all(name in names for name in relays)
             and ready is not None
             and client.info("dir/status-vote/current/consensus") is not None
         ):
-            for name in RELAYS:
+            for name in relays:
                 network.nodes[name].fingerprint = network.controls[name].info("fingerprint")
-            if all(client.has_descriptor(network.nodes[name].fingerprint) for name in RELAYS):
+            if all(client.has_descriptor(network.nodes[name].fingerprint) for name in relays):
                 return
         time.sleep(0.5)
     raise Refused(f"The private network was not up after {PATIENCE} seconds; the logs are in {network.folder}.")
 
 
 @contextlib.contextmanager
-def running(tor: str, *, tapped: bool = False, extra: str = "") -> Iterator[Network]:
+def running(tor: str, plan: Plan = Plan()) -> Iterator[Network]:
     """A network that is up; its processes end with the block, each by its own process id."""
     folder = Path(tempfile.mkdtemp(prefix="measure-tor-"))
     network = Network(folder, find(tor))
     succeeded = False
     try:
-        _set_up(network, tapped=tapped, extra=extra)
-        _wait(network)
+        _set_up(network, plan)
+        _wait(network, [relay.name for relay in plan.relays])
         yield network
         succeeded = True
     finally:

@@ -21,7 +21,8 @@ from onionlab.charts.theme import config
 PREDICTED = {4070, *(256 * call + 22 for call in range(1, 16)), *(4048 - 256 * call + 22 for call in range(1, 16))}
 
 
-def _machine() -> str:
+def machine() -> str:
+    """What it is measured on, in words."""
     names = [
         line.split(":", 1)[1].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
     ]
@@ -55,7 +56,7 @@ def write(out: Path, version: str, command: str, downloads: Sequence[Row], hands
         "reports to have written (a client: read), SENDMEs included.",
         "",
         f"- {version}",
-        f"- {_machine()}; what other programs do beside it adds to the costs",
+        f"- {machine()}; what other programs do beside it adds to the costs",
         f"- {repeats} repeats; medians, with the least and the most of them",
         "",
         "This page was written by",

@@ -1,7 +1,8 @@
-"""A listener between two tor processes that passes bytes on and notes the TLS records among them."""
+"""A listener between two tor processes that passes bytes on, late if it shall, and notes the TLS records among them."""
 
 from __future__ import annotations
 
+import queue
 import socket
 import threading
 import time
@@ -56,11 +57,12 @@ class _Parser:
 
 
 class Tap:
-    """Listens on one port of 127.0.0.1 and passes every connection on to another."""
+    """Listens on one port of 127.0.0.1 and passes every connection on to another, either way each byte `delay` seconds later."""
 
-    def __init__(self, listen: int, target: int) -> None:
+    def __init__(self, listen: int, target: int, delay: float = 0.0) -> None:
         self.connections: list[Connection] = []
         self._target = target
+        self._delay = delay
         self._listener = socket.create_server(("127.0.0.1", listen))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -86,14 +88,33 @@ class Tap:
         self.connections.append(connection)
         for source, sink, first in ((initiator, responder, True), (responder, initiator, False)):
             source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=_pass_on, args=(source, sink, _Parser(connection, first)), daemon=True).start()
+            pieces: queue.SimpleQueue[tuple[float, bytes]] = queue.SimpleQueue()
+            arguments = (source, pieces, self._delay, _Parser(connection, first))
+            threading.Thread(target=_take, args=arguments, daemon=True).start()
+            threading.Thread(target=_pass_on, args=(pieces, sink), daemon=True).start()
 
 
-def _pass_on(source: socket.socket, sink: socket.socket, parser: _Parser) -> None:
+def _take(source: socket.socket, pieces: queue.SimpleQueue[tuple[float, bytes]], delay: float, parser: _Parser) -> None:
+    """Puts what comes into the queue, with when it is due; nothing at the end. Windows of circuits bound what waits."""
+    data = b"-"
+    while data:
+        try:
+            data = source.recv(1 << 16)
+        except OSError:
+            data = b""
+        parser.feed(data)
+        pieces.put((time.monotonic() + delay, data))
+
+
+def _pass_on(pieces: queue.SimpleQueue[tuple[float, bytes]], sink: socket.socket) -> None:
     try:
-        while data := source.recv(1 << 16):
-            parser.feed(data)
+        while True:
+            due, data = pieces.get()
+            if (wait := due - time.monotonic()) > 0:
+                time.sleep(wait)
+            if not data:
+                sink.shutdown(socket.SHUT_WR)
+                return
             sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
     except OSError:
         sink.close()
