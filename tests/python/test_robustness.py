@@ -171,11 +171,11 @@ def test_files_that_belong_together_change_together_or_not_at_all(tmp_path: Path
 
 def test_a_directory_is_replaced_whole_or_not_at_all(tmp_path: Path) -> None:
     path = tmp_path / "run"
-    write_directory(path, {"a": b"1", "b": b"2"})
-    write_directory(path, {"a": b"3"})
+    write_directory(path, [("a", b"1"), ("b", b"2")])
+    write_directory(path, [("a", b"3")])
     assert {file.name: file.read_bytes() for file in path.iterdir()} == {"a": b"3"}
     with pytest.raises(ResultsError, match="cannot write"):
-        write_directory(path, {"c": b"4", "not/there": b"5"})
+        write_directory(path, [("c", b"4"), ("c/no folder", b"5")])
     assert {file.name: file.read_bytes() for file in path.iterdir()} == {"a": b"3"}
     settle_replaced(tmp_path / ".run.replaced")
     assert list(tmp_path.iterdir()) == [path]
