@@ -177,14 +177,91 @@ def test_options_that_are_not_modelled_are_noted_and_none_that_means_nothing(fol
         f"torrc: `CircuitPriorityHalflife 10` of relay4middle {differs}",
         f"torrc: `ConfluxEnabled 0` of relay2exit {differs}",
         f"torrc: `DoSConnectionEnabled 1` of 2 hosts (relay3guard, ...) {left_out}",
-        f"torrc: `ExitPolicy reject *:80, accept *:*` of relay2exit {left_out}",
         f"torrc: `KISTSchedRunInterval 4 msec` of relay2exit {differs}",
         f"torrc: `NumEntryGuards 3` of perfclient1exit {differs}",
-        f"torrc: `RelayBandwidthRate 1 MB` of 2 hosts (relay3guard, ...) {left_out}",
         f"torrc: `SocksPort 9050 IsolateDestPort` of perfclient1exit {left_out}",
         f"torrc: `UseEntryGuards 1` of perfclient1exit {differs}",
     ]
-    assert network.relays[2].rate == 3 * 2**17
+
+
+def test_limits_and_exit_policies_are_those_of_the_torrc(folder: Path) -> None:
+    written = {row["name"]: row for row in json.loads(document(importing.read(folder)))["relays"]}
+    assert not [name for name, row in written.items() if "exit-policy" in row or "relay-rate" in row], "as tornettools has them"
+    torrc_of(folder, "relay2exit", "BandwidthRate 3 MBits\nExitPolicy reject *:80\nExitPolicy reject *:1000-2000,accept *:*\n")
+    torrc_of(folder, "relay3guard", "BandwidthRate 2 MB\nBandwidthBurst 3 MB\nRelayBandwidthRate 1 MB\n")
+    torrc_of(folder, "relay4middle", "/BandwidthRate\n/BandwidthBurst\nRelayBandwidthBurst 4 MB\nExitRelay 0\n")
+    written = {row["name"]: row for row in json.loads(document(importing.read(folder)))["relays"]}
+
+    def of(name: str) -> dict[str, str]:
+        keys = ("exit-policy", "rate", "burst", "relay-rate", "relay-burst")
+        return {key: written[name][key] for key in keys if key in written[name]}
+
+    mega = 2**20
+    assert of("relay2exit") == {
+        "exit-policy": "reject 80,1000-2000",
+        "rate": f"{3 * 2**17} B/s",
+        "burst": f"{2**30} B",
+    }
+    assert of("relay3guard") == {
+        "rate": f"{2 * mega} B/s",
+        "burst": f"{3 * mega} B",
+        "relay-rate": f"{mega} B/s",
+        "relay-burst": f"{mega} B",
+    }
+    assert of("relay4middle") == {"relay-rate": f"{4 * mega} B/s", "relay-burst": f"{4 * mega} B"}
+
+
+def test_everything_s_limit_is_raised_to_that_of_what_is_relayed(folder: Path) -> None:
+    torrc_of(folder, "relay3guard", "BandwidthRate 1 MB\nBandwidthBurst 1 MB\nRelayBandwidthRate 2 MB\n")
+    (relay,) = (relay for relay in importing.read(folder).relays if relay.name == "relay3guard")
+    assert (relay.rate, relay.burst, relay.relay_rate, relay.relay_burst) == (2 * 2**20,) * 4
+
+
+DEFAULT_REJECTS = "25,119,135-139,445,563,1214,4661-4666,6346-6429,6699,6881-6999"
+
+
+@pytest.mark.parametrize(
+    ("policy", "summary"),
+    [
+        ("ExitPolicy accept *:*", "accept 1-65535"),
+        ("ExitPolicy reject *:*", "reject 1-65535"),
+        ("ExitPolicy accept *:80, accept *:443, reject *:*", "accept 80,443"),
+        ("ExitPolicy accept *:80\nExitPolicy reject *", "accept 80"),
+        # What the torrc leaves open is tor's own policy.
+        ("ExitPolicy reject *:22", f"reject 22,{DEFAULT_REJECTS}"),
+        ("/ExitPolicy\nExitRelay 1", f"reject {DEFAULT_REJECTS}"),
+        ("ExitRelay 0\nExitPolicy accept *:*", "reject 1-65535"),
+        # A port is rejected where more than two networks of eight bits are.
+        ("ExitPolicy reject 1.0.0.0/7:80, accept *:*", "accept 1-65535"),
+        ("ExitPolicy reject 1.0.0.0/7:80, reject 9.0.0.0/32:80, accept *:*", "reject 80"),
+        ("ExitPolicy reject 10.0.0.0/8:80, reject private:80, reject6 *:80, accept *:*", "accept 1-65535"),
+        # Some addresses are not most of them.
+        ("ExitPolicy accept 1.2.3.4:25, reject *:*", "reject 1-65535"),
+        # The first that fits counts.
+        ("ExitPolicy accept *:80, reject *:1-100, accept *:*", "accept 80,101-65535"),
+    ],
+)
+def test_exit_policies_are_summarised_as_authorities_do(policy: str, summary: str, folder: Path) -> None:
+    torrc_of(folder, "relay4middle", f"{policy}\n")
+    (relay,) = (relay for relay in importing.read(folder).relays if relay.name == "relay4middle")
+    assert (relay.exit_policy or "reject 1-65535") == summary
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ("accept everything", "has an address that is none"),
+        ("perhaps *:80", "is no entry such as"),
+        ("accept *:0-80", "has ports that are none"),
+        ("accept *:80-70", "has ports that are none"),
+        (",".join(["accept *:80"] * 1_000), "1,011 entries"),
+    ],
+)
+def test_a_broken_exit_policy_is_one_sentence(policy: str, sentence: str, folder: Path) -> None:
+    torrc_of(folder, "relay2exit", f"ExitPolicy {policy}\n")
+    with pytest.raises(ImportedError, match=sentence) as refused:
+        importing.read(folder)
+    assert len(str(refused.value)) < 500
 
 
 def test_what_all_hosts_say_is_of_the_whole_experiment(folder: Path) -> None:

@@ -300,15 +300,13 @@ def read_lines(text: str) -> Torrc:
 def test_options_without_end_are_counted_only(tmp_path: Path) -> None:
     notes = Notes()
     for number in range(12):
-        notes.look(
-            read_lines("".join(f"Strange{number}x{value} 1\n" for value in range(1_000))), "relay", frozenset(), exits=False
-        )
+        notes.look(read_lines("".join(f"Strange{number}x{value} 1\n" for value in range(1_000))), "relay", frozenset())
     assert notes.sentences()[-1] == "torrc: at least 9,960 more options or values are not modelled and left out."
     tracemalloc.start()
     try:
         more = read_lines("Strange0x0 1\n")
         for number in range(100_000):
-            notes.look(more, f"relay{number % 10}", frozenset(), exits=False)
+            notes.look(more, f"relay{number % 10}", frozenset())
         assert tracemalloc.get_traced_memory()[1] < 2**18
     finally:
         tracemalloc.stop()

@@ -224,7 +224,7 @@ def simulated(setting: Setting, repeats: int) -> Iterator[Download]:
     guards = "\n".join(
         guard.format(n=n, wide=wide, rate=rate * 1024 * 8, burst=rate * 1024) for n, rate in enumerate(setting.rates, start=1)
     )
-    duration = 30 + repeats * (SIZE / 1024 / min(setting.rates) + PAUSE + 2)
+    duration = 30 + repeats * (1.5 * SIZE / 1024 / min(setting.rates) + PAUSE + 2)
     for over in OVER:
         path = "" if over == "both" else f'path = ["guard{over[-1]}", "middle{over[-1]}", "exit"]\n'
         text = EXPERIMENT.format(

@@ -61,6 +61,10 @@ pub const CONFLUX_ENABLED: Param = param("cfx_enabled", 1, 0, 1);
 pub const CONFLUX_MAX_PREBUILT_SET: Param = param("cfx_max_prebuilt_set", 3, 0, 255);
 /// Circuits of a set.
 pub const CONFLUX_NUM_LEGS_SET: Param = param("cfx_num_legs_set", 2, 0, 255);
+/// Linked sets of circuits, used or not, with which a client builds none ahead.
+pub const CONFLUX_MAX_LINKED_SET: Param = param("cfx_max_linked_set", 10, 0, 255);
+/// Circuits that are launched in place of others before their set is given up.
+pub const CONFLUX_MAX_UNLINKED_LEG_RETRY: Param = param("cfx_max_unlinked_leg_retry", 3, 0, 255);
 /// Whether a client's data may leave before the stream is connected; not read by 0.4.9.
 pub const USE_OPTIMISTIC_DATA: Param = param("UseOptimisticData", 1, 0, 1);
 /// How many primary guards a client uses at a time.

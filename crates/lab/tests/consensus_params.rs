@@ -105,6 +105,8 @@ fn what_clients_read_of_the_consensus_has_an_effect() {
         ("", "", "guard-min-filtered-sample-size = 1"),
         ("tor = \"0.3.5\"", "", "guard-min-filtered-sample-size = 1"),
         ("", "", "guard-hs-l2-number = 1"),
+        ("", "", "cfx_max_linked_set = 1"),
+        ("", "cbtinitialtimeout = 300", "cfx_max_unlinked_leg_retry = 0"),
     ];
     let idle = without_effect(&changes, |keys, params| given(CLIENTS, keys, params));
     assert!(idle.is_empty(), "without effect: {idle:?}");

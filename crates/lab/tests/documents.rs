@@ -69,6 +69,7 @@ fn hosts_are_those_of_the_document() {
     assert_eq!(built.names.clients, [(HostId(8), "perf".to_owned())]);
     let (class, capacity) = built.names.relays[0].unwrap();
     assert_eq!((class, capacity.to_string().as_str()), (RelayClass::GuardExit, "48 Mbit/s"), "its rate, below its link");
+    assert_eq!(built.names.relays[3].unwrap().1.to_string(), "40 Mbit/s", "its rate for what it relays");
     assert_eq!(built.names.relays[4].unwrap().0, RelayClass::Middle);
     assert_eq!(built.treatment.kist_interval.unwrap().to_string(), "2 ms", "the document's consensus parameters are read");
     let both = small("[[clients]]\ngroup = \"markov\"\nload = { kind = \"bulk\", size = \"1 MB\" }\n");

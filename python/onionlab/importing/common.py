@@ -55,7 +55,7 @@ class Common:
                 raise ImportedError(
                     f"{clipped(host, 64)} is the directory authority after the {MOST_AUTHORITIES} that are taken in"
                 )
-        self._notes.look(torrc, host, OF_RELAYS | OF_ALL | {PARAMS}, exits)
+        self._notes.look(torrc, host, OF_RELAYS | OF_ALL | {PARAMS})
 
     def client(self, torrc: Torrc, host: str, usual: TorOptions) -> TorOptions:
         """Take in a client's options; without any it has what tornettools writes, ``usual``."""
@@ -69,7 +69,7 @@ class Common:
         self._read("numentryguards", torrc, host, lambda line: whole(line, 0, MOST_GUARDS), 0)
         self._value("enforcedistinctsubnets", torrc, host, FALSE if testing is not None and testing.value == TRUE else TRUE)
         self._value("confluxenabled", torrc, host, "auto", "clients")
-        self._notes.look(torrc, host, OF_CLIENTS | OF_ALL, exits=False)
+        self._notes.look(torrc, host, OF_CLIENTS | OF_ALL)
         return of_client(torrc)
 
     def agreed(self, option: str, otherwise: bool) -> bool:

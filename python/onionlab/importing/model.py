@@ -19,7 +19,7 @@ ROLES = {"guard": ("Guard",), "exit": ("Exit",), "exitguard": ("Exit", "Guard"),
 
 @dataclass(frozen=True)
 class Relay:
-    """A relay: rates in bytes/s, bytes of burst."""
+    """A relay: rates in bytes/s, bytes of burst; ``exit_policy`` as a ``p`` line has it, None: as its role says."""
 
     name: str
     role: str
@@ -30,6 +30,9 @@ class Relay:
     down: int
     rate: int | None = None
     burst: int | None = None
+    relay_rate: int | None = None
+    relay_burst: int | None = None
+    exit_policy: str | None = None
 
     @property
     def flags(self) -> str:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
+from onionlab.importing import exit_policy
 from onionlab.importing.sources import ImportedError, clipped
 from onionlab.importing.torrc import Line, Torrc
 
@@ -41,6 +42,10 @@ for _power, _letter, _name in ((10, "k", "kilo"), (20, "m", "mega"), (30, "g", "
     _of_bytes = (f"{_letter}b", f"{_letter}byte", f"{_letter}bytes", f"{_name}byte", f"{_name}bytes")
     BYTES |= dict.fromkeys(_of_bytes, 2**_power)
     BYTES |= dict.fromkeys((f"{_letter}bit", f"{_letter}bits", f"{_name}bit", f"{_name}bits"), 2 ** (_power - 3))
+
+
+#: ``BandwidthBurst`` where nobody says it, in bytes.
+DEFAULT_BURST = 2**30
 
 
 @dataclass(frozen=True)
@@ -146,6 +151,34 @@ def of_client(torrc: Torrc) -> TorOptions:
     )
 
 
+@dataclass(frozen=True)
+class Limits:
+    """A relay's limits in bytes/s and bytes, of everything and of what it relays; None: no limit of its own."""
+
+    rate: int | None = None
+    burst: int | None = None
+    relay_rate: int | None = None
+    relay_burst: int | None = None
+
+
+def limits(torrc: Torrc) -> Limits:
+    """``BandwidthRate``, ``RelayBandwidthRate`` and bursts, completed as tor does (``options_validate_relay_bandwidth``)."""
+
+    def given(option: str) -> int | None:
+        line = torrc.last(option)
+        return (size(line) or None) if line is not None else None
+
+    rate, burst = given("bandwidthrate"), given("bandwidthburst")
+    relay_rate, relay_burst = given("relaybandwidthrate"), given("relaybandwidthburst")
+    relay_rate, relay_burst = relay_rate or relay_burst, relay_burst or relay_rate
+    if rate is None:
+        return Limits(relay_rate=relay_rate, relay_burst=relay_burst)
+    burst = burst or DEFAULT_BURST
+    if relay_rate is not None and relay_burst is not None:
+        rate, burst = max(rate, relay_rate), max(burst, relay_burst)
+    return Limits(rate, burst, relay_rate, relay_burst)
+
+
 def consensus_params(lines: Iterable[Line]) -> dict[str, int]:
     """``ConsensusParams`` of an authority: names and whole numbers."""
     params: dict[str, int] = {}
@@ -173,7 +206,7 @@ OF_CLIENTS = frozenset(
         "enforcedistinctsubnets",
     )
 )
-OF_RELAYS = frozenset({"bandwidthrate", "bandwidthburst"})
+OF_RELAYS = frozenset({"bandwidthrate", "bandwidthburst", "relaybandwidthrate", "relaybandwidthburst"}) | exit_policy.OPTIONS
 OF_ALL = frozenset({"circuitpriorityhalflife", "confluxenabled", "testingtornetwork", "schedulers", "kistschedruninterval"})
 
 #: Options that say what nothing here depends on: who a host is and where its files are, logs, statistics, controllers, how the
@@ -205,7 +238,6 @@ WITHOUT_MEANING = frozenset(_WITHOUT_MEANING.split())
 #: Options with values at which tor does what is done here anyway.
 AS_HERE = {
     "socksport": r"\d+|auto|[\d.]+:\d+|",
-    "exitrelay": "auto",
     "doscircuitcreationenabled": "0",
     "dosconnectionenabled": "0",
     "dosstreamcreationenabled": "0",
@@ -218,6 +250,8 @@ AS_HERE = {
     "disablenetwork": "0",
     "__disablepredictedcircuits": "0",
     "__leavestreamsunattached": "0",
+    "exitpolicy": r"reject \*:\*",
+    "exitrelay": "auto|0",
     "relaybandwidthrate": "0",
     "relaybandwidthburst": "0",
     "perconnbwrate": "0",
@@ -228,9 +262,6 @@ AS_HERE = {
     "usebridges": "0",
     "bridgerelay": "0",
 }
-
-#: What exits and others let out here, as tornettools writes it for each role.
-EXIT_POLICY = {True: "accept *:*", False: "reject *:*"}
 
 
 class Notes:
@@ -252,7 +283,7 @@ class Notes:
         first, count = self._found.get(key, (host, 0))
         self._found[key] = first, count + 1
 
-    def look(self, torrc: Torrc, host: str, taken: frozenset[str], exits: bool) -> None:
+    def look(self, torrc: Torrc, host: str, taken: frozenset[str]) -> None:
         """Note all options of a host but those in ``taken``, those without a meaning, and those that say what is so here."""
         for option, lines in torrc.options.items():
             if option in taken or option in WITHOUT_MEANING:
@@ -260,8 +291,6 @@ class Notes:
             for line in lines:
                 allowed = AS_HERE.get(option)
                 if allowed is not None and re.fullmatch(allowed, line.value.strip().lower()):
-                    continue
-                if option == "exitpolicy" and line.value.strip().lower() == EXIT_POLICY[exits]:
                     continue
                 self.add(line, host)
 

@@ -24,11 +24,11 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from onionlab.importing import graphml, torrc, yaml_document
+from onionlab.importing import exit_policy, graphml, torrc, yaml_document
 from onionlab.importing.common import Common
 from onionlab.importing.gml import Vertex, lines, read_vertices
 from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Perf, Relay, Times
-from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions, size
+from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions, limits
 from onionlab.importing.sources import Fields, ImportedError, clipped, inside, read_json, read_text
 from onionlab.importing.torrc import Torrc
 
@@ -46,6 +46,9 @@ MOST_PROCESSES = 100
 #: Names of hosts, as tornettools makes them.
 RELAY = re.compile(r"(?:relay\d+(exitguard|exit|guard|middle)|(4uthority)\d+)\Z")
 PROGRAM = re.compile(r"(markovclient|perfclient|server)\d+(exit|onionservice)?\Z")
+
+#: What a relay lets out where its torrc says nothing, by whether its name says that it is an exit.
+OF_ROLE = {True: "accept 1-65535", False: "reject 1-65535"}
 
 #: Where Shadow starts to give addresses to hosts without one.
 FIRST_ADDRESS = IPv4Address("11.0.0.1")
@@ -212,7 +215,7 @@ def _relay(
 ) -> Relay:
     if host.name not in weights:
         raise ImportedError(f"{folder / WEIGHTS} has no weight of {host.name}")
-    rate, burst = options.last("bandwidthrate"), options.last("bandwidthburst")
+    limit, policy = limits(options), exit_policy.summary(options)
     fingerprint = _inside(folder, HOSTS / host.name / FINGERPRINT)
     known = staged.get(read_text(fingerprint, MOST_SMALL).strip().upper()) if staged and fingerprint.exists() else None
     given = dict(host.fields.items()).get("ip_addr") or (known.address if known else None) or address
@@ -228,8 +231,11 @@ def _relay(
         country=host.country or (known.country if known else None),
         up=host.up,
         down=host.down,
-        rate=size(rate) if rate is not None else None,
-        burst=size(burst) if rate is not None and burst is not None else None,
+        rate=limit.rate,
+        burst=limit.burst,
+        relay_rate=limit.relay_rate,
+        relay_burst=limit.relay_burst,
+        exit_policy=None if policy == OF_ROLE["exit" in role] else policy,
     )
 
 

@@ -134,12 +134,13 @@ def document(network: Network) -> str:
 
 def _relay(relay: Relay) -> dict[str, Any]:
     row = {"name": relay.name, "flags": relay.flags, "address": relay.address, "weight": relay.weight}
+    if relay.exit_policy is not None:
+        row["exit-policy"] = relay.exit_policy
     row |= _common(relay.country, relay.up, relay.down)
-    if relay.rate is not None:
-        row["rate"] = f"{relay.rate} B/s"
-    if relay.burst is not None:
-        row["burst"] = f"{relay.burst} B"
-    return row
+    rates = {"rate": relay.rate, "relay-rate": relay.relay_rate}
+    bursts = {"burst": relay.burst, "relay-burst": relay.relay_burst}
+    row |= {key: f"{rate} B/s" for key, rate in rates.items() if rate is not None}
+    return row | {key: f"{burst} B" for key, burst in bursts.items() if burst is not None}
 
 
 def _host(host: Host, group: str | None = None) -> dict[str, Any]:

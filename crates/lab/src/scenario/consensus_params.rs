@@ -2,7 +2,7 @@
 
 use super::error::{Fault, clipped};
 use super::resolve::Checked;
-use super::resolve_treatments::Circumstances;
+use super::resolve_treatments::{CONFLUX_ON, Circumstances};
 use super::resolved::Treatment;
 use super::treatment::{BaseFile, CpuModel, FlowControl};
 use super::version::TorVersion;
@@ -38,6 +38,8 @@ pub(crate) enum Serves {
     Vanguards,
     /// The queue before the threads that compute onion handshakes.
     Handshakes,
+    /// Sets of circuits of one client.
+    Conflux,
 }
 
 /// Parameters with a key of their own in the experiment file.
@@ -86,7 +88,7 @@ const IDLE: [(&str, &str); 13] = [
 ];
 
 /// What the clients and relays of a run read beside the parameters of congestion control.
-const OTHERS: [(Param, Serves); 19] = [
+const OTHERS: [(Param, Serves); 21] = [
     (params::CBT_INITIAL_TIMEOUT, Serves::TimeOut),
     (params::CBT_MIN_TIMEOUT, Serves::TimeOut),
     (params::CBT_DISABLED, Serves::Learning),
@@ -106,6 +108,8 @@ const OTHERS: [(Param, Serves); 19] = [
     (params::MAX_ONION_QUEUE_DELAY, Serves::Handshakes),
     (params::ONION_QUEUE_WAIT_CUTOFF, Serves::Handshakes),
     (params::MAX_PENDING_TASKS_PER_CPU, Serves::Handshakes),
+    (params::CONFLUX_MAX_LINKED_SET, Serves::Conflux),
+    (params::CONFLUX_MAX_UNLINKED_LEG_RETRY, Serves::Conflux),
 ];
 
 impl Known {
@@ -145,9 +149,13 @@ impl Serves {
             Self::Guards => (guards && later, "tor = \"0.3.5\" or \"0.4.9\", guards and a client whose path is drawn"),
             Self::Vanguards => (
                 drawn && (ahead || onion) && latest,
-                "tor = \"0.4.9\", predicted-circuits = true and a client whose path is drawn",
+                "tor = \"0.4.9\" and a client whose path is drawn, with predicted-circuits = true or a group with `onion`",
             ),
             Self::Handshakes => (treatment.cpu == CpuModel::MainThread && latest, "tor = \"0.4.9\" and cpu = \"main-thread\""),
+            Self::Conflux => (
+                treatment.knows_conflux() && treatment.conflux != Some(false) && treatment.switching.is_none() && drawn,
+                CONFLUX_ON,
+            ),
         };
         (!has_all).then_some(needs)
     }

@@ -6,6 +6,7 @@
 //! one sentence.
 
 use super::error::clipped;
+use super::resolved::RateLimit;
 use super::text::{BandwidthText, BytesText, DurationText};
 use onionlab_directory::{Flag, Flags, PortSummary};
 use onionlab_net::latency::Country;
@@ -88,7 +89,7 @@ pub struct DocumentRelay {
     #[serde(default, deserialize_with = "policy")]
     #[schemars(with = "Option<String>")]
     pub exit_policy: Option<PortSummary>,
-    /// Its country, two letters; one that has no place in the latency table counts as anywhere, each of its places equally likely. Default: drawn from the places of relays.
+    /// Its country, two letters; one that has no place in the latency table counts as the nearest that has, an unknown code as anywhere, each place equally likely. Default: drawn from the places of relays.
     #[serde(default, deserialize_with = "country")]
     #[schemars(with = "Option<String>", regex(pattern = r"^[A-Za-z]{2}$"))]
     pub country: Option<Country>,
@@ -101,12 +102,18 @@ pub struct DocumentRelay {
     /// Rate of its access link from the network.
     #[schemars(with = "BandwidthText")]
     pub down: Bandwidth,
-    /// Tor's `BandwidthRate`, a limit on what the relay reads and on what it writes. Default: no limit.
+    /// Tor's `BandwidthRate`, a limit on what the relay reads and on what it writes. Default: no limit, or 1 GiB/s beside `relay-rate`.
     #[schemars(with = "Option<BandwidthText>")]
     pub rate: Option<Bandwidth>,
     /// Tor's `BandwidthBurst`. Default: one second at `rate`.
     #[schemars(with = "Option<BytesText>")]
     pub burst: Option<Bytes>,
+    /// Tor's `RelayBandwidthRate`, a limit on what the relay reads and writes over channels; its connections to servers count for `rate` alone. Default: as `rate`.
+    #[schemars(with = "Option<BandwidthText>")]
+    pub relay_rate: Option<Bandwidth>,
+    /// Tor's `RelayBandwidthBurst`. Default: one second at `relay-rate`.
+    #[schemars(with = "Option<BytesText>")]
+    pub relay_burst: Option<Bytes>,
 }
 
 /// A server.
@@ -250,17 +257,22 @@ impl DocumentRelay {
         rate(&self.name, "up", self.up)?;
         rate(&self.name, "down", self.down)?;
         delay(&self.name, self.access_delay)?;
-        match (self.rate, self.burst) {
-            (None, Some(_)) => return Err(format!("`burst` of \"{}\" has no effect without `rate`", self.name)),
-            (Some(limit), _) => rate(&self.name, "rate", limit)?,
-            (None, None) => {}
-        }
-        match self.burst {
-            Some(burst) if !(Bytes::new(16_384)..=Bytes::new(1 << 40)).contains(&burst) => {
-                Err(format!("`burst` of \"{}\" is {burst}, but must be from 16 KiB to 1 TiB", self.name))
+        bucket(&self.name, "", self.rate, self.burst)?;
+        bucket(&self.name, "relay-", self.relay_rate, self.relay_burst)?;
+        match (self.rate, self.relay_rate) {
+            (Some(all), Some(relayed)) if relayed > all => {
+                Err(format!("`relay-rate` of \"{}\" has no effect above `rate`, which limits everything", self.name))
             }
             _ => Ok(()),
         }
+    }
+
+    /// Its own limit.
+    pub(crate) fn limit(&self) -> Option<RateLimit> {
+        let bucket = |rate: Option<Bandwidth>, burst: Option<Bytes>| {
+            rate.map(|rate| (rate, burst.unwrap_or(Bytes::new(rate.as_bytes_per_sec()))))
+        };
+        RateLimit::of(bucket(self.rate, self.burst), bucket(self.relay_rate, self.relay_burst))
     }
 }
 
@@ -282,6 +294,21 @@ fn rate(name: &str, key: &str, rate: Bandwidth) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("`{key}` of \"{name}\" is {rate}, but must be from {least} to {most}"))
+}
+
+/// A rate limit with its burst, keys with this prefix.
+fn bucket(name: &str, prefix: &str, limit: Option<Bandwidth>, burst: Option<Bytes>) -> Result<(), String> {
+    match (limit, burst) {
+        (None, Some(_)) => return Err(format!("`{prefix}burst` of \"{name}\" has no effect without `{prefix}rate`")),
+        (Some(limit), _) => rate(name, &format!("{prefix}rate"), limit)?,
+        (None, None) => {}
+    }
+    match burst {
+        Some(burst) if !(Bytes::new(16_384)..=Bytes::new(1 << 40)).contains(&burst) => {
+            Err(format!("`{prefix}burst` of \"{name}\" is {burst}, but must be from 16 KiB to 1 TiB"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn delay(name: &str, delay: Option<SimDuration>) -> Result<(), String> {

@@ -271,15 +271,16 @@ fn one_host(key: &str, host: &HostFile) -> Checked<Host> {
     {
         return Err(Fault::conflict(format!("{key}.relay-rate"), "has no effect above `rate`, which limits everything"));
     }
-    let limit = match (all, relayed) {
-        (None, None) => None,
-        // `BandwidthRate` and `BandwidthBurst` are 2^30 bytes a second in all versions.
-        (None, relayed) => Some(RateLimit { rate: Bandwidth::from_bytes_per_sec(1 << 30), burst: Bytes::new(1 << 30), relayed }),
-        (Some((rate, burst)), relayed) => Some(RateLimit { rate, burst, relayed }),
-    };
     let by_rate = u32::try_from(up.min(down).as_bytes_per_sec() / 1000).unwrap_or(u32::MAX).max(1);
     let weight = if host.role.is_relay() { host.weight.unwrap_or(by_rate) } else { 0 };
-    Ok(Host { name: name(format!("{key}.name"), &host.name)?, role: host.role, up, down, limit, weight })
+    Ok(Host {
+        name: name(format!("{key}.name"), &host.name)?,
+        role: host.role,
+        up,
+        down,
+        limit: RateLimit::of(all, relayed),
+        weight,
+    })
 }
 
 /// A rate limit with its burst, which is one second at that rate where it is not given.

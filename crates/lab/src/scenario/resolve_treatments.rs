@@ -107,7 +107,7 @@ const CPU_PER_HANDSHAKE: SimDuration = SimDuration::from_nanos(160_000);
 const CPU_PER_TAP: SimDuration = SimDuration::from_nanos(300_000);
 
 const CONFLUX: &str = "tor = \"0.4.9\", flow-control = \"vegas\", no switching and a client whose path is drawn";
-const CONFLUX_ON: &str =
+pub(super) const CONFLUX_ON: &str =
     "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true, no switching and a client whose path is drawn";
 
 const LIGHT_AND_HEAVY: &str = "links = \"light-and-heavy\"";

@@ -325,6 +325,23 @@ pub struct RateLimit {
     pub relayed: Option<(Bandwidth, Bytes)>,
 }
 
+impl RateLimit {
+    /// Of rate and burst for everything, and for what passes over channels; none where neither is limited. Without the first they are tor's defaults,
+    /// 2^30 bytes a second in all versions.
+    pub(crate) fn of(all: Option<(Bandwidth, Bytes)>, relayed: Option<(Bandwidth, Bytes)>) -> Option<Self> {
+        if all.is_none() && relayed.is_none() {
+            return None;
+        }
+        let (rate, burst) = all.unwrap_or((Bandwidth::from_bytes_per_sec(1 << 30), Bytes::new(1 << 30)));
+        Some(Self { rate, burst, relayed })
+    }
+
+    /// As a relay's tor has it.
+    pub(crate) const fn for_tor(self) -> onionlab_tor::RateLimit {
+        onionlab_tor::RateLimit { rate: self.rate, burst: self.burst, relayed: self.relayed }
+    }
+}
+
 /// A link of a network by hand.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]

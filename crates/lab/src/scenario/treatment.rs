@@ -244,7 +244,7 @@ axes! {
     random_cells: bool,
     /// With tor "0.4.9", flow-control "vegas", paths that are drawn and no switching: whether streams go over sets of circuits to one exit (Conflux). A client whose path is given has no second way and uses plain circuits. Default: as the consensus says (`cfx_enabled`), else true; false with switching.
     conflux: bool,
-    /// With conflux: how many sets that no stream has used yet a client has or builds ahead, 1 to 100, as long as no more than nine are linked, used or not. Default: as the consensus says (`cfx_max_prebuilt_set`), else 3.
+    /// With conflux: how many sets that no stream has used yet a client has or builds ahead, 1 to 100, as long as fewer than `cfx_max_linked_set` of `consensus-params` (10) are linked, used or not. Default: as the consensus says (`cfx_max_prebuilt_set`), else 3.
     #[schemars(range(min = 1, max = 100))]
     conflux_sets: u32,
     /// With conflux: circuits of a set, 2 to 8. Default: as the consensus says (`cfx_num_legs_set`), else 2.

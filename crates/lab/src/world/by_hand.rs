@@ -8,13 +8,13 @@ use super::{Client, Host, Layout, WorldError, paths_of, relay_class, selector};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::network::Role as Given;
 use crate::scenario::onion::Onion;
-use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members, Treatment};
+use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members, RateLimit, Treatment};
 use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Families, Params, PortSummary, Relay};
 use onionlab_engine::HostId;
 use onionlab_net::Path;
 use onionlab_paths::PathOptions;
 use onionlab_quantities::{RandomStream, Seed, SimDuration};
-use onionlab_tor::{RateLimit, Role};
+use onionlab_tor::Role;
 use std::net::Ipv4Addr;
 
 pub(super) fn layout<'a>(
@@ -75,10 +75,7 @@ pub(super) fn layout<'a>(
 
 fn host(host: &GivenHost) -> Host {
     let role = match (class(host.role), host.role) {
-        (Some(class), _) => Role::Relay {
-            class: relay_class(class),
-            limit: host.limit.map(|limit| RateLimit { rate: limit.rate, burst: limit.burst, relayed: limit.relayed }),
-        },
+        (Some(class), _) => Role::Relay { class: relay_class(class), limit: host.limit.map(RateLimit::for_tor) },
         (None, Given::Client) => Role::Client,
         (None, _) => Role::Server,
     };

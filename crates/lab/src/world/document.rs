@@ -8,13 +8,13 @@ use super::topology::ByPlace;
 use super::{Client, Layout, WorldError, paths_of, relay_class, selector};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::document::{DocumentClient, DocumentHost, DocumentRelay};
-use crate::scenario::resolved::{FileNetwork, Treatment};
+use crate::scenario::resolved::{FileNetwork, RateLimit, Treatment};
 use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Flag, Flags, PortSummary, Relay};
 use onionlab_engine::HostId;
 use onionlab_net::latency::{AccessDelay, Country, LatencyTable, Location, Place, PlaceDistribution};
 use onionlab_paths::PathOptions;
-use onionlab_quantities::{Bytes, RandomStream, Seed, SimDuration};
-use onionlab_tor::{RateLimit, Role};
+use onionlab_quantities::{RandomStream, Seed, SimDuration};
+use onionlab_tor::Role;
 
 pub(super) fn layout<'a>(
     scenario: &'a ResolvedScenario,
@@ -81,11 +81,7 @@ fn add_relay(land: &mut Land, relay: &DocumentRelay) {
     };
     let known = place(land, &relay.name, relay.country);
     let drawn = land.location(&relay.name, known, || places(&land.table, relay.flags), AccessDelay::data_centre());
-    let limit = relay.rate.map(|rate| {
-        let burst = relay.burst.unwrap_or(Bytes::new(rate.as_bytes_per_sec()));
-        RateLimit { rate, burst, relayed: None }
-    });
-    let role = Role::Relay { class: relay_class(class), limit };
+    let role = Role::Relay { class: relay_class(class), limit: relay.limit().map(RateLimit::for_tor) };
     land.add(relay.name.clone(), relay.up, relay.down, role, with_access(drawn, relay.access_delay));
 }
 

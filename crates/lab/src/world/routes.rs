@@ -136,7 +136,8 @@ const TRIES: u64 = 20;
 fn drawn(paths: &mut ClientPaths, relays: &Relays, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
     let exclude: Vec<RelayIndex> = request.exclude.iter().filter_map(|&host| relays.relay(host)).collect();
     let demand = match request.purpose {
-        Purpose::Exit { ports } => ExitDemand::pending(ports),
+        Purpose::Exit { ports, pending: true } => ExitDemand::pending(ports),
+        Purpose::Exit { ports, pending: false } => ExitDemand::predicted(ports),
         Purpose::Internal => {
             let path = paths.internal_path(NOW, &relays.selector, request.circuit)?;
             return Some(relays.hosts_of([path.guard, path.middle, path.exit]));
@@ -150,4 +151,48 @@ fn drawn(paths: &mut ClientPaths, relays: &Relays, request: &PathRequest<'_>) ->
     let request_of_path = Request { demand, exit, exclude: &exclude };
     let path = paths.path(NOW, &relays.selector, request.circuit, &request_of_path)?;
     Some(relays.hosts_of([path.guard, path.middle, path.exit]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Relay};
+    use onionlab_paths::{EntryRules, PathOptions};
+    use onionlab_quantities::Seed;
+    use std::collections::BTreeSet;
+    use std::net::Ipv4Addr;
+
+    fn relay(number: u8, class: Class, policy: &str) -> Relay {
+        let relay = Relay::by_hand(&format!("relay{number}"), class, 100, Ipv4Addr::new(10, number, 0, 1));
+        Relay { exit_policy: Some(policy.parse().unwrap()), ..relay }
+    }
+
+    /// Relays 2, 3 and 4 serve both ports, one of them, and another one.
+    #[test]
+    fn streams_that_wait_get_an_exit_for_most_of_their_ports_and_foreseen_ones_one_for_any() {
+        let none = "reject 1-65535";
+        let relays = [
+            relay(0, Class::Guard, none),
+            relay(1, Class::Middle, none),
+            relay(2, Class::Exit, "accept 80,443"),
+            relay(3, Class::Exit, "accept 443"),
+            relay(4, Class::Exit, "accept 22"),
+        ];
+        let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
+        let selector = PathSelector::new(&relays, &weights, &PathOptions::default()).unwrap();
+        let paths = ClientPaths::new(&selector, EntryRules::PerCircuit, None, Seed(1), "client").unwrap();
+        let client = Route { circuits: Circuits::Drawn(Box::new(RefCell::new(paths))), servers: Servers::None };
+        let relays = Some(Relays { selector, hosts: (0..5).map(HostId).collect() });
+        let routes = Routes { clients: vec![client], relays, servers: Vec::new() };
+        let exits = |ports: &[u16], pending| -> BTreeSet<u32> {
+            let purpose = Purpose::Exit { ports, pending };
+            let request =
+                |circuit| PathRequest { client: ClientId(0), circuit, purpose, stable: false, exclude: &[], exit: None };
+            (0..100).filter_map(|circuit| routes.path(&request(circuit))).map(|[.., exit]| exit.0).collect()
+        };
+        assert_eq!(exits(&[443, 80], true), [2].into());
+        assert_eq!(exits(&[443, 80], false), [2, 3].into());
+        assert_eq!(exits(&[25], true), [].into());
+        assert_eq!(exits(&[25], false), [2, 3, 4].into());
+    }
 }

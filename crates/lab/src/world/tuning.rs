@@ -171,7 +171,14 @@ fn conflux(treatment: &Treatment) -> Option<ConfluxSettings> {
     let (Some(true), Some(sets), Some(legs)) = (treatment.conflux, treatment.conflux_sets, treatment.conflux_legs) else {
         return None;
     };
-    Some(ConfluxSettings { legs: legs as u8, max_prebuilt: sets as u8, ..ConfluxSettings::default() })
+    let defaults = ConfluxSettings::default();
+    let param = |name: &str, default: u8| treatment.consensus_params.get(name).map_or(default, |&value| value as u8);
+    Some(ConfluxSettings {
+        legs: legs as u8,
+        max_prebuilt: sets as u8,
+        max_linked: param("cfx_max_linked_set", defaults.max_linked),
+        max_leg_retries: param("cfx_max_unlinked_leg_retry", defaults.max_leg_retries),
+    })
 }
 
 /// What computing costs relays under a treatment; nothing, if it takes no time.

@@ -39,6 +39,9 @@ pub enum Purpose<'a> {
     Exit {
         /// The ports.
         ports: &'a [u16],
+        /// Streams wait for them, so that the exit shall serve as many of them as can be; else they are foreseen, and one that serves any of them
+        /// will do (`choose_good_exit_server_general`).
+        pending: bool,
     },
     /// It ends at a relay of the client's choice: built ahead for onion services, or to a rendezvous point.
     Internal,

@@ -154,7 +154,7 @@ impl World {
         let wanted = self.unhandled_ports(client);
         if !wanted.is_empty() {
             let stable = wanted.iter().any(|&port| long_lived(port));
-            return self.launch(client, Purpose::Exit { ports: &wanted }, stable).is_some();
+            return self.launch(client, Purpose::Exit { ports: &wanted, pending: false }, stable).is_some();
         }
         let state = &self.clients[client.index()];
         let internal = unused.iter().filter(|circuit| self.circuits[circuit.index()].intent == Intent::Internal).count();
@@ -171,7 +171,7 @@ impl World {
         let parameters = &self.settings.client.build_timeout;
         if unused.len() < parameters.max_unused as usize && state.learner.test_due(parameters).is_some_and(|due| due <= now) {
             let ports: Vec<u16> = state.ports.predicted(now).take(MOST_PORTS).collect();
-            return self.launch(client, Purpose::Exit { ports: &ports }, false).is_some();
+            return self.launch(client, Purpose::Exit { ports: &ports, pending: false }, false).is_some();
         }
         false
     }
@@ -241,7 +241,7 @@ impl World {
         let (port, owner) = (self.transfers[id.index()].port, self.owner(id));
         let circuit = self.on_its_way(client, port, owner).or_else(|| {
             let may = self.pending(client) < self.clients[client.index()].config.options.max_pending as usize;
-            may.then(|| self.launch(client, Purpose::Exit { ports: &[port] }, long_lived(port))).flatten()
+            may.then(|| self.launch(client, Purpose::Exit { ports: &[port], pending: true }, long_lived(port))).flatten()
         });
         if let Some(circuit) = circuit {
             self.circuits[circuit.index()].awaited_by = Some(owner);

@@ -65,7 +65,7 @@ pub(crate) struct Set {
     /// All legs are linked: it may carry streams. It was closed at this end, at the client's or the exit's.
     linked: bool,
     closed: [bool; 2],
-    launches: u8,
+    launches: u16,
     /// Circuits that name it: the last one that is gone frees it.
     circuits: u32,
 }
@@ -119,8 +119,15 @@ impl World {
             paths.push(path);
         }
         let ends = [Choice::MinRtt, Choice::LowRtt].map(|choice| End::new(choice, paths.len()));
-        let set =
-            Set { client, members: Vec::new(), ends, linked: false, closed: [false; 2], launches: settings.legs, circuits: 0 };
+        let set = Set {
+            client,
+            members: Vec::new(),
+            ends,
+            linked: false,
+            closed: [false; 2],
+            launches: u16::from(settings.legs),
+            circuits: 0,
+        };
         let id = SetId(self.sets.insert(set) as u32);
         self.clients[client.index()].sets.push(id);
         for path in paths {
@@ -137,7 +144,7 @@ impl World {
     fn leg_path(&self, client: ClientId, circuit: u64, ports: &[u16], others: &[[HostId; 3]]) -> Option<[HostId; 3]> {
         let exclude: Vec<HostId> = others.iter().flat_map(|path| [path[0], path[1]]).collect();
         let exit = others.first().map(|path| path[2]);
-        let purpose = Purpose::Exit { ports };
+        let purpose = Purpose::Exit { ports, pending: false };
         let path = self.paths.path(&PathRequest { client, circuit, purpose, stable: true, exclude: &exclude, exit })?;
         let fits = exit.is_none_or(|exit| exit == path[2]) && !exclude.contains(&path[0]) && !exclude.contains(&path[1]);
         fits.then_some(path)
@@ -359,7 +366,8 @@ impl World {
         let Some(leg) = set.leg(id) else { return };
         let client = set.client;
         let others: Vec<CircuitId> = set.members.iter().map(|member| member.circuit).filter(|&other| other != id).collect();
-        let may = set.launches < settings.legs + settings.max_leg_retries && !others.is_empty() && !set.closed[0];
+        let may =
+            set.launches < u16::from(settings.legs) + u16::from(settings.max_leg_retries) && !others.is_empty() && !set.closed[0];
         // While this leg is being replaced it is none of the set's.
         set.members[leg].circuit = CircuitId::NONE;
         if may {

@@ -1,6 +1,6 @@
 //! Trajectories in band: a connection of their own beside each circuit's between two relays, as in the public simulator.
 //!
-//! It opens with the circuit's connection, through the same handshakes, and closes with it. A message is 19 bytes and eight for each step and trajectory, towards the client eight more for how late the last one was, cut into cells of 498 bytes of payload each. They
+//! It opens with the circuit's connection, through the same handshakes, and closes with it. Of a message each trajectory is 19 bytes and eight for each step; towards the client eight more say how late the last message was. It is cut into cells of 498 bytes of payload each. They
 //! go straight to the outbuf, but their bytes pass the relay's token buckets and both access links like all others. Nothing is sent before it is open; what is on its way when it closes is lost.
 
 use super::feedback::Letter;

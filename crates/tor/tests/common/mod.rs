@@ -92,7 +92,7 @@ impl PathSource for Fixed {
         }
         let from = (0..paths.len()).map(|step| paths[(request.circuit as usize + step) % paths.len()]);
         let serves = |path: &[HostId; 3]| match request.purpose {
-            Purpose::Exit { ports } => ports.is_empty() || ports.iter().any(|&port| self.exits_to(path[2], port)),
+            Purpose::Exit { ports, .. } => ports.is_empty() || ports.iter().any(|&port| self.exits_to(path[2], port)),
             Purpose::Internal => true,
         };
         from.clone().find(serves).or_else(|| from.clone().next())
