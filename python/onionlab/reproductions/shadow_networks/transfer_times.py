@@ -31,6 +31,9 @@ FORM = 1
 #: What is taken of a perf client's transfer.
 COLUMNS = ("client", "size_bytes", "outcome", "connected_ns", "first_byte_ns", "last_byte_ns")
 
+#: What is taken of the row of the table ``run``. ``cpu_seconds`` is none where the system does not tell it.
+OF_RUN = ("relays", "clients", "cell_hops", "wall_seconds", "cpu_seconds", "peak_memory_bytes")
+
 
 @dataclass(frozen=True)
 class Observed:
@@ -41,7 +44,7 @@ class Observed:
     perf
         The perf clients' transfers that began when statistics had begun: `COLUMNS`.
     run
-        Of the row of the table ``run``: ``relays``, ``clients``, ``cell_hops``, ``wall_seconds``, ``peak_memory_bytes``.
+        Of the row of the table ``run``: `OF_RUN`.
     duration, measure_from
         Simulated seconds, and when statistics began.
     goodput
@@ -75,7 +78,7 @@ def reduce(experiment: Experiment) -> Reduced:
     sent = float(experiment.network.filter(pl.col("time_ns") > since)["relay_bytes_sent"].sum())
     scenario, run = experiment.plan.scenario, experiment.runs.row(0, named=True)
     facts = {
-        "run": {name: run[name] for name in ("relays", "clients", "cell_hops", "wall_seconds", "peak_memory_bytes")},
+        "run": {name: run[name] for name in OF_RUN},
         "duration": experiment.duration,
         "measure_from": experiment.measure_from,
         "goodput": 8 * sent / (experiment.duration - experiment.measure_from),
