@@ -219,7 +219,7 @@ def test_schema_describes_the_experiment_file() -> None:
 
 def test_stub_agrees_with_the_compiled_module() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "mypy.stubtest", "onionlab._core"], capture_output=True, text=True, check=False, timeout=110
+        [sys.executable, "-m", "mypy.stubtest", "onionlab._core"], capture_output=True, text=True, check=False, timeout=600
     )
     assert done.returncode == 0, done.stdout + done.stderr
 
