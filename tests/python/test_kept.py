@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import polars as pl
 import pytest
@@ -14,6 +15,7 @@ from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ResultsError, RunError
 from onionlab.reproductions.kept import (
+    FORMAT,
     INDEX,
     Kept,
     Made,
@@ -192,6 +194,13 @@ def test_runs_of_several_builds_are_told_apart(ahead: list[Ahead], core: FakeCor
     )
 
 
+def test_a_run_counts_with_its_processor_time_where_every_run_has_one() -> None:
+    runs = pl.DataFrame({"version": "1", "build": "2e", "wall_seconds": [9.0, 9.0], "cpu_seconds": [1.5, 2.0]})
+    assert Made.of(SimpleNamespace(runs=runs)) == (Made("1", "2e", 2, 3.5),)  # type: ignore[arg-type]
+    one = runs.with_columns(cpu_seconds=pl.Series([1.5, None]))
+    assert Made.of(SimpleNamespace(runs=one)) == (Made("1", "2e", 2, 18.0),)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -199,7 +208,7 @@ def test_runs_of_several_builds_are_told_apart(ahead: list[Ahead], core: FakeCor
         (lambda _: json.dumps([]), "holds nothing that a reproduction kept"),
         (lambda index: json.dumps(index | {"experiments": []}), "holds nothing that a reproduction kept"),
         (lambda index: json.dumps(index | {"frames": ["other"]}), "holds nothing that a reproduction kept"),
-        (lambda index: json.dumps(index | {"format": 2}), "by another version of onionlab"),
+        (lambda index: json.dumps(index | {"format": FORMAT + 1}), "by another version of onionlab"),
         (lambda index: json.dumps(index | {"form": 2}), "by another version of onionlab"),
     ],
 )

@@ -22,6 +22,7 @@ from typing import Any
 import polars as pl
 
 from onionlab import runner
+from onionlab.cost import clock
 from onionlab.describe import plural
 from onionlab.errors import ResultsError
 from onionlab.files import write_all, writing
@@ -31,7 +32,7 @@ from onionlab.reproductions.runs import Ahead, whole
 from onionlab.results import Experiment
 
 #: Written into every index; one with another number is not read.
-FORMAT = 1
+FORMAT = 2
 
 #: Name of the file that says what is kept; frames lie beside it, ``<name>.parquet``.
 INDEX = "index.json"
@@ -42,7 +43,7 @@ OWNER = "experiment"
 
 @dataclass(frozen=True)
 class Made:
-    """Which code made runs, how many, and how many seconds they took one after the other."""
+    """Which code made runs, how many, and how many seconds of a processor they took (of the clock where a system tells none)."""
 
     version: str
     build: str
@@ -53,7 +54,7 @@ class Made:
     def of(cls, experiment: Experiment) -> tuple[Made, ...]:
         """One for each code that made runs of an experiment."""
         table = experiment.runs.group_by("version", "build", maintain_order=True).agg(
-            runs=pl.len(), seconds=pl.col("wall_seconds").sum()
+            runs=pl.len(), seconds=pl.col(clock(experiment)).sum()
         )
         return tuple(cls(**row) for row in table.iter_rows(named=True))
 
@@ -119,7 +120,7 @@ def took(made: Mapping[str, Sequence[Made]], *more: str) -> str:
     seconds = {part: sum(one.seconds for one in own) for part, own in made.items()}
     count, total = sum(one.runs for one in every), format_duration(round(sum(seconds.values())))
     parts = ", ".join(f"{part} {format_duration(round(of_part))}" for part, of_part in seconds.items())
-    first = f"{count:,} runs took {total} one after the other, whatever else the machines did included"
+    first = f"{count:,} runs took {total} of processor time"
     words = [f"{first}: {parts}." if len(made) > 1 else f"{first}.", *more, f"{code(every)}."]
     return " ".join([*words, "What is finished is kept: the same command goes on where it stopped."])
 
