@@ -54,7 +54,7 @@ def test_the_files_are_there_and_every_claim_is_about_what_is_run(asked: Asked, 
 def test_a_folder_without_them_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match=r"assumptions\.toml"):
         read(tmp_path, quick=False)
-    for name in ("claims.toml", "published.json"):
+    for name in ("claims.toml", "differences.toml", "published.json"):
         (tmp_path / name).write_text((FOLDER / name).read_text(encoding="utf-8"), encoding="utf-8")
     text = (FOLDER / "assumptions.toml").read_text(encoding="utf-8")
     (tmp_path / "assumptions.toml").write_text(text.replace('system = "linux"', 'system = "bsd"'), encoding="utf-8")
@@ -286,8 +286,9 @@ def test_the_page_and_the_charts_of_figures_that_agree_with_the_paper(
     text = path.read_text(encoding="utf-8")
     for claim in quick.claims:
         assert claim.says in text
-    for row in quick.assumptions:
+    for row in (*quick.assumptions, *quick.differences):
         assert row["what"] in text
+    assert len(quick.differences) >= 4
     assert "nan" not in text.lower().replace("finance", "")
     drawn = re.findall(r"\]\((predictor-[\w-]+)\.svg\)", text)
     assert sorted(drawn) == sorted(file.stem for file in tmp_path.glob("*.svg"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,3 +118,11 @@ def load_differences(path: Path) -> list[dict[str, str]]:
     """Read ``differences.toml``: mechanisms by which ours differ, each with ``what``, ``mechanism`` and ``evidence``."""
     with beside.checked(f"{path} is not a list of differences"):
         return beside.rows({"difference": [], **beside.toml(path)}, "difference", ("what", "mechanism", "evidence"))
+
+
+def differences_section(differences: Sequence[Mapping[str, str]]) -> list[str]:
+    """The section of a page that shows them; nothing if there are none."""
+    if not differences:
+        return []
+    rows = [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
+    return ["## What differs, and why", "", "| what | mechanism | evidence |", "| --- | --- | --- |", *rows, ""]

@@ -15,6 +15,7 @@ from onionlab.reproductions.kept import Made, together, took
 from onionlab.reproductions.live.figures import Row, rows
 from onionlab.reproductions.live.then import Taken
 from onionlab.reproductions.live.then import section as steps_section
+from onionlab.reproductions.published import differences_section
 from onionlab.results import Experiment
 from onionlab.tor_metrics import Metrics
 
@@ -56,10 +57,7 @@ def page(
     lines += _cost(experiment)
     if taken:
         lines += steps_section(taken)
-    if differences:
-        lines += ["## What differs, and why", "", "| what | mechanism | evidence |", "| --- | --- | --- |"]
-        lines += [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
-        lines.append("")
+    lines += differences_section(differences)
     made = {"today": Made.of(experiment)}
     if taken:
         made["one parameter at a time"] = together(one for step in taken for one in step.made)

@@ -1,7 +1,8 @@
 """What `onionlab.reproductions.predictor` is told before its first run: the files beside the experiments, read and checked.
 
 ``assumptions.toml`` says in words what the paper leaves open and in numbers what is run; the program has no number of its own.
-``claims.toml`` has the paper's claims as comparisons, ``published.json`` its numbers.
+``claims.toml`` has the paper's claims as comparisons, ``published.json`` its numbers; ``differences.toml`` names the mechanism
+behind what comes out otherwise.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 
 from onionlab.reproductions import beside
 from onionlab.reproductions.claims import Claim, Rule, read_claims
+from onionlab.reproductions.published import load_differences
 
 #: Figures of a run; what they are stands in ``claims.toml``.
 METRICS = (
@@ -179,6 +181,8 @@ class Asked:
     ----------
     assumptions
         What the paper leaves open: ``what``, ``chosen``, ``why``.
+    differences
+        Mechanisms behind what comes out otherwise here: ``what``, ``mechanism``, ``evidence``.
     published
         Its numbers.
     claims, rule
@@ -192,6 +196,7 @@ class Asked:
     """
 
     assumptions: list[dict[str, str]]
+    differences: list[dict[str, str]]
     published: Mapping[str, Any]
     claims: tuple[Claim, ...]
     rule: Rule
@@ -219,6 +224,7 @@ def read(experiments: Path, *, quick: bool) -> Asked:
         verdict = told["verdict"]
         return Asked(
             assumptions=beside.assumptions(told),
+            differences=load_differences(experiments / "differences.toml"),
             published=beside.published(experiments / "published.json"),
             claims=read_claims(claims["claim"], METRICS, told["treatments"], places),
             rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), place="place", replicate="replicate"),

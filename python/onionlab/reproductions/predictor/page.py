@@ -14,6 +14,7 @@ from onionlab.reproductions.predictor import cells, single
 from onionlab.reproductions.predictor.asked import PREDICTOR, Asked, Study
 from onionlab.reproductions.predictor.measure import KIB, PLANNED, toy_fair
 from onionlab.reproductions.predictor.measured import Measured
+from onionlab.reproductions.published import differences_section
 
 INTRODUCTION = """# PredicTor, made again
 
@@ -96,6 +97,7 @@ def page(asked: Asked, whole: Asked, measured: Measured, judged: Sequence[Judged
     lines += ["## Throttled relays", "", *_throttled(studies["throttled"], measured)]
     lines += ["## Uncertain latencies", "", *_fuzzy(studies["fuzzy"], measured)]
     lines += ["## Web and bulk", "", *_mix(studies["mix"], measured)]
+    lines += differences_section(asked.differences)
     lines += ["## What the paper leaves open", "", *_further(asked, measured)]
     lines += ["## What the paper does not say", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in asked.assumptions]

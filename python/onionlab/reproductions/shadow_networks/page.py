@@ -10,6 +10,7 @@ import numpy as np
 
 from onionlab.quantity import format_bytes, format_fixed, format_size
 from onionlab.reproductions.kept import code, together
+from onionlab.reproductions.published import differences_section
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, QUANTILES, Effect, Ratio
 from onionlab.reproductions.shadow_networks.transfer_times import TIMES
@@ -81,11 +82,7 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
         "before it included; with `--jobs 1` and one network it is that network's.",
     ]
     lines += ["", MODEL]
-    if differences:
-        lines += ["## What differs, and why", ""]
-        lines += ["| what | mechanism | evidence |", "| --- | --- | --- |"]
-        lines += [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
-        lines.append("")
+    lines += differences_section(differences)
     for effect in effects:
         lines += _effect(effect)
     for one in comparisons:

@@ -12,6 +12,7 @@ from onionlab.quantity import format_duration, format_fixed
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import Comparison, Judged, Rule
 from onionlab.reproductions.figures import NOTHING, change, level, percent
+from onionlab.reproductions.published import differences_section
 from onionlab.reproductions.switching import further, live, network, testbeds, thresholds
 from onionlab.stats.intervals import lower_quantile
 from onionlab.stats.metrics import ordered
@@ -87,9 +88,8 @@ def page(
     lines += _live(asked.published["live"], on_live, rule)
     lines += ["## The simulated network", ""]
     lines += _network(asked.published["network"], sampled, rule)
-    lines += ["## What differs, and why", "", "| what | mechanism | evidence |", "| --- | --- | --- |"]
-    lines += [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in asked.differences]
-    lines += ["", "## What the papers leave open", ""]
+    lines += differences_section(asked.differences)
+    lines += ["## What the papers leave open", ""]
     lines += further.page(others, rule)
     lines += ["## What the papers do not say of their experiments", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in asked.assumptions]
