@@ -26,9 +26,9 @@ from onionlab.charts import theme
 from onionlab.charts.export import to_png, to_svg
 from onionlab.files import write_bytes, write_text
 from onionlab.quantity import format_number
+from onionlab.running.until import PILOT, UntilCi, next_number
 from onionlab.stats.intervals import Floats, Interval, half_width, pointwise_band, t_interval
 from onionlab.stats.skewed import geometric_interval, mean_interval, relative_half_width
-from onionlab.until import PILOT, UntilCi, next_number
 
 #: Transfers of a run, and the standard deviation of their times' logarithms: a median of 1 s has a 90th percentile of 2.2 s.
 TRANSFERS, WITHIN = 200, 0.6

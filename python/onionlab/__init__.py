@@ -9,7 +9,6 @@ In a notebook, the same as on the command line, with frames in and out:
 """
 
 from onionlab._core import version as _version
-from onionlab.comparison import Comparison, compare
 from onionlab.errors import (
     Cancelled,
     ClusterError,
@@ -20,9 +19,10 @@ from onionlab.errors import (
     RunError,
     ScenarioError,
 )
-from onionlab.results import Experiment, load
-from onionlab.runner import run
-from onionlab.until import UntilCi
+from onionlab.results.comparison import Comparison, compare
+from onionlab.results.experiment import Experiment, load
+from onionlab.running.runner import run
+from onionlab.running.until import UntilCi
 
 __version__ = _version()
 

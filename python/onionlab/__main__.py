@@ -3,7 +3,7 @@
 import sys
 
 from onionlab.cli import main
-from onionlab.huge_pages import start_again
+from onionlab.running.huge_pages import start_again
 
 
 def command() -> None:

@@ -11,19 +11,19 @@ import time
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from onionlab import describe
 from onionlab.charts.export import inline, to_svg
 from onionlab.plan import in_words
-from onionlab.progress import Pace, mean_duration
 from onionlab.quantity import format_duration
+from onionlab.results import describe
 from onionlab.stats.metrics import WHOLE
-from onionlab.terminal import CLIENT_COLUMNS, NETWORK_COLUMNS, cell
+from onionlab.terminal.progress import Pace, mean_duration
+from onionlab.terminal.summary import CLIENT_COLUMNS, NETWORK_COLUMNS, cell
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
     from onionlab.charts import Chart
     from onionlab.plan import Plan, PlannedRun
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 #: Seconds between two looks at a running experiment.
 EVERY = 0.25

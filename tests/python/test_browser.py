@@ -18,7 +18,7 @@ import pytest
 
 import onionlab
 from fake_core import FakeCore
-from onionlab.doctor import find_browser
+from onionlab.commands.carried_out.doctor import find_browser
 
 pytestmark = pytest.mark.browser
 

@@ -11,10 +11,10 @@ from typing import Any
 import polars as pl
 import pytest
 
-from onionlab.calibrate import calibrate, page
 from onionlab.errors import ResultsError
 from onionlab.importing import ImportedError
-from onionlab.tor_metrics import Metrics
+from onionlab.live_network.calibrate import calibrate, page
+from onionlab.live_network.tor_metrics import Metrics
 
 TABLES = {
     "torperf-1.1.csv": """\

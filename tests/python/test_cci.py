@@ -16,7 +16,7 @@ from onionlab.reproductions import cci
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.figures import capped, frame, mean
 from onionlab.reproductions.kept import Reduced
-from onionlab.runner import Silent
+from onionlab.running.runner import Silent
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "cci"

@@ -23,13 +23,13 @@ from distributed import Client, LocalCluster, Worker
 
 import onionlab
 from onionlab import _core
-from onionlab.cluster import client as client_side
-from onionlab.documents import named_files
 from onionlab.errors import ClusterError
-from onionlab.observer import Silent
-from onionlab.place import Place, made_at
 from onionlab.plan import TABLES, PlannedRun
-from onionlab.progress import ProgressDisplay
+from onionlab.running.cluster import client as client_side
+from onionlab.running.documents import named_files
+from onionlab.running.observer import Silent
+from onionlab.running.place import Place, made_at
+from onionlab.terminal.progress import ProgressDisplay
 from test_core import SMALL, content
 
 pytestmark = [pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"), pytest.mark.timeout(300)]
@@ -98,7 +98,7 @@ def test_many_experiments_are_the_same_bytes_as_locally(address: str, tmp_path: 
     texts = {"one": SMALL, "two": SMALL.replace('"20 s"', '"25 s"')}
     files = {name: write(tmp_path / f"{name}.toml", text) for name, text in texts.items()}
     with made_at(Place(cluster=address)):
-        there = list(onionlab.runner.run_all([(name, file, tmp_path / f"{name}-there") for name, file in files.items()]))
+        there = list(onionlab.running.runner.run_all([(name, file, tmp_path / f"{name}-there") for name, file in files.items()]))
     for file, results in zip(files.values(), there, strict=True):
         same(run(file, f"{file.stem}-here"), results)
     with Client(address) as client:
@@ -332,7 +332,7 @@ def test_a_worker_with_another_onionlab_is_refused(tmp_path: Path, kind: str) ->
 
 
 def test_a_worker_that_joins_later_with_another_onionlab_is_refused(address: str, tmp_path: Path) -> None:
-    from onionlab.cluster.worker import Parcel
+    from onionlab.running.cluster.worker import Parcel
 
     with Client(address) as client:
         parcel = Parcel("onionlab-test", tmp_path / "x.toml", SMALL, {}, {}, ("0.0.9", "feedfeedfeedfeed"))

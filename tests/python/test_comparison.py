@@ -11,15 +11,15 @@ import pytest
 from scipy import stats
 
 import onionlab
-import onionlab.comparison
+import onionlab.results.comparison
 import onionlab.stats.welch
 from conftest import EXPERIMENT
 from fake_core import FakeCore
-from onionlab import cost
 from onionlab.charts import theme
 from onionlab.charts.comparison import comparison_charts
 from onionlab.errors import ResultsError
 from onionlab.report.comparison import caveats, pairing
+from onionlab.results import cost
 from onionlab.stats import per_network
 from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
 from test_cli import call
@@ -46,7 +46,7 @@ def apart(core: FakeCore, tmp_path: Path) -> tuple[Path, Path]:
     )
 
 
-@pytest.mark.parametrize("module", [onionlab.comparison, onionlab.stats.welch])
+@pytest.mark.parametrize("module", [onionlab.results.comparison, onionlab.stats.welch])
 def test_examples_in_the_documentation(module: object) -> None:
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
     assert result.attempted > 0

@@ -10,7 +10,7 @@ import pytest
 import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
-from onionlab import cost
+from onionlab.results import cost
 
 
 def finished(core: FakeCore, folder: Path, text: str = EXPERIMENT) -> onionlab.Experiment:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onionlab import describe
+from onionlab.results import describe
 
 
 @pytest.mark.parametrize(

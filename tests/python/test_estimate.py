@@ -10,8 +10,8 @@ from rich.console import Console
 
 import onionlab
 from fake_core import FakeCore
-from onionlab.estimate import Expected, Forecast, resident
-from onionlab.progress import ProgressDisplay
+from onionlab.running.estimate import Expected, Forecast, resident
+from onionlab.terminal.progress import ProgressDisplay
 
 MIB = 1 << 20
 
@@ -58,8 +58,8 @@ def test_a_process_has_some_memory() -> None:
 
 
 def test_the_display_says_it_once(core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onionlab.estimate.FIRST", 0.001)
-    monkeypatch.setattr("onionlab.estimate.LONG", 0.0)
+    monkeypatch.setattr("onionlab.running.estimate.FIRST", 0.001)
+    monkeypatch.setattr("onionlab.running.estimate.LONG", 0.0)
     core.steps = 200
     stream = io.StringIO()
     with ProgressDisplay(Console(file=stream, width=200)) as display:

@@ -19,8 +19,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from onionlab import _core, cli, fetch, fetch_display
-from onionlab.fetch import FetchError
+from onionlab import _core, cli
+from onionlab.live_network import fetch
+from onionlab.live_network.fetch import FetchError
+from onionlab.terminal import transfer
 
 HOUR = datetime(2025, 6, 15, 17, tzinfo=UTC)
 RECENT = "/recent/relay-descriptors/microdescs/consensus-microdesc/2025-06-15-17-00-00-consensus-microdesc"
@@ -371,9 +373,9 @@ def test_command_line(
 
 def test_bar_appears_only_when_it_takes_long(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr(fetch_display.time, "monotonic", lambda: clock[0])
+    monkeypatch.setattr(transfer.time, "monotonic", lambda: clock[0])
     shown = io.StringIO()
-    with fetch_display.FetchDisplay(Console(file=shown, force_terminal=True, width=100)) as display:
+    with transfer.FetchDisplay(Console(file=shown, force_terminal=True, width=100)) as display:
         display.moved(1_000_000, 4_000_000)
         assert shown.getvalue() == ""
         clock[0] = 2.5

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from onionlab.huge_pages import VARIABLE, WANTED, environment
+from onionlab.running.huge_pages import VARIABLE, WANTED, environment
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.libc_ver()[0] != "glibc", reason="only glibc on Linux has the setting"

@@ -28,8 +28,8 @@ from onionlab.reproductions.kept import (
     work_off,
 )
 from onionlab.reproductions.runs import Ahead
-from onionlab.results import Experiment
-from onionlab.runner import Silent
+from onionlab.results.experiment import Experiment
+from onionlab.running.runner import Silent
 
 
 @pytest.fixture

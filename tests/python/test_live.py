@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from onionlab.importing import ImportedError
+from onionlab.live_network.tor_metrics import Metrics
 from onionlab.reproductions import live
 from onionlab.reproductions.live.figures import rows
-from onionlab.results import load
-from onionlab.tor_metrics import Metrics
+from onionlab.results.experiment import load
 
 EXPERIMENT = """\
 title = "A small Tor"

@@ -23,7 +23,7 @@ from onionlab.reproductions.kept import Made
 from onionlab.reproductions.predictor import cells, charts, measure, networks, page, single
 from onionlab.reproductions.predictor.asked import METRICS, TOYS, Asked, Conditions, Study, read
 from onionlab.reproductions.predictor.measured import Measured
-from onionlab.runner import Silent
+from onionlab.running.runner import Silent
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "predictor"

@@ -12,7 +12,7 @@ import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.plan import PlannedRun
-from onionlab.progress import Pace, ProgressDisplay
+from onionlab.terminal.progress import Pace, ProgressDisplay
 
 
 def planned(seed: int) -> PlannedRun:
@@ -45,7 +45,7 @@ def test_pace_forgets_what_is_long_ago() -> None:
 def test_display_survives_a_whole_experiment(
     core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
 ) -> None:
-    monkeypatch.setattr("onionlab.progress.EVERY", 0.0)
+    monkeypatch.setattr("onionlab.terminal.progress.EVERY", 0.0)
     stream = io.StringIO()
     core.failing = {"ewma--net1--seed1"}
     with ProgressDisplay(Console(file=stream, force_terminal=terminal, width=200)) as display:

@@ -14,7 +14,7 @@ from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import NOTHING, change, frame, level, mean, percent
 from onionlab.reproductions.panels import extent
 from onionlab.reproductions.runs import changed, run
-from onionlab.runner import Silent
+from onionlab.running.runner import Silent
 
 RULE = Rule(0.95, 0.05, place="place", replicate="replicate")
 #: Two replicates: 10 and 20 before, 11 and 24 after; the differences are 1 and 4.

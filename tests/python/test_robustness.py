@@ -22,8 +22,8 @@ import onionlab
 from fake_core import FakeCore
 from onionlab.errors import ResultsError
 from onionlab.files import settle_replaced, write_all, write_bytes, write_directory
-from onionlab.observer import Silent
 from onionlab.plan import TABLES, Plan, is_finished
+from onionlab.running.observer import Silent
 from test_core import SMALL, content, onionlab_command
 
 #: How often a run is killed.

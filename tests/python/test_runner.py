@@ -17,9 +17,9 @@ import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ClusterError, DocumentError, ResultsError, RunError, ScenarioError
-from onionlab.place import Place, made_at
 from onionlab.plan import TABLES, Plan
-from onionlab.progress import ProgressDisplay, mean_duration
+from onionlab.running.place import Place, made_at
+from onionlab.terminal.progress import ProgressDisplay, mean_duration
 
 ALL_RUNS = 3 * 2 * 2
 
@@ -295,7 +295,7 @@ def test_many_experiments_at_once_give_what_each_alone_gives(core: FakeCore, exp
     experiments = two_experiments(experiment_file)
     stream = io.StringIO()
     with ProgressDisplay(Console(file=stream, width=200)) as display:
-        together = list(onionlab.runner.run_all(experiments, observer=display))
+        together = list(onionlab.running.runner.run_all(experiments, observer=display))
     assert [results.directory for results in together] == [root for _, _, root in experiments]
     for (_, file, root), results in zip(experiments, together, strict=True):
         alone = onionlab.run(file, root.with_name(f"{root.name}-alone"), report=False)
@@ -307,42 +307,42 @@ def test_many_experiments_at_once_give_what_each_alone_gives(core: FakeCore, exp
     plans = [results.plan for results in together]
     assert mean_duration(Plan.together(plans)) == sum(mean_duration(plan) for plan in plans) / 2
     core.made.clear()
-    assert [results.missing for results in onionlab.runner.run_all(experiments)] == [(), ()]
+    assert [results.missing for results in onionlab.running.runner.run_all(experiments)] == [(), ()]
     assert core.made == []
 
 
 def test_many_experiments_are_given_one_by_one_in_their_order(core: FakeCore, experiment_file: Path) -> None:
     experiments = two_experiments(experiment_file)
     with made_at(Place(jobs=1)):
-        everything = onionlab.runner.run_all(experiments)
+        everything = onionlab.running.runner.run_all(experiments)
         first = next(everything)
         assert len(first.finished) == ALL_RUNS
         everything.close()
     # The second was not waited for; what it has is whole, and the same call goes on from there.
     done = len(core.made)
     assert done < 2 * ALL_RUNS
-    list(onionlab.runner.run_all(experiments))
+    list(onionlab.running.runner.run_all(experiments))
     assert len(core.made) <= 2 * ALL_RUNS + 1
 
 
 def test_a_failure_is_of_its_own_experiment(core: FakeCore, experiment_file: Path) -> None:
     experiments = two_experiments(experiment_file)
     core.failing.add("ewma--net1--seed2")
-    first, second = onionlab.runner.run_all(experiments)
+    first, second = onionlab.running.runner.run_all(experiments)
     assert [len(results.failures) for results in (first, second)] == [1, 1]
     assert first.directory != second.directory
     core.failing.clear()
-    assert [results.failures for results in onionlab.runner.run_all(experiments)] == [(), ()]
+    assert [results.failures for results in onionlab.running.runner.run_all(experiments)] == [(), ()]
 
 
 def test_where_nothing_may_be_missing_all_others_are_made_before_it_is_said(core: FakeCore, experiment_file: Path) -> None:
     experiments = two_experiments(experiment_file)
     core.failing.add("ewma--net1--seed2")
     with pytest.raises(RunError, match=r"first: EWMA, network 1, seed 2.* failed \(.*\); so did 1 other run$"):
-        list(onionlab.runner.run_all(experiments, whole=True))
+        list(onionlab.running.runner.run_all(experiments, whole=True))
     core.failing.clear()
     core.made.clear()
-    assert [results.missing for results in onionlab.runner.run_all(experiments, whole=True)] == [(), ()]
+    assert [results.missing for results in onionlab.running.runner.run_all(experiments, whole=True)] == [(), ()]
     assert len(core.made) == 2, "only what had failed"
 
 
@@ -356,7 +356,7 @@ def test_a_place_is_refused_where_it_is_named() -> None:
 def test_runs_are_made_where_the_block_around_them_says(
     core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onionlab.cluster.client.PATIENCE", 0.5)
+    monkeypatch.setattr("onionlab.running.cluster.client.PATIENCE", 0.5)
     with made_at(Place(cluster="tcp://127.0.0.1:1")):
         with pytest.raises(ClusterError, match=r"no Dask scheduler answers at tcp://127.0.0.1:1"):
             run(experiment_file)

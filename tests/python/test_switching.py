@@ -17,7 +17,7 @@ from onionlab.plan import PlannedRun
 from onionlab.reproductions import runs, switching
 from onionlab.reproductions.figures import Figure, frame
 from onionlab.reproductions.switching import attack, charts, further, live, network, page, testbeds, thresholds
-from onionlab.runner import Silent
+from onionlab.running.runner import Silent
 from onionlab.stats.metrics import measured
 
 ROOT = Path(__file__).parents[2]

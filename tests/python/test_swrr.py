@@ -26,7 +26,7 @@ from onionlab.reproductions.swrr import networks as swrr_networks
 from onionlab.reproductions.swrr import runs as swrr_runs
 from onionlab.reproductions.swrr.assumptions import Assumptions, read
 from onionlab.reproductions.swrr.measure import Measured
-from onionlab.runner import Observer, Silent
+from onionlab.running.runner import Observer, Silent
 
 ROOT = Path(__file__).parents[2]
 FILE = ROOT / "experiments" / "swrr" / "assumptions.toml"

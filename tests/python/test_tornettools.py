@@ -19,7 +19,7 @@ from onionlab.charts.build import slug
 from onionlab.errors import ResultsError
 from onionlab.exporting import Exported, export_tornettools
 from onionlab.exporting.tornettools import ERRORS, measuring_groups
-from onionlab.request_times import with_requests
+from onionlab.results.request_times import with_requests
 from onionlab.stats.metrics import FAILURES
 
 MEASURED_FROM = 8

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 import polars as pl
 
-from onionlab.describe import _unsolved
+from onionlab.results.describe import _unsolved
 
 
 def experiment(counts: list[tuple[str, int, int, int]], predictor: dict[str, Any] | None) -> Any:

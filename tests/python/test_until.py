@@ -17,7 +17,7 @@ from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab import _core
 from onionlab.errors import ScenarioError
-from onionlab.until import PILOT, UntilCi, parse_width, relative_width, rule_of, samples, stein, with_networks
+from onionlab.running.until import PILOT, UntilCi, parse_width, relative_width, rule_of, samples, stein, with_networks
 from test_cli import call
 
 SHORT = EXPERIMENT.replace('duration = "60 s"', 'duration = "30 s"').replace("seeds = [1, 2]", "seeds = [1]")

@@ -29,9 +29,9 @@ from control import Control
 from network import Network, Plan, Refused, Relay, find, running, version
 from page import machine
 
-from onionlab import runner
 from onionlab.charts.export import to_svg
 from onionlab.charts.theme import config
+from onionlab.running import runner
 
 ROOT = Path(__file__).resolve().parents[2]
 

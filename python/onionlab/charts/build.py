@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import polars as pl
 
-from onionlab import describe
 from onionlab.charts import theme
 from onionlab.charts.bands import Axis, band_chart, time_axis, values
 from onionlab.quantity import format_duration
+from onionlab.results import describe
 from onionlab.stats import cdf_bands, series_bands
 from onionlab.stats.metrics import RELAY_CLASSES, RUN
 
 if TYPE_CHECKING:
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 
 @dataclass(frozen=True)

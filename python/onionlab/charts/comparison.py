@@ -15,7 +15,7 @@ from onionlab.stats import cdf_bands, series_bands
 from onionlab.stats.metrics import HEADLINE, METRICS, RUN
 
 if TYPE_CHECKING:
-    from onionlab.comparison import Comparison
+    from onionlab.results.comparison import Comparison
 
 #: What a band is.
 BAND = "line: mean over networks; band: 95 % interval at each point"

@@ -26,7 +26,7 @@ from onionlab.charts.theme import Paper, legend_columns, paper_config
 from onionlab.files import write_bytes, write_text
 
 if TYPE_CHECKING:
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 #: Dots to an inch of bitmaps.
 DOTS = 600

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import altair as alt
 import polars as pl
 
-from onionlab import describe
 from onionlab.charts import theme
 from onionlab.charts.bands import LOGARITHMIC_FROM, style, values
 from onionlab.charts.build import Chart, slug, with_names
 from onionlab.plan import value_text
 from onionlab.quantity import amount, unit_for
+from onionlab.results import describe
 from onionlab.stats.metrics import METRICS, WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 #: What is drawn of each kind of client, and of the whole network.
 CLIENT_METRICS = ("ttfb_median", "ttlb_median", "ttlb_p90", "goodput", "failed")

@@ -18,7 +18,7 @@ from onionlab.stats import quantile_bands, tail_quantiles
 from onionlab.stats.metrics import RUN
 
 if TYPE_CHECKING:
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 #: With so many transfers in every run, the axis goes on to 0.999: ten of them lie beyond.
 MANY = 10_000

@@ -12,7 +12,7 @@ from onionlab.commands import EXIT_FAILED
 
 def doctor() -> None:
     """Look whether this machine has what onionlab needs."""
-    from onionlab.doctor import examine
+    from onionlab.commands.carried_out.doctor import examine
 
     table = Table(box=None, show_header=False)
     findings = examine()

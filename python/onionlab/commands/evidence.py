@@ -32,9 +32,9 @@ def calibrate(
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
 ) -> None:
     """Hold a simulated network's figures beside those of the live network of the same time."""
-    from onionlab import calibrate as calibration
-    from onionlab.results import load
-    from onionlab.tor_metrics import Metrics
+    from onionlab.live_network import calibrate as calibration
+    from onionlab.live_network.tor_metrics import Metrics
+    from onionlab.results.experiment import load
 
     live = Metrics()
     for path in metrics or [Path("../shared/data/reference/shadow-networks/targets.json")]:
@@ -130,9 +130,9 @@ def reproduce(
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
     """Make published results again and write a page that shows ours beside theirs."""
-    from onionlab.place import Place, made_at
-    from onionlab.progress import ProgressDisplay
     from onionlab.reproductions import COMPUTED, KEPT, PAPERS, SELF_CONTAINED
+    from onionlab.running.place import Place, made_at
+    from onionlab.terminal.progress import ProgressDisplay
 
     known = [*PAPERS, *COMPUTED, *SELF_CONTAINED]
     simulated = [*PAPERS, *SELF_CONTAINED]

@@ -28,7 +28,7 @@ def tornettools(
 ) -> None:
     """Write what `tornettools plot` reads: ours and Shadow's results can then be drawn in one chart."""
     from onionlab.exporting import export_tornettools
-    from onionlab.results import load
+    from onionlab.results.experiment import load
 
     results = load(directory)
     if point is not None:

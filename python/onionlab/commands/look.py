@@ -24,12 +24,12 @@ def plot(
 
     Distribution functions, also with a logarithmic tail and as complementary ones, and everything that the report shows.
     """
-    from onionlab import plot_command
     from onionlab.charts.theme import PAPERS
+    from onionlab.commands.carried_out.plot import draw
 
     if paper not in PAPERS:
         raise typer.BadParameter(f"{paper!r} is not one of {', '.join(PAPERS)}", param_hint="--paper")
-    folder, drawn, empty = plot_command.plot(directory, paper, out, only or [], point)
+    folder, drawn, empty = draw(directory, paper, out, only or [], point)
     print(f"{len(drawn)} charts in {folder}: NAME.svg, NAME.pdf, NAME.png, NAME.csv; what they show: {folder / 'captions.md'}")
     for sentence in empty:
         print(f"onionlab: {sentence}", file=sys.stderr)
@@ -40,6 +40,6 @@ def compare(
     out: Annotated[Path | None, typer.Option(help="Folder for the page.", show_default="out/compare-<names>")] = None,
 ) -> None:
     """Compare finished experiments: what differs between them, and what that does; paired where their networks are the same."""
-    from onionlab.compare_command import answer
+    from onionlab.commands.carried_out.compare import answer
 
     answer(directories, out, Console())

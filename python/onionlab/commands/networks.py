@@ -87,8 +87,8 @@ def fetch_consensus(
     url: Annotated[str, typer.Option(help="Address of CollecTor or a mirror of it.")] = "https://collector.torproject.org",
 ) -> None:
     """Get the consensus of an hour from CollecTor, the archive of the Tor project. Its signatures are not verified."""
-    from onionlab import fetch
-    from onionlab.fetch_display import FetchDisplay
+    from onionlab.live_network import fetch
+    from onionlab.terminal.transfer import FetchDisplay
 
     try:
         hour = fetch.parse_hour(date)

@@ -52,9 +52,9 @@ def run(
     Each finished run is on disk at once. After Ctrl-C the same command goes on where it stopped; after networks, seeds or
     treatments were added to the file it makes only what is missing.
     """
-    from onionlab import runner
-    from onionlab.progress import ProgressDisplay
-    from onionlab.until import rule_of, run_until
+    from onionlab.running import runner
+    from onionlab.running.until import rule_of, run_until
+    from onionlab.terminal.progress import ProgressDisplay
 
     root = out if out is not None else runner.default_directory(experiment)
     rule = rule_of(until_ci, metric=metric, kind=kind, of=of, at_most=max_networks)
@@ -70,7 +70,7 @@ def run(
     except KeyboardInterrupt:
         print(f"onionlab: stopped; finished runs are kept in {root}, the same command goes on from there", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
-    from onionlab.terminal import print_summary
+    from onionlab.terminal.summary import print_summary
 
     print_summary(results, Console())
     if report:
@@ -101,9 +101,9 @@ def report(
     ] = None,
 ) -> None:
     """Draw the report of a results directory anew, from whatever runs are finished."""
-    from onionlab.evaluation import remember_measure_from
-    from onionlab.results import load
-    from onionlab.terminal import print_summary
+    from onionlab.results.evaluation import remember_measure_from
+    from onionlab.results.experiment import load
+    from onionlab.terminal.summary import print_summary
 
     results, into = load(directory), None
     if measure_from is not None:

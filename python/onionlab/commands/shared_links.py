@@ -47,7 +47,7 @@ def shared_links(
     ] = None,
 ) -> None:
     """Count how many links of a network carry more than one circuit, as SALSA does, or by closed form."""
-    from onionlab.shared_links_command import answer
+    from onionlab.commands.carried_out.shared_links import answer
 
     answer(
         files or [],

@@ -22,12 +22,12 @@ from typing import Any
 import polars as pl
 
 from onionlab.charts.build import distinct, slug
-from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
 from onionlab.files import write_directory
-from onionlab.measuring import loads_from_onion_services, measures
-from onionlab.request_times import with_requests
-from onionlab.results import Experiment
+from onionlab.results.describe import scale as scale_of
+from onionlab.results.experiment import Experiment
+from onionlab.results.measuring import loads_from_onion_services, measures
+from onionlab.results.request_times import with_requests
 from onionlab.stats.metrics import FAILURES
 
 #: Charts of ``tornettools plot`` that stay empty, and why.

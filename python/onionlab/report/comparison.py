@@ -9,15 +9,15 @@ from typing import Any
 import polars as pl
 from markupsafe import Markup
 
-from onionlab import cost, describe
 from onionlab.charts import Chart, colours
 from onionlab.charts.comparison import comparison_charts
 from onionlab.charts.export import inline, to_svg
-from onionlab.comparison import Comparison, settings_json
 from onionlab.files import write_text
 from onionlab.quantity import format_duration
 from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, effect_lines
 from onionlab.report.write import environment, replace_folder, write_charts
+from onionlab.results import cost, describe
+from onionlab.results.comparison import Comparison, settings_json
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import WHOLE
 

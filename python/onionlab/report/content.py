@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from onionlab import cost, describe
 from onionlab.charts import Chart, colours
 from onionlab.quantity import decimals, format_bytes, format_duration, format_fixed, format_number
+from onionlab.results import cost, describe
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import HEADLINE, METRICS, WHOLE
 
 if TYPE_CHECKING:
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 Row = dict[str, Any]
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from onionlab import describe
 from onionlab.charts import Chart, colours
 from onionlab.plan import in_words, value_text
 from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, finished_networks, software, totals
+from onionlab.results import describe
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import WHOLE
 
 if TYPE_CHECKING:
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 #: A number in a sentence.
 _NUMBER = re.compile(r"[0-9]+(?:,[0-9]{3})*(?:\.[0-9]+)?")

@@ -17,7 +17,7 @@ from onionlab.files import write_text, writing
 from onionlab.report import content, sweep
 
 if TYPE_CHECKING:
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 
 def write_report(experiment: Experiment, into: Path | None = None) -> Path:

@@ -21,15 +21,15 @@ from typing import Any
 
 import polars as pl
 
-from onionlab import runner
-from onionlab.cost import clock
-from onionlab.describe import plural
 from onionlab.errors import ResultsError
 from onionlab.files import write_all, writing
 from onionlab.plan import Plan, fingerprint, read_experiment
 from onionlab.quantity import format_duration
 from onionlab.reproductions.runs import Ahead, whole
-from onionlab.results import Experiment
+from onionlab.results.cost import clock
+from onionlab.results.describe import plural
+from onionlab.results.experiment import Experiment
+from onionlab.running import runner
 
 #: Written into every index; one with another number is not read.
 FORMAT = 2

@@ -9,10 +9,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
-from onionlab import runner
 from onionlab.errors import RunError
 from onionlab.files import write_text
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
+from onionlab.running import runner
 
 #: Gives a context with an observer of the runs of one experiment.
 Observe = Callable[[], AbstractContextManager[runner.Observer]]
@@ -27,7 +27,7 @@ def watching(observe: Observe | None) -> AbstractContextManager[runner.Observer]
 Changes = Mapping[str, str]
 
 
-#: Name, experiment file and results directory, as `onionlab.runner.run_all` takes them.
+#: Name, experiment file and results directory, as `onionlab.running.runner.run_all` takes them.
 Ahead = tuple[str, Path, Path]
 
 

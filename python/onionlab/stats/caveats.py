@@ -115,7 +115,7 @@ def until_note(outcome: Mapping[str, Any] | None, networks: int) -> list[str]:
     Parameters
     ----------
     outcome : mapping or None
-        What `onionlab.until` left of its search; None without one.
+        What `onionlab.running.until` left of its search; None without one.
     networks : int
         Number of networks of the plan; the note is for this number only.
     """

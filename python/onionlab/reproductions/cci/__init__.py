@@ -15,7 +15,6 @@ from typing import Any
 
 from onionlab.charts import export
 from onionlab.files import write_text
-from onionlab.place import chosen, made_at
 from onionlab.reproductions import beside
 from onionlab.reproductions.cci import charts as cci_charts
 from onionlab.reproductions.cci import further, further_charts, network, testbeds
@@ -24,7 +23,8 @@ from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 from onionlab.reproductions.kept import Reduced, opened, work_off
 from onionlab.reproductions.runs import Ahead, Observe, watching
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
+from onionlab.running.place import chosen, made_at
 
 #: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
 FORM = 1

@@ -18,7 +18,7 @@ from onionlab.quantity import seconds
 from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, capped, frame, mean
 from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 from onionlab.stats.metrics import measured
 
 #: The group that measures, and its sizes in bytes by name.

@@ -17,7 +17,7 @@ from onionlab.reproductions.cci import network
 from onionlab.reproductions.figures import NOTHING
 from onionlab.reproductions.kept import Reduced
 from onionlab.reproductions.runs import Ahead
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 
 #: Name of the experiment and of its file.
 STEM = "quarter"

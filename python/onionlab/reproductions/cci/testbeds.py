@@ -14,7 +14,7 @@ import polars as pl
 from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
 from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 from onionlab.stats.metrics import measured
 
 VANILLA, PCTLS = "vanilla", "PCTLS"

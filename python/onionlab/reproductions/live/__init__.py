@@ -1,21 +1,22 @@
 """How far a simulated Tor is from the live network: today's, and that of 2019 one parameter at a time.
 
-Ours is `onionlab.calibrate` for each sampled network; a figure is the mean over networks with Student's interval. Theirs is
-whatever `onionlab.tor_metrics` can read: the reference's quantiles of 2019, or newer files that ``--reference`` names.
+Ours is `onionlab.live_network.calibrate` for each sampled network; a figure is the mean over networks with Student's interval.
+Theirs is whatever `onionlab.live_network.tor_metrics` can read: the reference's quantiles of 2019, or newer files that
+``--reference`` names.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from onionlab import runner
 from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_text
+from onionlab.live_network.tor_metrics import Metrics
 from onionlab.reproductions.live import then
 from onionlab.reproductions.live.page import page
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.runs import Observe, watching
-from onionlab.tor_metrics import Metrics
+from onionlab.running import runner
 
 #: What is known of the live network where nobody says otherwise, relative to the folder of references.
 USUAL = Path("shadow-networks/targets.json")

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from onionlab.calibrate import Calibration, calibrate
-from onionlab.results import Experiment
+from onionlab.live_network.calibrate import Calibration, calibrate
+from onionlab.live_network.tor_metrics import Metrics
+from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import Interval, t_interval
-from onionlab.tor_metrics import Metrics
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from pathlib import Path
 
 import polars as pl
 
-from onionlab.describe import network as network_in_words
-from onionlab.describe import plural
+from onionlab.live_network.tor_metrics import Metrics
 from onionlab.quantity import format_bytes, format_fixed
 from onionlab.reproductions.kept import Made, together, took
 from onionlab.reproductions.live.figures import Row, rows
 from onionlab.reproductions.live.then import Taken
 from onionlab.reproductions.live.then import section as steps_section
 from onionlab.reproductions.published import differences_section
-from onionlab.results import Experiment
-from onionlab.tor_metrics import Metrics
+from onionlab.results.describe import network as network_in_words
+from onionlab.results.describe import plural
+from onionlab.results.experiment import Experiment
 
 #: Classes of relays by their flags, as the table ``network`` has them.
 POSITIONS = ("guard", "middle", "exit", "guard and exit")

@@ -16,18 +16,18 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from onionlab import runner
-from onionlab.calibrate import calibrate
 from onionlab.errors import RunError
 from onionlab.files import write_text
-from onionlab.observer import Observer
+from onionlab.live_network.calibrate import calibrate
+from onionlab.live_network.tor_metrics import Metrics
 from onionlab.quantity import format_fixed
 from onionlab.reproductions import beside
 from onionlab.reproductions.kept import Made, together
 from onionlab.reproductions.live.figures import Row, over_networks
 from onionlab.reproductions.published_networks import imported, settle
-from onionlab.results import Experiment
-from onionlab.tor_metrics import Metrics
+from onionlab.results.experiment import Experiment
+from onionlab.running import runner
+from onionlab.running.observer import Observer
 
 #: Quantiles that the table shows.
 SHOWN = ("p10", "p50", "p90", "all")

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import polars as pl
 
-from onionlab import runner
 from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import runs
@@ -28,7 +27,8 @@ from onionlab.reproductions.predictor.asked import TOYS, Asked, read
 from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.measured import Measured
 from onionlab.reproductions.runs import Changes, Observe, watching
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
+from onionlab.running import runner
 
 #: What the quick run of the toy network has instead.
 QUICK_TOY: Changes = {r"(?m)^seeds = .*$": "seeds = [1, 2, 3]"}

@@ -18,7 +18,7 @@ from onionlab.reproductions.kept import Made, Reduced
 from onionlab.reproductions.predictor.asked import Asked, Fair
 from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.networks import FIRST_BYTES, capacities, draw
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 
 KIB = 1024
 

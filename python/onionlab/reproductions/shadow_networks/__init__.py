@@ -29,7 +29,7 @@ from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
 from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, Samples, errors, reduce, times
-from onionlab.results import load as load_results
+from onionlab.results.experiment import load as load_results
 from onionlab.stats.intervals import Floats, lower_quantile
 
 #: What is run where nobody says otherwise: the networks of 1 %.

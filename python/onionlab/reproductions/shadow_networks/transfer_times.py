@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from onionlab.reproductions.kept import Made, Reduced
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import Floats
 
 #: Transfer sizes in bytes; "all" is every one of them.

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import polars as pl
 
-from onionlab import runner
 from onionlab.charts import export
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
@@ -26,7 +25,8 @@ from onionlab.reproductions.runs import Observe, watching, whole
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
 from onionlab.reproductions.shadow_tor import page as shadow_tor_page
 from onionlab.reproductions.shadow_tor import vegas_trace
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
+from onionlab.running import runner
 
 #: Bytes that the server writes before the body; a transfer in the experiment files includes them.
 HEADER = 68

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from onionlab.reproductions import beside
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 
 #: What is compared, and its unit.
 QUANTITIES = {"cwnd": "cells", "min_rtt_ms": "ms", "ewma_rtt_ms": "ms", "bdp": "cells"}

@@ -15,7 +15,6 @@ from typing import Any
 
 import polars as pl
 
-from onionlab import runner
 from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import beside, runs
@@ -25,6 +24,7 @@ from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.switching import charts as switching_charts
 from onionlab.reproductions.switching import further, live, network, testbeds, thresholds
 from onionlab.reproductions.switching import page as switching_page
+from onionlab.running import runner
 
 
 @dataclass(frozen=True)

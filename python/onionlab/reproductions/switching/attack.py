@@ -14,7 +14,7 @@ import polars as pl
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import Figure, frame, level, mean, percent
 from onionlab.reproductions.switching.testbeds import optional
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import lower_quantile
 from onionlab.stats.metrics import measured, ordered
 

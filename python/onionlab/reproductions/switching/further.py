@@ -11,7 +11,7 @@ from onionlab.reproductions import runs
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
 from onionlab.reproductions.switching import attack, network, testbeds
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from onionlab.reproductions.switching import testbeds
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 
 #: What the whole is called in the figures, the entry's capacity among them, and the entry.
 PLACE, ENTRY = "live", "entry1"

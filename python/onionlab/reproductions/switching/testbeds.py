@@ -13,7 +13,7 @@ import polars as pl
 
 from onionlab.errors import ResultsError
 from onionlab.reproductions.figures import Figure, frame, mean
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import lower_quantile
 from onionlab.stats.metrics import measured, ordered
 

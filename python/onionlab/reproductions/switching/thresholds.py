@@ -12,7 +12,7 @@ from typing import Any
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
 from onionlab.reproductions.switching import testbeds
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 
 #: What the whole is called in the figures.
 PLACE = "thresholds"

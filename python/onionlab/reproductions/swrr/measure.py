@@ -16,7 +16,7 @@ import polars as pl
 from onionlab.reproductions.figures import capped, mean
 from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
 from onionlab.reproductions.swrr.runs import Cell
-from onionlab.results import Experiment
+from onionlab.results.experiment import Experiment
 from onionlab.stats.curves import QUANTILES as ALL_QUANTILES
 from onionlab.stats.intervals import Floats, lower_quantile, pointwise_band
 from onionlab.stats.metrics import measured, ordered

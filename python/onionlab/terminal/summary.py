@@ -9,14 +9,14 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from onionlab import cost
-from onionlab.describe import headline, warnings
 from onionlab.plan import in_words
 from onionlab.quantity import decimals, format_fixed, format_number
+from onionlab.results import cost
+from onionlab.results.describe import headline, warnings
 from onionlab.stats.metrics import WHOLE
 
 if TYPE_CHECKING:
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 #: What the terminal shows of each kind of client, with the heading of its column.
 CLIENT_COLUMNS = {

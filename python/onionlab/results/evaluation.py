@@ -33,7 +33,7 @@ class Evaluation:
 
     #: ``auto`` or a time; None for that of the experiment file.
     measure_from: str | None = None
-    #: The rule that found the number of networks, with what came out (`onionlab.until`); None where the file gives it.
+    #: The rule that found the number of networks, with what came out (`onionlab.running.until`); None where the file gives it.
     until_ci: dict[str, Any] | None = None
 
     def write(self, root: Path) -> None:

@@ -11,10 +11,10 @@ from onionlab.charts.paper import captions, charts_for_paper, write_printed
 from onionlab.charts.theme import PAPERS
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
-from onionlab.results import load
+from onionlab.results.experiment import load
 
 
-def plot(directory: Path, paper: str, out: Path | None, only: list[str], point: int | None) -> tuple[Path, list[str], list[str]]:
+def draw(directory: Path, paper: str, out: Path | None, only: list[str], point: int | None) -> tuple[Path, list[str], list[str]]:
     """Draw the charts of a results directory.
 
     Parameters

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from onionlab import _core
 from onionlab.quantity import format_bytes
-from onionlab.threads import cores
+from onionlab.running.threads import cores
 
 #: Names under which Chromium is found; it only serves the browser test of the report.
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from onionlab.errors import ResultsError
-from onionlab.evaluation import AUTO, Evaluation
 from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
 from onionlab.quantity import seconds
+from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.stats import Settling, metrics, per_run, steady_state, summarise, variance_split
 from onionlab.stats.steady import begin_of_steady_state
 

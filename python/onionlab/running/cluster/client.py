@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from distributed import CancelledError, Client, Future, KilledWorker
 
 from onionlab import _core
-from onionlab.cluster.worker import Delivery, Order, Parcel, make, other_code
-from onionlab.documents import named_files
 from onionlab.errors import ClusterError, DocumentError, OnionlabError, RunError
 from onionlab.files import write_directory
-from onionlab.results import Failure
-from onionlab.work import Ended, Task, Work
+from onionlab.results.experiment import Failure
+from onionlab.running.cluster.worker import Delivery, Order, Parcel, make, other_code
+from onionlab.running.documents import named_files
+from onionlab.running.work import Ended, Task, Work
 
 if TYPE_CHECKING:
     from onionlab._core import Progress

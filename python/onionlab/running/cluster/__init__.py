@@ -12,7 +12,7 @@ from collections.abc import Generator, Sequence
 from urllib.parse import urlsplit
 
 from onionlab.errors import ClusterError
-from onionlab.work import Ended, Task
+from onionlab.running.work import Ended, Task
 
 #: How Dask's schedulers are reached.
 PROTOCOLS = ("tcp", "tls")
@@ -54,7 +54,7 @@ def make(tasks: Sequence[Task], address: str, jobs: int | None) -> Generator[End
     ClusterError
         If the cluster cannot be reached, one of its workers has another onionlab, or it goes away; finished runs are kept.
     """
-    from onionlab.cluster.client import Session
+    from onionlab.running.cluster.client import Session
 
     with Session(tasks, address) as session:
         yield from session.make(jobs)

@@ -20,7 +20,7 @@ import polars as pl
 
 from onionlab.errors import ResultsError
 from onionlab.plan import in_words, value_text
-from onionlab.results import Experiment, load
+from onionlab.results.experiment import Experiment, load
 from onionlab.stats import per_network, summarise
 from onionlab.stats.compare import correct_for_number, verdict
 from onionlab.stats.metrics import WHOLE

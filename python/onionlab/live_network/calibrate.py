@@ -14,14 +14,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from onionlab.describe import scale as scale_of
 from onionlab.errors import ResultsError
-from onionlab.measuring import measures
+from onionlab.live_network.tor_metrics import QUANTITIES, Metrics
 from onionlab.quantity import format_fixed
-from onionlab.request_times import with_requests
-from onionlab.results import Experiment
+from onionlab.results.describe import scale as scale_of
+from onionlab.results.experiment import Experiment
+from onionlab.results.measuring import measures
+from onionlab.results.request_times import with_requests
 from onionlab.stats.intervals import Floats, lower_quantile
-from onionlab.tor_metrics import QUANTITIES, Metrics
 
 #: Quantiles that are shown, where the live network's are known.
 SHOWN = (0.1, 0.25, 0.5, 0.75, 0.9)

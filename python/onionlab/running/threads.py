@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from onionlab import _core
 from onionlab.errors import Cancelled
-from onionlab.work import Ended, Task
+from onionlab.running.work import Ended, Task
 
 if TYPE_CHECKING:
     from onionlab._core import Progress

@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
-from onionlab.estimate import Forecast, resident
 from onionlab.quantity import format_duration, format_number, seconds
+from onionlab.running.estimate import Forecast, resident
 
 if TYPE_CHECKING:
     from onionlab import _core

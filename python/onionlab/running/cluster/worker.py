@@ -16,7 +16,7 @@ from distributed import Worker, WorkerPlugin, get_worker
 
 from onionlab import _core
 from onionlab.errors import ClusterError, DocumentError, OnionlabError
-from onionlab.work import UNWRITABLE
+from onionlab.running.work import UNWRITABLE
 
 if TYPE_CHECKING:
     from onionlab._core import Progress

@@ -14,7 +14,7 @@ QUIET = 2.0
 
 
 class FetchDisplay:
-    """A bar with bytes and speed. Use it as a context manager and hand `moved` to `onionlab.fetch.consensus`.
+    """A bar with bytes and speed. Use it as a context manager and hand `moved` to `onionlab.live_network.fetch.consensus`.
 
     An archive is left as soon as the document has been found in it, so that its bar rarely reaches the end.
     """

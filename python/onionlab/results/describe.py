@@ -16,7 +16,7 @@ from onionlab.stats.metrics import FAILURES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from onionlab.results import Experiment
+    from onionlab.results.experiment import Experiment
 
 #: From this share of unfinished transfers on, times to last byte lean towards the quick ones.
 MANY_UNFINISHED = 0.05

@@ -1,7 +1,7 @@
 """Running an experiment: every combination of treatment, network and seed, each one on disk as soon as it is done.
 
-Where the runs are made is for others (`onionlab.place`). A run is a pure function of its inputs; neither the place nor the order
-in which runs finish changes anything.
+Where the runs are made is for others (`onionlab.running.place`). A run is a pure function of its inputs; neither the place nor
+the order in which runs finish changes anything.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onionlab.describe import plural
 from onionlab.errors import RunError
-from onionlab.evaluation import Evaluation, check_measure_from
-from onionlab.observer import Observer, Passing, Silent
-from onionlab.place import chosen
 from onionlab.plan import Plan, is_outdated, read_experiment
-from onionlab.results import Experiment, Failure, opened
-from onionlab.results_directory import prepared
-from onionlab.work import Task, Work
+from onionlab.results.describe import plural
+from onionlab.results.evaluation import Evaluation, check_measure_from
+from onionlab.results.experiment import Experiment, Failure, opened
+from onionlab.running.directory import prepared
+from onionlab.running.observer import Observer, Passing, Silent
+from onionlab.running.place import chosen
+from onionlab.running.work import Task, Work
 
 if TYPE_CHECKING:
-    from onionlab.until import UntilCi
+    from onionlab.running.until import UntilCi
 
 __all__ = ["Observer", "Silent", "default_directory", "run", "run_all"]
 
@@ -73,8 +73,8 @@ def run(
         ``auto`` or a time such as ``"40 s"`` in place of the file's `measure-from`; ``auto`` is when the network's goodput has
         settled (`onionlab.stats.steady_state`).
     until_ci : UntilCi or str, optional
-        Add networks until an interval is narrow enough (`onionlab.until`): a width such as ``"5%"``, of the median time to the
-        last byte of the first kind of client that has one, or an `onionlab.UntilCi`, which says of what.
+        Add networks until an interval is narrow enough (`onionlab.running.until`): a width such as ``"5%"``, of the median time
+        to the last byte of the first kind of client that has one, or an `onionlab.UntilCi`, which says of what.
     cluster : str, optional
         Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, on whose workers the runs are made; needs
         ``onionlab[cluster]``. Results are the same.
@@ -103,7 +103,7 @@ def run(
     place = chosen(jobs, cluster)
     root = Path(out) if out is not None else default_directory(path)
     if until_ci is not None:
-        from onionlab.until import rule_from, run_until
+        from onionlab.running.until import rule_from, run_until
 
         if networks is not None:
             raise ValueError("until_ci finds the number of networks; leave out networks")
@@ -111,7 +111,7 @@ def run(
         return run_until(path, root, rule_from(until_ci), report=report, measure_from=measure_from, **how)
     text = read_experiment(path)
     if networks is not None:
-        from onionlab.until import with_networks
+        from onionlab.running.until import with_networks
 
         text = with_networks(text, networks)
     plan = Plan.of(path, text)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from onionlab.errors import DocumentError, ResultsError, RunError
-from onionlab.observer import Observer
 from onionlab.plan import Plan, PlannedRun, is_finished, is_of
-from onionlab.results import Failure
-from onionlab.results_directory import check_replaceable
+from onionlab.results.experiment import Failure
+from onionlab.running.directory import check_replaceable
+from onionlab.running.observer import Observer
 
 #: The ``code`` of a `RunError` that says that records could not be written.
 UNWRITABLE = "run-records"

@@ -16,8 +16,8 @@ import polars as pl
 from onionlab.quantity import format_number
 
 if TYPE_CHECKING:
-    from onionlab.comparison import Comparison
-    from onionlab.results import Experiment
+    from onionlab.results.comparison import Comparison
+    from onionlab.results.experiment import Experiment
 
 #: What the figures mean, for whoever reads them.
 MEANING = (

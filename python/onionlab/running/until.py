@@ -29,12 +29,12 @@ from typing import Any, Literal
 
 import polars as pl
 
-from onionlab import runner
 from onionlab.errors import ScenarioError
-from onionlab.evaluation import Evaluation
 from onionlab.plan import Plan, read_experiment
 from onionlab.quantity import format_number
-from onionlab.results import Experiment, load, recorded_groups
+from onionlab.results.evaluation import Evaluation
+from onionlab.results.experiment import Experiment, load, recorded_groups
+from onionlab.running import runner
 from onionlab.stats import METRICS, mean_interval, networks_for_width, paired_differences, per_network, t_interval
 from onionlab.stats.metrics import WHOLE
 from onionlab.stats.skewed import relative_half_width

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from onionlab import cost
-from onionlab.comparison import Comparison, compare
 from onionlab.errors import ResultsError
 from onionlab.report.comparison import caveats, pairing, write_comparison
-from onionlab.terminal import CLIENT_COLUMNS, cell
+from onionlab.results import cost
+from onionlab.results.comparison import Comparison, compare
+from onionlab.terminal.summary import CLIENT_COLUMNS, cell
 
 #: Files by which a results directory is known; a comparison is not written into one.
 _RESULTS = ("plan.json", "runs")

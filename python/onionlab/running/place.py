@@ -1,4 +1,4 @@
-"""Where runs are made: on the cores of this machine (`onionlab.threads`) or on a cluster (`onionlab.cluster`).
+"""Where runs are made: on the cores of this machine (`onionlab.running.threads`) or on a cluster (`onionlab.running.cluster`).
 
 A place can be named in the call, or for everything within a ``with made_at(...)``: so whoever calls `onionlab.run` deep inside,
 as reproductions of papers do, need not know of it.
@@ -12,9 +12,10 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 
-from onionlab import _core, threads
-from onionlab import cluster as on_cluster
-from onionlab.work import Ended, Task
+from onionlab import _core
+from onionlab.running import cluster as on_cluster
+from onionlab.running import threads
+from onionlab.running.work import Ended, Task
 
 
 @dataclass(frozen=True)

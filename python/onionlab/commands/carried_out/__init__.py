@@ -1,0 +1,1 @@
+"""What the commands do with what they took; loaded when a command is given."""

@@ -1,0 +1,68 @@
+"""The rooms of the Python package are those of ``docs/architecture.md``: nothing is loaded from a room above."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "python" / "onionlab"
+PAGE = ROOT / "docs" / "architecture.md"
+
+
+def rooms() -> dict[str, int]:
+    """The row of each room in the page's table, from the top."""
+    section = PAGE.read_text(encoding="utf-8").split("## The rooms of the Python package")[1].split("\n## ")[0]
+    rows = re.findall(r"(?m)^\| (`[^|]+) \|", section)
+    return {name.removesuffix(".py"): row for row, cell in enumerate(rows) for name in re.findall(r"`([^`]+)`", cell)}
+
+
+def loaded(tree: ast.AST) -> Iterator[ast.ImportFrom | ast.Import]:
+    """The imports that are carried out as a module is loaded: not those in functions, not those for types alone."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.ImportFrom | ast.Import):
+            yield node
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        elif not (isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"):
+            yield from loaded(node)
+
+
+def used(source: str) -> set[str]:
+    """The rooms that a module of this text loads."""
+    found = set()
+    for node in loaded(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names = [name.name for name in node.names]
+        elif node.module == "onionlab":
+            names = [f"onionlab.{name.name}" for name in node.names]
+        else:
+            names = [node.module or ""]
+        found |= {name.split(".")[1] for name in names if name.startswith("onionlab.")}
+    return found
+
+
+def test_imports_by_hand() -> None:
+    text = "from onionlab import _core, files\nimport onionlab.plan\nimport os\ndef f():\n    import onionlab.report\n"
+    text += "if TYPE_CHECKING:\n    from onionlab.charts import build\nclass A:\n    from onionlab.stats.power import power\n"
+    assert used(text) == {"_core", "files", "plan", "stats"}
+
+
+def test_every_room_is_in_the_table_and_nothing_else() -> None:
+    there = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert set(rooms()) == there - {"__init__", "__main__"} | {"_core"}
+
+
+@pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_nothing_is_loaded_from_a_room_above(path: Path) -> None:
+    inside = path.relative_to(PACKAGE).with_suffix("").parts
+    if inside[0] in ("__init__", "__main__"):
+        # The package's face and the command line's start: they show what is inside.
+        return
+    row = rooms()
+    above = {room for room in used(path.read_text(encoding="utf-8")) if row[room] < row[inside[0]]}
+    assert not above
