@@ -31,7 +31,7 @@ LINKS = (
     'packet-header = "66 B"',
     "kist-knows-unsent = false # it answers SIOCOUTQNSD with a number that tor takes for success and leaves the count at nothing",
     'downlink-queue = "drop-tail"',
-    'downlink-queue-size = "1024 kB"',
+    'downlink-queue-size = "1 GiB" # its 1,024,000 B never fill: packets are counted in without headers and out with them',
 )
 
 

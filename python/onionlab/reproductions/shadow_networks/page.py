@@ -56,9 +56,9 @@ MODEL = """\
   is that between their countries, times 1.76, which is what a published piece of that graph has in the median of 42 pairs of
   countries ([latency](../latency.md)). Hosts of one country are equally far from all others; there, cities differ.
 - **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What can be set is: segments of 1434 B with 66 B of
-  headers, a receive queue of 1,024,000 B that drops what does not fit (Shadow 3: CoDel), and a KIST that is told of no unsent
-  data, because that Shadow answers `SIOCOUTQNSD` with a number that tor takes for success. What cannot: links there pass bursts
-  of 5 ms at once (here token batches of 1 ms).
+  headers, a receive queue that practically never drops (Shadow 3: CoDel), because that Shadow counts packets into its 1,024,000 B
+  without headers and out of them with headers, and a KIST that is told of no unsent data, because it answers `SIOCOUTQNSD` with
+  a number that tor takes for success. What cannot: links there pass bursts of 5 ms at once (here token batches of 1 ms).
 - **Tor.** No directory traffic, no padding, no processor time; Shadow 1.13 counts no processor time either.
 """
 
