@@ -15,7 +15,7 @@ import pytest
 from fake_core import FakeCore
 from onionlab import cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import shadow_networks
+from onionlab.reproductions import PAPERS, shadow_networks
 from onionlab.reproductions.kept import Kept
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.published_networks import settle
@@ -236,6 +236,31 @@ def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypat
     assert f"| {NAME} | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in text
     with pytest.raises(ResultsError, match="no finished run"):
         shadow_networks.reproduce(*folders, networks=[], duration="20 min", kept=tmp_path / "kept")
+
+
+@pytest.mark.parametrize(
+    ("words", "chosen"),
+    [
+        (["--networks", "a, b"], ["a", "b"]),
+        (["--networks", "a,b", "--networks", "c"], ["a", "b", "c"]),
+        (["--networks", "none"], []),
+        ([], None),
+    ],
+)
+def test_networks_are_named_with_commas_or_several_times(
+    words: list[str], chosen: list[str] | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+
+    def reproduce(*_: object, networks: list[str] | None = None) -> tuple[Path, list[str]]:
+        asked.append(networks)
+        return tmp_path, []
+
+    monkeypatch.setitem(PAPERS, "shadow-networks", reproduce)
+    monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "shadow-networks", *words])
+    with pytest.raises(SystemExit) as leave:
+        cli.main()
+    assert (leave.value.code, asked) == (0, [chosen])
 
 
 def test_options_of_other_reproductions_are_refused(

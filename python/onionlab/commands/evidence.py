@@ -46,9 +46,9 @@ def calibrate(
         write_text(output, text)
 
 
-def _names(given: str) -> list[str]:
-    """What stands between commas; nothing where it says ``none``."""
-    named = [name.strip() for name in given.split(",")]
+def _names(given: list[str]) -> list[str]:
+    """What stands between commas, of all the times that the option was given; nothing where it says ``none``."""
+    named = [name.strip() for each in given for name in each.split(",")]
     if "" in named:
         raise typer.BadParameter("a name is missing beside a comma", param_hint="--networks")
     return [] if named == ["none"] else named
@@ -85,10 +85,11 @@ def reproduce(
         int | None, typer.Option(min=1, max=10_000, help="shadow-tor: seeds of each experiment.", show_default="200")
     ] = None,
     networks: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             metavar="NAME,...",
-            help="shadow-networks: networks to run, by the beginnings of their names; none: only write the page.",
+            help="shadow-networks: networks to run, by the beginnings of their names, also several times; none: only write the "
+            "page.",
             show_default="1pct",
         ),
     ] = None,
