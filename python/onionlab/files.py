@@ -82,10 +82,10 @@ def write_directory(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
     """
     draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
     replaced = path.with_name(f".{path.name}{REPLACED}")
-    with writing(path):
+    with writing(path), folders_above(path):
         try:
             shutil.rmtree(draft, ignore_errors=True)
-            draft.mkdir(parents=True)
+            draft.mkdir()
             for name, content in contents:
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
@@ -95,6 +95,20 @@ def write_directory(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
             settle_replaced(replaced)
+
+
+@contextmanager
+def folders_above(path: Path) -> Iterator[None]:
+    """Make the folders that ``path`` is to lie in; those that were not there are gone again if nothing comes to lie in them."""
+    made = [folder for folder in path.parents if not folder.exists()]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield
+    finally:
+        # Innermost first; one that holds something stays, and with it all above.
+        with suppress(OSError):
+            for folder in made:
+                folder.rmdir()
 
 
 def settle_replaced(replaced: Path) -> None:

@@ -484,7 +484,7 @@ def test_the_command_writes_a_folder_whole_or_not_at_all(
 
     monkeypatch.setattr(_core, "resolve", refuse)
     with pytest.raises(ImportedError, match="cannot be simulated: line 9"):
-        importing.import_network(PUBLISHED, tmp_path / "other")
+        importing.import_network(PUBLISHED, tmp_path / "other" / "below")
     assert not (tmp_path / "other").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["new"]
     assert core.made == []

@@ -15,6 +15,7 @@ from typing import Any
 
 from onionlab import _core
 from onionlab.errors import ScenarioError
+from onionlab.files import folders_above
 from onionlab.importing.model import Host, Markov, Network, Options, Perf, Relay
 from onionlab.importing.sources import ImportedError, clipped, read_bytes
 from onionlab.quantity import seconds
@@ -69,21 +70,23 @@ def write(network: Network, out: Path, options: Options) -> Written:
     models = _models(options.models)
     draft = out.with_name(f".{out.name}.{os.getpid()}")
     try:
-        draft.mkdir(parents=True)
-        (draft / NETWORK).write_text(document(network), encoding="utf-8")
-        (draft / EXPERIMENT).write_text(experiment(network, options), encoding="utf-8")
-        for name, content in models.items():
-            (draft / name).write_bytes(content)
-        _check(draft)
-        if out.exists():
-            out.rmdir()
-        draft.rename(out)
+        with folders_above(out):
+            try:
+                draft.mkdir()
+                (draft / NETWORK).write_text(document(network), encoding="utf-8")
+                (draft / EXPERIMENT).write_text(experiment(network, options), encoding="utf-8")
+                for name, content in models.items():
+                    (draft / name).write_bytes(content)
+                _check(draft)
+                if out.exists():
+                    out.rmdir()
+                draft.rename(out)
+            finally:
+                shutil.rmtree(draft, ignore_errors=True)
     except OSError as error:
         raise ImportedError(f"cannot write {out}: {error.strerror}") from error
     except UnicodeEncodeError as error:
         raise ImportedError(f"cannot write {out}: a name in it is no text in UTF-8") from error
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return Written(out / EXPERIMENT, out / NETWORK, (*network.notes, *_notes(options)))
 
 

@@ -1,0 +1,52 @@
+"""Folders that are made for a file and go again if it does not come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onionlab.errors import ResultsError
+from onionlab.files import folders_above, write_directory
+
+
+def begun(path: Path, beside: Path | None = None) -> None:
+    """The folders above ``path`` are made, and then it does not come; ``beside`` does."""
+    with folders_above(path):
+        assert path.parent.is_dir()
+        if beside is not None:
+            beside.touch()
+        raise ValueError("no")
+
+
+def test_folders_are_gone_again_if_nothing_comes_to_lie_in_them(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    path = there / "a" / "b" / "file"
+    with pytest.raises(ValueError, match="no"):
+        begun(path)
+    assert list(tmp_path.iterdir()) == [there]
+    assert list(there.iterdir()) == []
+    with folders_above(path):
+        path.touch()
+    assert path.is_file()
+    with pytest.raises(ValueError, match="no"):
+        begun(path.with_name("other"))
+    assert path.is_file()
+
+
+def test_a_folder_that_others_have_put_something_into_stays(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no"):
+        begun(tmp_path / "a" / "b" / "file", beside=tmp_path / "a" / "else")
+    assert [path.name for path in (tmp_path / "a").iterdir()] == ["else"]
+
+
+def test_a_directory_that_cannot_be_written_leaves_none_above_it(tmp_path: Path) -> None:
+    with pytest.raises(ResultsError, match="cannot write"):
+        write_directory(tmp_path / "a" / "b", [("x" * 300, b"")])
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with pytest.raises(ResultsError, match="cannot write"):
+        write_directory(tmp_path / "file" / "b", [("x", b"")])
+    write_directory(tmp_path / "a" / "b", [("x/y", b"z")])
+    assert (tmp_path / "a" / "b" / "x" / "y").read_bytes() == b"z"
