@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -70,10 +70,11 @@ def is_folder(path: Path) -> bool:
         return False
 
 
-def write_directory(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
+def write_directory(path: Path, contents: Iterable[tuple[str, bytes]], check: Callable[[Path], None] | None = None) -> None:
     """Write a directory of files, which appears whole or not at all, in place of one that is there already.
 
-    Each file has its name, below the directory, and its content; they are taken and written one by one.
+    Each file has its name, below the directory, and its content; they are taken and written one by one. ``check`` is handed the
+    directory once it is whole, under a hidden name; if it raises, the directory does not appear.
 
     Raises
     ------
@@ -89,6 +90,8 @@ def write_directory(path: Path, contents: Iterable[tuple[str, bytes]]) -> None:
             for name, content in contents:
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
+            if check is not None:
+                check(draft)
             if path.exists():
                 path.replace(replaced)
             draft.replace(path)

@@ -6,16 +6,14 @@ It has ``experiment.toml``, ``network.json``, and the traffic models if they wer
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from onionlab import _core
-from onionlab.errors import ScenarioError
-from onionlab.files import folders_above
+from onionlab.errors import ResultsError, ScenarioError
+from onionlab.files import write_directory
 from onionlab.importing.model import Host, Markov, Network, Options, Perf, Relay
 from onionlab.importing.sources import ImportedError, clipped, read_bytes
 from onionlab.quantity import seconds
@@ -68,23 +66,12 @@ def write(network: Network, out: Path, options: Options) -> Written:
     if out.exists() and out.samefile(Path.cwd()):
         raise ImportedError(f"{out} is the folder that you are in, in whose place no other can be put: name another folder")
     models = _models(options.models)
-    draft = out.with_name(f".{out.name}.{os.getpid()}")
+    texts = {NETWORK: document(network), EXPERIMENT: experiment(network, options)}
     try:
-        with folders_above(out):
-            try:
-                draft.mkdir()
-                (draft / NETWORK).write_text(document(network), encoding="utf-8")
-                (draft / EXPERIMENT).write_text(experiment(network, options), encoding="utf-8")
-                for name, content in models.items():
-                    (draft / name).write_bytes(content)
-                _check(draft)
-                if out.exists():
-                    out.rmdir()
-                draft.rename(out)
-            finally:
-                shutil.rmtree(draft, ignore_errors=True)
-    except OSError as error:
-        raise ImportedError(f"cannot write {out}: {error.strerror}") from error
+        contents = {name: text.encode() for name, text in texts.items()} | models
+        write_directory(out, contents.items(), check=_check)
+    except ResultsError as error:
+        raise ImportedError(str(error)) from error
     except UnicodeEncodeError as error:
         raise ImportedError(f"cannot write {out}: a name in it is no text in UTF-8") from error
     return Written(out / EXPERIMENT, out / NETWORK, (*network.notes, *_notes(options)))
