@@ -28,10 +28,10 @@ hosts = [
   { name = "idle", role = "client", up = "50 Mbit/s", down = "50 Mbit/s" },
 ]
 links = [
-  { between = ["busy", "edge1"], latency = "20 ms", jitter = "40 ms" },
-  { between = ["busy", "edge2"], latency = "20 ms", jitter = "40 ms" },
-  { between = ["busy", "edge3"], latency = "20 ms", jitter = "40 ms" },
-  { between = ["busy", "edge4"], latency = "20 ms", jitter = "40 ms" },
+  { between = ["busy", "edge1"], latency = "20 ms", jitter = "300 ms" },
+  { between = ["busy", "edge2"], latency = "20 ms", jitter = "300 ms" },
+  { between = ["busy", "edge3"], latency = "20 ms", jitter = "300 ms" },
+  { between = ["busy", "edge4"], latency = "20 ms", jitter = "300 ms" },
   { between = ["middle1", "edge4"], latency = "250 ms" },
   { between = ["middle2", "edge4"], latency = "250 ms" },
   { between = ["middle3", "edge4"], latency = "250 ms" },
@@ -83,6 +83,8 @@ fn given(base: &str, keys: &str, params: &str) -> String {
 
 /// Something is learned within the run.
 const LEARN: &str = "cbtmincircs = 10";
+/// With used sets no circuits are built ahead, so that too few are late.
+const AHEAD: &str = "conflux = false";
 
 #[test]
 fn what_clients_read_of_the_consensus_has_an_effect() {
@@ -90,13 +92,13 @@ fn what_clients_read_of_the_consensus_has_an_effect() {
         ("", "", "cbtdisabled = 1"),
         ("", "", "cbtinitialtimeout = 300"),
         ("predicted-circuits = false", "", "cbtinitialtimeout = 300"),
-        ("", LEARN, "cbtmintimeout = 5000"),
-        ("", LEARN, "cbtnummodes = 1"),
+        (AHEAD, LEARN, "cbtmintimeout = 30000"),
+        (AHEAD, LEARN, "cbtnummodes = 1"),
         ("", "", LEARN),
         ("", LEARN, "cbtquantile = 50"),
         ("", "cbtmincircs = 10, cbtinitialtimeout = 1000", "cbtclosequantile = 80"),
-        ("", LEARN, "cbtmaxtimeouts = 3"),
-        ("", "cbtmincircs = 10, cbtmaxtimeouts = 3", "cbtrecentcount = 3"),
+        (AHEAD, LEARN, "cbtmaxtimeouts = 3"),
+        (AHEAD, "cbtmincircs = 10, cbtmaxtimeouts = 3", "cbtrecentcount = 3"),
         ("", "", "cbttestfreq = 1"),
         ("", "", "cbtmaxopencircs = 1"),
         ("", "", "cbtlearntimeout = 10"),
@@ -115,7 +117,8 @@ fn what_clients_read_of_the_consensus_has_an_effect() {
 /// Keys for what is no parameter of the consensus.
 #[test]
 fn keys_for_what_a_version_has_in_its_code_have_an_effect() {
-    let [learning, wide] = ["", "build-time-bin = \"50 ms\""].map(|keys| records(&given(CLIENTS, keys, LEARN)));
+    let bins = "conflux = false\nbuild-time-bin = \"50 ms\"";
+    let [learning, wide] = [AHEAD, bins].map(|keys| records(&given(CLIENTS, keys, LEARN)));
     assert_ne!(learning, wide);
     let idle = CLIENTS.replace("load = { kind = \"web\"", "stop = \"10 s\"\nload = { kind = \"web\"");
     let early = format!("{idle}circuit-lifetime = \"5 s\"\npredicted-circuits = false\n");

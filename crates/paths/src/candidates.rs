@@ -7,9 +7,11 @@ use onionlab_directory::{BandwidthWeights, Families, Flag, Flags, PortSummary, P
 /// What a client demands of its paths, whatever the circuit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PathOptions {
-    /// No two relays of one IPv4 /16 or one IPv6 /32 (tor's `EnforceDistinctSubnets`, on by default). Off, only families and the same relay are
-    /// excluded.
+    /// No two relays of one subnet (tor's `EnforceDistinctSubnets`, on by default): of one IPv4 /16 and, with `ipv6_subnets`, of one IPv6 /32. Off, only
+    /// families and the same relay are excluded.
     pub distinct_subnets: bool,
+    /// Subnets of IPv6 count as those of IPv4 do, as from tor 0.4.0 on (ticket 24393).
+    pub ipv6_subnets: bool,
     /// Only relays with the Fast flag (tor's `need_capacity`, demanded of practically every client circuit).
     pub fast: bool,
     /// Who is of one family with whom; such relays exclude each other.
@@ -18,7 +20,7 @@ pub struct PathOptions {
 
 impl Default for PathOptions {
     fn default() -> Self {
-        Self { distinct_subnets: true, fast: true, families: Families::none() }
+        Self { distinct_subnets: true, ipv6_subnets: true, fast: true, families: Families::none() }
     }
 }
 

@@ -25,7 +25,7 @@ impl Exclusions {
         let subnets = options.distinct_subnets;
         let ipv4 = |(relay, index): (&Relay, u32)| if subnets { u32::from(relay.address) >> 16 } else { index };
         let prefix = |address: Ipv6Addr| (u128::from(address) >> 96) as u32;
-        let any_ipv6 = subnets && relays.iter().any(|relay| relay.ipv6.is_some());
+        let any_ipv6 = subnets && options.ipv6_subnets && relays.iter().any(|relay| relay.ipv6.is_some());
         let ipv6 = relays.iter().filter(|_| any_ipv6).map(|relay| relay.ipv6.map(prefix)).collect();
         let places: HashMap<Fingerprint, RelayIndex> =
             relays.iter().zip(0..).map(|(relay, index)| (relay.fingerprint, RelayIndex(index))).collect();
@@ -81,6 +81,7 @@ mod tests {
         };
         // 0 and 1, 2 and 3 share a /16; 1 and 2 a /32 of IPv6.
         assert_eq!(excluded(PathOptions::default()), [(0, 1), (1, 2), (2, 3)]);
+        assert_eq!(excluded(PathOptions { ipv6_subnets: false, ..PathOptions::default() }), [(0, 1), (2, 3)]);
         assert_eq!(
             excluded(PathOptions { families: families.clone(), ..PathOptions::default() }),
             [(0, 1), (1, 2), (2, 3), (3, 4)]

@@ -10,6 +10,8 @@ use crate::world::{Event, SocketUse, World};
 use onionlab_engine::HostId;
 use onionlab_net::tcp::Effects;
 
+/// The length of an END that says why: the exit has no socket left (`END_STREAM_REASON_RESOURCELIMIT`). All others have none.
+pub(crate) const NO_RESOURCES: u16 = 1;
 /// A server writes so much of its answer at a time, as tgen's does (`DEFAULT_STREAM_WRITE_BUFLEN`).
 const SERVER_WRITE: u64 = 32_768;
 
@@ -30,7 +32,7 @@ impl World {
         let (exit, server) = (self.circuits[of.index()].hops[EXIT as usize].host, self.streams[cell.stream.index()].server);
         if !self.take_socket(exit) {
             self.streams[cell.stream.index()].exit = ExitState::Ended;
-            self.send_from(Place::Exit, Cell::new(CellKind::End, of).on(cell.stream));
+            self.send_from(Place::Exit, Cell::new(CellKind::End, of).on(cell.stream).carrying(NO_RESOURCES));
             return;
         }
         self.circuits[of.index()].streams.push(cell.stream);

@@ -165,6 +165,8 @@ pub struct World {
     pub(crate) idle_times: RandomStream,
     /// By which introduction point a client comes to an onion service.
     pub(crate) introduction_points: RandomStream,
+    /// By the first leg's serial: which of several linked sets a stream takes.
+    pub(crate) sets_order: RandomStream,
     pub(crate) resumptions: u64,
     /// A buffer for the streams of the circuit that resumes.
     pub(crate) resuming: Vec<StreamId>,
@@ -276,6 +278,7 @@ impl World {
             first_streams: RandomStream::new(config.seed, "circuits", "first stream to resume"),
             random_cells: RandomStream::new(config.seed, "circuits", "cells with random bytes"),
             introduction_points: RandomStream::new(config.seed, "clients", "introduction point"),
+            sets_order: RandomStream::new(config.seed, "clients", "order of sets"),
             idle_times: RandomStream::new(config.seed, "channels", "idle time-out"),
             old_clients: RandomStream::new(config.seed, "clients", "builds with TAP"),
             resumptions: 0,

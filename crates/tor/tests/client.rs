@@ -306,6 +306,31 @@ fn a_stream_outlives_the_failure_of_the_circuit_that_it_waits_for() {
     assert!((60.0..63.0).contains(&waited), "{waited} s");
 }
 
+/// Most circuits of thirty users, who wait five seconds for each, fail, but some are built: tor goes on, for what counts is failures since the last success. With the dead exit alone it
+/// stops in each half minute with more than five of them after another such.
+#[test]
+fn a_circuit_that_is_built_makes_good_for_failures() {
+    let longest_silence = |good: usize| {
+        let mut plan = plan(&downloads("10 kB", 100, "1 s"));
+        plan.users = 30;
+        plan.circuit_per_transfer = true;
+        plan.settings.client.predict = false;
+        plan.options.max_pending = 1024;
+        plan.timeout = SimDuration::from_secs(5);
+        let works = plan.clients[0].1;
+        let path = with_dead_exit(&mut plan);
+        plan.clients[0].1 = path;
+        plan.other_paths = [vec![works; good], vec![path; 5]].concat();
+        let (_, records) = plan.run(400);
+        let times: Vec<f64> = launched(&records).iter().map(|circuit| seconds(circuit.launched)).collect();
+        let late: Vec<f64> = times.into_iter().filter(|&time| time > 100.0).collect();
+        late.windows(2).map(|pair| pair[1] - pair[0]).fold(0.0, f64::max)
+    };
+    let (mixed, dead) = (longest_silence(2), longest_silence(0));
+    assert!(mixed < 10.0, "{mixed} s");
+    assert!(dead > 15.0, "{dead} s");
+}
+
 /// An idle client learns: a circuit each eleven seconds (the clock of whole seconds wants more than ten) until there are a hundred samples, at most ten unused at a time, each closed after three minutes
 /// without use. Most circuits take six link round trips of 40 ms, every sixth 440 ms more. Xm comes out near 320 ms, alpha near 8, the time-out near 390 ms: every sixth circuit is then late,
 /// built on, and not used.
@@ -344,7 +369,10 @@ fn the_time_out_is_learned() {
         assert_eq!(circuit.timed_out, late, "{circuit:?}");
         assert!(circuit.built.is_some() && (!late || circuit.cells_in == 0));
     }
-    assert!(circuits.iter().filter(|circuit| circuit.timed_out).count() >= 3);
+    // A late one has shown how long it takes once it is built, and is closed.
+    let late: Vec<_> = circuits.iter().filter(|circuit| circuit.timed_out).collect();
+    assert!(late.len() >= 3);
+    assert!(late.iter().all(|circuit| circuit.closed == circuit.built && circuit.reason == Some(CloseReason::Finished)));
     assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok));
 }
 

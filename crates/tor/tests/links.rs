@@ -172,6 +172,31 @@ fn connections_that_are_not_accepted_wait_until_a_socket_is_closed() {
     assert!(records.transfers.iter().any(|transfer| transfer.outcome == Outcome::Ok));
 }
 
+/// Four long downloads take all sockets of an exit. Streams of another client that come there are ended, and know it: they go to the other exit, and no later one tries the first again,
+/// though two in three of the client's circuits would end there.
+#[test]
+fn an_exit_without_sockets_is_asked_no_more() {
+    let long = "kind = \"sequence\"\ntransfers = [{ size = \"200 MB\" }]";
+    let short = "kind = \"sequence\"\ntransfers = [{ size = \"10 kB\", count = 10, pause = \"1 s\" }]";
+    let mut plan = clients(&[long, short], 0.0, Links::Shared);
+    plan.users = 4;
+    plan.clients[1].4 = SimTime::ZERO + SimDuration::from_secs(20);
+    let other = plan.relay("other exit", RelayClass::Exit, mbit(300.0));
+    let [guard, middle, exit] = plan.clients[1].1;
+    plan.other_paths = vec![[guard, middle, exit], [guard, middle, other]];
+    // The middle needs four, the exit one for the channel.
+    plan.settings.socket_limit = Some(5);
+    let (_, records) = plan.run(60);
+    let of_client = |client: u32| records.transfers.iter().filter(move |transfer| transfer.client.0 == client);
+    assert!(of_client(0).all(|transfer| transfer.end > SimTime::ZERO + SimDuration::from_secs(40)), "they hold their sockets");
+    assert_eq!(of_client(1).count(), 40);
+    assert!(of_client(1).all(|transfer| transfer.outcome == Outcome::Ok));
+    let tries: u64 = of_client(1).map(|transfer| u64::from(transfer.retries)).sum();
+    assert_eq!(tries, 4);
+    let first = records.transfers.iter().filter(|transfer| transfer.client.0 == 1).map(|transfer| transfer.start).min().unwrap();
+    assert!(of_client(1).all(|transfer| transfer.retries == 0 || transfer.start - first < SimDuration::from_secs(1)));
+}
+
 const WEB: &str = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\", count = 40, pause = \"1 s\" }]";
 
 /// A bulk download and a client that loads 50 kB each second meet between middle and exit. The bulk circuit is moved to the heavy channel, once in each direction, and most of what is sent on it

@@ -18,6 +18,11 @@ pub(super) fn in_force(treatment: &Treatment, mut params: Params) -> Params {
     params
 }
 
+/// Whether the version keeps relays of one IPv6 subnet apart.
+pub(super) fn has_ipv6_subnets(version: TorVersion) -> bool {
+    version >= TorVersion::V0_4_9
+}
+
 /// How a client chooses the first relay of its circuits: as the treatment's version of tor keeps guards, or without.
 pub(super) fn guards(treatment: &Treatment, params: &Params) -> EntryRules {
     if treatment.guards == Some(0) {

@@ -84,6 +84,12 @@ impl PathSource for Routes {
         Some([path.guard, path.layer2, path.middle?, path.last].map(|relay| relays.hosts[relay.get()]))
     }
 
+    fn compatible(&self, a: HostId, b: HostId) -> bool {
+        let Some(relays) = &self.relays else { return a != b };
+        let both = relays.relay(a).zip(relays.relay(b));
+        both.is_some_and(|(a, b)| relays.selector.compatible(a, b))
+    }
+
     fn introduction_point(&self, service: ClientId, ordinal: u64) -> Option<HostId> {
         let (paths, relays) = self.onion(service)?;
         let point = paths.borrow().introduction_point(&relays.selector, ordinal)?;

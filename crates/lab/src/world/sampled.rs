@@ -1,6 +1,6 @@
 //! A network sampled from a consensus or from the built-in model: capacities, places, servers, clients.
 
-use super::effective::in_force;
+use super::effective::{has_ipv6_subnets, in_force};
 use super::land::Land;
 use super::onion::{self, Surroundings};
 use super::routes::{Relays, Route, Routes, Servers};
@@ -55,7 +55,7 @@ pub(super) fn layout<'a>(
         add_relay(&mut land, relay, *capacity, geoip.as_ref());
     }
     let servers: Vec<HostId> = (0..common.servers).map(|index| add_server(&mut land, index, common.server_rate)).collect();
-    let options = PathOptions { families, ..PathOptions::default() };
+    let options = PathOptions { families, ipv6_subnets: has_ipv6_subnets(treatment.tor), ..PathOptions::default() };
     let selector = selector(&network.relays, &network.weights, &options)?;
     let mut report = divergence(&report);
     let counts = match scenario.load_target {

@@ -77,6 +77,10 @@ pub trait PathSource: Send {
     fn onion_path(&self, _client: ClientId, _circuit: u64, _to: HostId) -> Option<[HostId; 4]> {
         None
     }
+    /// Whether two relays may stand in one circuit that is built ahead and gets a fourth relay. Asked only where there are onion services.
+    fn compatible(&self, a: HostId, b: HostId) -> bool {
+        a != b
+    }
     /// The relay at which an onion service lets itself be found: the how-manieth that it draws. Asked only where there are onion services.
     fn introduction_point(&self, _service: ClientId, _ordinal: u64) -> Option<HostId> {
         None
@@ -137,6 +141,8 @@ pub(crate) struct Client {
     pub sets: Vec<SetId>,
     /// Onion services that it meets, in the order in which it began.
     pub meetings: Vec<MeetingId>,
+    /// Exits that had no socket left for a stream of its, which are to it as if they refused all ports (`policies_set_node_exitpolicy_to_reject_all`).
+    pub refusing: Vec<HostId>,
     /// As an onion service: its introduction points, and how many relays it has drawn for them.
     pub introductions: Vec<Introduction>,
     pub introductions_sought: u64,
@@ -152,6 +158,7 @@ impl Client {
             waiting: Vec::new(),
             sets: Vec::new(),
             meetings: Vec::new(),
+            refusing: Vec::new(),
             introductions: Vec::new(),
             introductions_sought: 0,
             config,

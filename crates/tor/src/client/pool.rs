@@ -19,6 +19,9 @@ const MAX_UNUSED: usize = 14;
 pub(super) const MAX_FAILURES: u32 = 5;
 /// Ports for which an exit is chosen at a time.
 const MOST_PORTS: usize = 4;
+/// So often a path is drawn that must not end at certain exits, and the bit from which on the number of its circuit says how often.
+const MOST_DRAWS: u64 = 64;
+const DRAWS_FROM: u32 = 40;
 /// Streams to these ports want relays that stay up long (`LongLivedPorts`).
 const LONG_LIVED: [u16; 12] = [21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 6667, 6697, 8300];
 
@@ -35,7 +38,7 @@ pub(crate) struct Pool {
     pub dirty: VecDeque<(CircuitId, CircuitSerial)>,
     /// Those among them that take no new streams and are closed when their streams are over.
     pub(super) overdue: Vec<(CircuitId, CircuitSerial)>,
-    /// How many are open, used or not; and how many are being built.
+    /// How many of three relays are open, used or not, and were built in time (`circuit_any_opened_circuits`); and how many of any kind are being built.
     pub open: u32,
     pub building: u32,
     /// Failures in this period, and whether there were any in the one before.
@@ -116,13 +119,14 @@ impl World {
         }
     }
 
-    /// Ports that will be wanted and have too few circuits that no stream has used, at most as many as an exit is chosen for. Legs of linked sets serve a port, each for itself
-    /// (`circuit_get_unhandled_ports`, `circuit_stream_is_being_handled`).
+    /// Ports that will be wanted and have too few circuits that no stream has used, at most as many as an exit is chosen for. Legs of linked sets serve a port, each for itself;
+    /// of a set in use all but the first, since its streams are noted on that one alone (`circuit_get_unhandled_ports`, `circuit_stream_is_being_handled`).
     pub(crate) fn unhandled_ports(&mut self, client: ClientId) -> Vec<u16> {
         let now = self.queue.now();
         let state = &mut self.clients[client.index()];
         let predicted: Vec<u16> = state.ports.predicted(now).collect();
-        let clean = &self.clients[client.index()].pool.clean;
+        let pool = &self.clients[client.index()].pool;
+        let unmarked = self.legs_without_streams(client);
         let is_handled = |port: u16| {
             let serves = |id: &&CircuitId| {
                 let circuit = &self.circuits[id.index()];
@@ -133,11 +137,25 @@ impl World {
                     && !circuit.unusable
                     && circuit.awaited_by.is_none()
                     && stable
-                    && self.paths.exits_to(circuit.last_relay(), port)
+                    && self.is_served(client, circuit.last_relay(), port)
             };
-            clean.iter().filter(serves).count() >= ENOUGH_FOR_A_PORT
+            pool.clean.iter().chain(&unmarked).filter(serves).count() >= ENOUGH_FOR_A_PORT
         };
         predicted.into_iter().filter(|&port| !is_handled(port)).take(MOST_PORTS).collect()
+    }
+
+    /// Of each set that takes new streams and has had some, the legs but the first: they share its time of first use, but not its isolation (`conflux_sync_circ_fields`).
+    fn legs_without_streams(&self, client: ClientId) -> Vec<CircuitId> {
+        let (now, lifetime) = (self.queue.now(), self.circuit_lifetime(client));
+        let used = self.clients[client.index()].pool.dirty.iter();
+        let here = used.filter(|&&(id, serial)| self.serials[id.index()] == serial).map(|&(id, _)| id);
+        let young = here.filter(|id| {
+            let circuit = &self.circuits[id.index()];
+            circuit.state == CircuitState::Open
+                && !circuit.unusable
+                && circuit.first_used.is_some_and(|used| used + lifetime > now)
+        });
+        young.flat_map(|id| self.siblings(id)).collect()
     }
 
     /// Launches a circuit if too few are there (`circuit_predict_and_launch_new`).
@@ -170,8 +188,8 @@ impl World {
         let state = &mut self.clients[client.index()];
         let parameters = &self.settings.client.build_timeout;
         if unused.len() < parameters.max_unused as usize && state.learner.test_due(parameters).is_some_and(|due| due <= now) {
-            let ports: Vec<u16> = state.ports.predicted(now).take(MOST_PORTS).collect();
-            return self.launch(client, Purpose::Exit { ports: &ports, pending: false }, false).is_some();
+            // No port lacks circuits here, so that any exit does.
+            return self.launch(client, Purpose::Exit { ports: &[], pending: false }, false).is_some();
         }
         false
     }
@@ -183,7 +201,10 @@ impl World {
         }
         let state = &self.clients[client.index()];
         let request = PathRequest { client, circuit: state.pool.launched, purpose, stable, exclude: &[], exit: None };
-        let path = self.paths.path(&request)?;
+        let path = match purpose {
+            Purpose::Exit { .. } => self.exit_path(&request),
+            Purpose::Internal => self.paths.path(&request),
+        }?;
         let intent = match purpose {
             Purpose::Exit { .. } => Intent::Exit,
             Purpose::Internal => Intent::Internal,
@@ -191,6 +212,33 @@ impl World {
         let id = self.launch_on(client, path, intent, stable);
         self.extend_from(id, 0);
         Some(id)
+    }
+
+    /// Whether the relay lets the client's streams to this port out, as far as the client knows.
+    fn is_served(&self, client: ClientId, relay: HostId, port: u16) -> bool {
+        self.paths.exits_to(relay, port) && !self.clients[client.index()].refusing.contains(&relay)
+    }
+
+    /// The path that is asked for, drawn anew as long as it ends at an exit that refuses this client.
+    pub(crate) fn exit_path(&self, request: &PathRequest<'_>) -> Option<[HostId; 3]> {
+        let refusing = &self.clients[request.client.index()].refusing;
+        let draws = if refusing.is_empty() { 1 } else { MOST_DRAWS };
+        let drawn = |draw: u64| self.paths.path(&PathRequest { circuit: request.circuit + (draw << DRAWS_FROM), ..*request });
+        (0..draws).filter_map(drawn).find(|path| !refusing.contains(&path[2]))
+    }
+
+    /// The exit had no socket left for a stream of the client. It is asked no more, unless the client knows no other.
+    pub(super) fn exit_refuses(&mut self, client: ClientId, exit: HostId, port: u16) {
+        let state = &mut self.clients[client.index()];
+        if state.refusing.contains(&exit) {
+            return;
+        }
+        state.refusing.push(exit);
+        let (circuit, purpose) = (state.pool.launched, Purpose::Exit { ports: &[port], pending: true });
+        let request = PathRequest { client, circuit, purpose, stable: false, exclude: &[], exit: None };
+        if self.exit_path(&request).is_none() {
+            self.clients[client.index()].refusing.pop();
+        }
     }
 
     /// Whether nothing is launched because too much has failed.
@@ -293,7 +341,7 @@ impl World {
             && !circuit.timed_out
             && (circuit.intent == Intent::Exit || self.leads_a_set(id))
             && (circuit.stable || !long_lived(port))
-            && self.paths.exits_to(circuit.last_relay(), port)
+            && self.is_served(circuit.client, circuit.last_relay(), port)
     }
 
     /// The best open circuit for the stream: one that is not late, of those in use the one that was used first most recently, of the others the youngest
@@ -308,16 +356,13 @@ impl World {
             let circuit = &self.circuits[id.index()];
             circuit.state == CircuitState::Open && circuit.is_for(owner) && self.takes(**id, transfer.port)
         };
-        let rank = |circuit: &&CircuitId| {
-            let circuit = &self.circuits[circuit.index()];
-            let set = circuit.intent == Intent::Leg;
-            // The set that was linked first, or is in use.
-            (
-                set,
-                !circuit.relaxed,
-                circuit.first_used,
-                if set { SimTime::MAX - circuit.began } else { circuit.began - SimTime::ZERO },
-            )
+        let rank = |id: &&CircuitId| {
+            let circuit = &self.circuits[id.index()];
+            if circuit.intent == Intent::Leg {
+                // The first in the order of a hash table whose keys are random (`conflux_get_circ_for_conn`).
+                return (true, false, None, self.sets_order.at(u64::from(self.serials[id.index()].0)).bits());
+            }
+            (false, !circuit.relaxed, circuit.first_used, (circuit.began - SimTime::ZERO).as_nanos())
         };
         used.iter().chain(&pool.clean).filter(open).max_by_key(rank).copied()
     }
@@ -389,14 +434,19 @@ impl World {
             state.learner.built(&self.settings.client.build_timeout, took, in_time);
         }
         state.pool.building -= 1;
-        state.pool.open += 1;
+        state.pool.open += u32::from(counts && in_time);
+        // Any circuit that is built shows that the network works (`circuit_reset_failure_count`).
+        (state.pool.failures, state.pool.failed_before) = (0, false);
         if in_time && self.circuits[id.index()].intent == Intent::Leg {
             self.leg_opened(id);
         } else if self.circuits[id.index()].intent == Intent::Spare {
             self.spare_opened(id, in_time);
-        } else if in_time && self.circuits[id.index()].hops.onion.is_some() {
+        } else if !in_time {
+            // It has shown how long it takes, which is all that it was still built for (`circuit_build_no_more_hops`).
+            self.close_at(id, 0, None);
+        } else if self.circuits[id.index()].hops.onion.is_some() {
             self.onion_circuit_opened(id);
-        } else if in_time {
+        } else {
             self.attach_waiting(client);
             // Nobody took it who had waited for it: it is anybody's (`circuit_try_clearing_isolation_state`).
             if self.circuits[id.index()].awaited_by.take().is_some() && self.circuits[id.index()].first_used.is_none() {
@@ -411,13 +461,18 @@ impl World {
         if self.switching.is_some() {
             self.start_over_on_spare(id);
         }
+        let circuit = &self.circuits[id.index()];
+        let general = matches!(circuit.intent, Intent::Exit | Intent::Internal | Intent::Spare) && !circuit.timed_out;
+        let fails = general || matches!(circuit.intent, Intent::Rendezvous | Intent::Introduction);
+        let was_counted = circuit.hops.last() as usize == HOPS - 1 && !circuit.timed_out;
         let pool = &mut self.clients[client.index()].pool;
         match was {
+            // Others than these do not count as failures (`circuit_build_failed`).
             CircuitState::Building => {
                 pool.building -= 1;
-                pool.failures += 1;
+                pool.failures += u32::from(fails);
             }
-            CircuitState::Open => pool.open -= 1,
+            CircuitState::Open => pool.open -= u32::from(was_counted),
             CircuitState::Closed => {}
         }
         if self.circuits[id.index()].first_used.is_none() {

@@ -4,6 +4,7 @@
 use super::{ClientConfig, ClientOptions, Writer};
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Place};
+use crate::edge::NO_RESOURCES;
 use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
 use crate::records::{CircuitSerial, ExchangeKind, Outcome, TransferRecord};
 use crate::stream::{ExitState, Stream, StreamEnd};
@@ -356,7 +357,14 @@ impl World {
         match self.transfers[id.index()].state {
             State::Open if self.streams[cell.stream.index()].switching.broken => self.start_over(id),
             State::Open => self.finish_transfer(id, Outcome::CircuitClosed),
-            State::Waits | State::Connects { .. } => self.try_elsewhere(id),
+            State::Waits | State::Connects { .. } => {
+                if cell.length == NO_RESOURCES {
+                    let (client, port) = (self.transfers[id.index()].client, self.transfers[id.index()].port);
+                    let exit = self.circuits[cell.circuit.index()].last_relay();
+                    self.exit_refuses(client, exit, port);
+                }
+                self.try_elsewhere(id);
+            }
         }
     }
 

@@ -145,14 +145,14 @@ impl World {
         Some(id)
     }
 
-    /// The youngest unused internal circuit without `point` among its relays (`circuit_find_to_cannibalize`).
+    /// The youngest unused internal circuit with which `point` goes: none of its relays is that one, or of its family or subnet (`circuit_find_to_cannibalize`).
     fn built_ahead(&self, client: ClientId, point: Option<HostId>) -> Option<CircuitId> {
         let fits = |id: &&CircuitId| {
             let circuit = &self.circuits[id.index()];
             let open = circuit.state == CircuitState::Open && circuit.intent == Intent::Internal;
             open && !circuit.timed_out
                 && !circuit.unusable
-                && point.is_none_or(|point| circuit.hops.iter().all(|hop| hop.host != point))
+                && point.is_none_or(|point| circuit.hops.iter().skip(1).all(|hop| self.paths.compatible(hop.host, point)))
         };
         self.clients[client.index()].pool.clean.iter().rev().find(fits).copied()
     }
