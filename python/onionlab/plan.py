@@ -248,7 +248,7 @@ def read_run_table(directory: Path) -> dict[str, Any] | None:
     if not all((directory / f"{table}.parquet").is_file() for table in TABLES):
         return None
     try:
-        frame = pl.read_parquet(directory / "run.parquet", hive_partitioning=False)
+        frame = pl.read_parquet(directory / "run.parquet", glob=False, hive_partitioning=False)
     except (pl.exceptions.PolarsError, OSError):
         return None
     return frame.row(0, named=True) if frame.height == 1 else None

@@ -38,7 +38,7 @@ def seconds(text: str | float) -> float:
     Raises
     ------
     ValueError
-        If the text is not a duration.
+        If the text is not a duration, or one without end.
 
     Examples
     --------
@@ -46,11 +46,15 @@ def seconds(text: str | float) -> float:
     600.0
     """
     if isinstance(text, int | float):
-        return float(text)
-    match = _QUANTITY.fullmatch(text)
-    if match is None or match[2] not in _SECONDS:
-        raise ValueError(f"{text!r} is not a duration such as '10 min' or '1.5 s'")
-    return float(match[1].replace("_", "")) * _SECONDS[match[2]]
+        length = float(text)
+    else:
+        match = _QUANTITY.fullmatch(text)
+        if match is None or match[2] not in _SECONDS:
+            raise ValueError(f"{text!r} is not a duration such as '10 min' or '1.5 s'")
+        length = float(match[1].replace("_", "")) * _SECONDS[match[2]]
+    if not math.isfinite(length):
+        raise ValueError(f"{text!r} is longer than any duration")
+    return length
 
 
 #: Units of data and of rates, as factors of a byte and of a bit per second.

@@ -186,6 +186,7 @@ def experiment(kind: str = "perf", early: bool = False, purpose: str = "exit", b
         ),
         plan=SimpleNamespace(scenario={"clients": [{"group": "measure", "load": {"kind": kind}}], "network": {}}),
         measure_from=20.0,
+        swept=False,
         duration=60.0,
     )
 
@@ -252,3 +253,10 @@ def test_downloads_from_onion_services_are_not_held_against_those_from_servers()
 def test_nobody_measures() -> None:
     with pytest.raises(ResultsError, match="no group of clients that measure"):
         calibrate(experiment("web"), live())
+
+
+def test_points_of_a_sweep_are_not_mixed() -> None:
+    swept = experiment()
+    swept.swept = True
+    with pytest.raises(ResultsError, match="say which point is meant"):
+        calibrate(swept, live())

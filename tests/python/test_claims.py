@@ -165,6 +165,47 @@ def test_a_margin_of_its_own() -> None:
     assert claims.verdict(Comparison("throughput", "a", "b", "x", None, "equal", margin=0.15), found, RULE) == HOLDS
 
 
+def test_what_was_there_before_is_something() -> None:
+    """Figures of 0.5 and 0.4 are nothing where 1 is the least; beside 40 and 41 before that they are something."""
+    rows = [
+        ("x", "a", 0.4, 0.41),
+        ("x", "b", 0.5, 0.52),
+        ("y", "a", 40.0, 40.5),
+        ("y", "b", 41.0, 41.2),
+    ]
+    flat = [(place, treatment, network, "queued", row[network]) for place, treatment, *row in rows for network in (0, 1)]
+    figures = pl.DataFrame(flat, schema=["middles", "treatment", "network", "metric", "value"], orient="row")
+    rule = Rule(0.95, 0.05, nothing={"queued": 1.0})
+    for against, nothing in ((None, True), ("y", False)):
+        part = Comparison("queued", "a", "b", "x", against, "less")
+        assert claims.is_nothing(part, claims.difference(figures, part, 0.95, rule), rule) is nothing
+
+
+def test_copies_of_a_run_prove_nothing() -> None:
+    figures = pl.DataFrame(
+        [("x", treatment, network, "queued", value) for network in (0, 1, 2) for treatment, value in (("a", 2.0), ("b", 3.0))],
+        schema=["middles", "treatment", "network", "metric", "value"],
+        orient="row",
+    )
+    part = Comparison("queued", "a", "b", "x", None, "less")
+    found = claims.difference(figures, part, 0.95)
+    assert found is not None
+    assert (found.interval.mean, found.interval.low, found.interval.high) == (-1.0, None, None)
+    assert claims.verdict(part, found, Rule(0.95, 0.05)) == UNDECIDED
+
+
+def test_two_figures_of_one_replicate_are_refused() -> None:
+    figures = pl.DataFrame(
+        [("x", treatment, 0, "queued", value) for value in (1.0, 2.0) for treatment in ("a", "b")],
+        schema=["middles", "treatment", "network", "metric", "value"],
+        orient="row",
+    )
+    for to in ("b", None):
+        part = Comparison("queued", "a", to, "x", None if to else "x", "less")
+        with pytest.raises(ValueError, match="several figures under one treatment"):
+            claims.difference(figures, part, 0.95)
+
+
 def test_of_nothing_nothing_follows() -> None:
     """Queues of 0.01 and 0.02 cells differ by next to nothing, and say nothing; of 0.01 and 50 they do, and of 40 and 41."""
     part = Comparison("queued", "a", "b", "x", None, "equal", margin=0.25)
@@ -175,7 +216,8 @@ def test_of_nothing_nothing_follows() -> None:
         (50.0, -49.99, False, FAILS),
         (40.0, 1.0, False, HOLDS),
     ):
-        found = Difference(Interval(more, more - 0.001, more + 0.001, 5), base, 5)
+        largest = max(base, base + more)
+        found = Difference(Interval(more, more - 0.001, more + 0.001, 5), base, 5, largest=largest)
         assert claims.is_nothing(part, found, rule) is nothing
         assert claims.verdict(part, found, rule) == expected
     found = Difference(Interval(0.01, 0.009, 0.011, 5), 0.01, 5)

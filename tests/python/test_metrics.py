@@ -122,3 +122,22 @@ def test_network_figures_use_the_measured_time_only() -> None:
     assert found[metrics.WHOLE, "goodput"] == pytest.approx(1.0)
     assert found[metrics.WHOLE, "utilisation_middle"] == pytest.approx(96.0)
     assert found[metrics.WHOLE, "utilisation_exit"] is None
+
+
+def test_a_run_that_was_brought_to_a_stop_counts() -> None:
+    """In network 1 treatment b begins no transfer in the measured time: zeros and nulls, not nothing at all."""
+    runs = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]
+    rows = [
+        {**transfer(8 if (treatment, number) == ("b", 1) else 12, 13, 14), "treatment": treatment, "network": number}
+        for treatment, number in runs
+    ]
+    one = samples(*[125_000] * 20)
+    series = pl.concat(
+        one.with_columns(treatment=pl.lit(treatment), network=pl.lit(number, pl.UInt32)) for treatment, number in runs
+    )
+    found = metrics.per_run(transfers(rows), series, measure_from=10.0, duration=20.0)
+    of_web = found.filter(pl.col("kind") == "web")
+    assert of_web.group_by("treatment", "network").len()["len"].unique().to_list() == [of_web["metric"].n_unique()]
+    stopped = of_web.filter(pl.col("treatment") == "b", pl.col("network") == 1)
+    values = dict(stopped.select("metric", "value").iter_rows())
+    assert (values["completed"], values["goodput"], values["ttlb_median"], values["failed"]) == (0, 0, None, None)

@@ -41,6 +41,15 @@ def test_every_combination_is_run_once(core: FakeCore, experiment_file: Path) ->
     assert results.transfers.columns[:3] == ["treatment", "network", "seed"]
 
 
+def test_names_of_folders_are_no_patterns(core: FakeCore, experiment_file: Path) -> None:
+    out = experiment_file.parent / "delay [1] *?"
+    first = onionlab.run(experiment_file, out, report=False)
+    made = len(core.made)
+    again = onionlab.run(experiment_file, out, report=False)
+    assert (len(first.finished), len(again.finished), len(core.made)) == (ALL_RUNS, ALL_RUNS, made)
+    assert not again.transfers.is_empty()
+
+
 def test_results_do_not_depend_on_the_number_of_threads(core: FakeCore, experiment_file: Path) -> None:
     one = onionlab.run(experiment_file, experiment_file.parent / "one", jobs=1, report=False)
     two = onionlab.run(experiment_file, experiment_file.parent / "two", jobs=4, report=False)

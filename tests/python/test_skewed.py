@@ -8,8 +8,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from onionlab.stats.intervals import pointwise_band, t_interval
-from onionlab.stats.skewed import geometric_interval, log_normal_bounds, looks_log_normal, mean_interval, suitable_band
+from onionlab.stats.intervals import Interval, pointwise_band, t_interval
+from onionlab.stats.skewed import (
+    geometric_interval,
+    log_normal_bounds,
+    looks_log_normal,
+    mean_interval,
+    relative_half_width,
+    suitable_band,
+)
 
 
 @pytest.mark.parametrize("count", [5, 10, 20])
@@ -92,3 +99,10 @@ def test_band_is_of_one_kind_over_the_whole_curve() -> None:
     assert suitable_band(calm)[3] == "student"
     assert np.allclose(suitable_band(calm)[2], pointwise_band(calm)[2])  # type: ignore[arg-type]
     assert suitable_band(skewed[:1])[1:3] == (None, None)
+
+
+def test_the_reach_of_an_interval_is_that_of_its_longer_side() -> None:
+    assert relative_half_width(Interval(10.0, 9.0, 13.0, 5, "log-normal")) == pytest.approx(0.3)
+    assert relative_half_width(Interval(-10.0, -12.0, -8.0, 5)) == pytest.approx(0.2)
+    assert relative_half_width(Interval(10.0, None, None, 1)) is None
+    assert relative_half_width(Interval(0.0, -1.0, 1.0, 5)) is None

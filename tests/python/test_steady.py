@@ -115,6 +115,9 @@ def test_begin_of_the_measurement_can_be_chosen_and_taken_back(
     assert onionlab.load(out).measured["start_ns"].min() >= 20_000_000_000  # type: ignore[operator]
     assert call(monkeypatch, "report", out) == 0
     assert "measured from 20 s" in capsys.readouterr().out
+    # A run that finds everything there does not take the choice back.
+    assert call(monkeypatch, "run", experiment_file, "--out", out, "--no-report") == 0
+    assert onionlab.load(out).measure_from == 20
     assert call(monkeypatch, "report", out, "--measure-from", "60 s") == 2
     assert "less than the duration" in capsys.readouterr().err
     assert call(monkeypatch, "report", out, "--measure-from", "file") == 0

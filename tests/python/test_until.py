@@ -237,6 +237,9 @@ def test_number_of_networks_is_replaced_and_nothing_else(text: str) -> None:
 def test_number_of_networks_that_cannot_be_replaced_is_refused() -> None:
     with pytest.raises(ScenarioError, match="on a line of its own"):
         with_networks('title = """\nnetworks = 3\n"""\nnetworks = 4\n', 17)
+    for text in ("\ufeffnetworks = 3\n", 'networks = 3\nload = { kind = "web", }\n'):
+        with pytest.raises(ScenarioError, match=r"must be TOML 1\.0"):
+            with_networks(text, 17)
 
 
 def test_widths_and_rules() -> None:

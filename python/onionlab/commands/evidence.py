@@ -29,6 +29,7 @@ def calibrate(
         float | None,
         typer.Option(min=0.0, max=1.0, help="Share of Tor that was simulated.", show_default="as far as the results know it"),
     ] = None,
+    point: Annotated[int | None, typer.Option(min=1, help="Of a sweep: the point.")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
 ) -> None:
     """Hold a simulated network's figures beside those of the live network of the same time."""
@@ -39,7 +40,10 @@ def calibrate(
     live = Metrics()
     for path in metrics or [Path("../shared/data/reference/shadow-networks/targets.json")]:
         live.add(path)
-    text = calibration.page(calibration.calibrate(load(directory), live, scale), live, directory)
+    results = load(directory)
+    if point is not None:
+        results = results.at_number(point)
+    text = calibration.page(calibration.calibrate(results, live, scale), live, directory)
     if output is None:
         sys.stdout.write(text)
     else:
@@ -154,6 +158,8 @@ def reproduce(
     ):
         if value is not None and paper not in owners:
             raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
+    if quick and quarter:
+        raise typer.BadParameter("there is no small form of a quarter of Tor: leave out one of the two", param_hint="--quarter")
     if reference is not None and not reference.exists():
         raise typer.BadParameter(f"there is no {reference}", param_hint="--reference")
     folder = experiments if experiments is not None else Path("experiments") / paper

@@ -70,8 +70,10 @@ def calibrate(
     Raises
     ------
     ResultsError
-        If nothing measures, or nothing was measured.
+        If nothing measures, or nothing was measured, or if there is a sweep, whose points are experiments of their own.
     """
+    if experiment.swept:
+        raise ResultsError(f"{experiment.directory} holds a sweep: say which point is meant (--point 1, or `at_number(1)`)")
     groups = [str(group["group"]) for group in experiment.plan.scenario["clients"] if measures(group)]
     if not groups:
         raise ResultsError(

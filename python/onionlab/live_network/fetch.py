@@ -199,7 +199,7 @@ class _Arriving:
         except (OSError, HTTPException, ValueError) as error:
             raise FetchError(f"cannot reach {url}: {_reason(error)}; is there a network?") from error
         length = self._answer.headers.get("Content-Length", "")
-        self._total = int(length) if length.isascii() and length.isdigit() else None
+        self._total = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
         self._received = 0
         if self._total is not None and self._total > limit:
             self.close()

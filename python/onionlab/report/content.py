@@ -158,6 +158,7 @@ def effect_lines(summary: pl.DataFrame) -> list[Row]:
     for row in summary.filter(pl.col("metric").is_in(HEADLINE), pl.col("p").is_not_null()).iter_rows(named=True):
         relative = row["unit"] != "%" and row["difference_percent"] is not None
         scale = row["difference_percent"] / row["difference"] if relative and row["difference"] else 1.0
+        relative = relative and row["difference"] != 0
         unit = " %" if relative else " points" if row["unit"] == "%" else f" {row['unit']}"
         low, high = (scale * row[key] for key in ("difference_low", "difference_high"))
         places = decimals(max(abs(low), abs(high)), 2)

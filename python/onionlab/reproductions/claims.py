@@ -17,7 +17,7 @@ import polars as pl
 
 from onionlab.reproductions.scales import FAILS, HOLDS, SLIGHTLY, UNDECIDED, Scale, most
 from onionlab.stats import Interval, t_interval
-from onionlab.stats.intervals import Floats
+from onionlab.stats.intervals import Floats, difference_interval
 from onionlab.stats.skewed import SPREAD
 
 #: How a figure is said to compare.
@@ -120,6 +120,8 @@ class Difference:
         Those of the ratio in each replicate; None where a figure is not positive.
     ratio
         Their mean with Student's interval: what the typical replicate does; None where ``logarithms`` is.
+    largest
+        The largest mean of the figures that it is made of, without their signs.
     """
 
     interval: Interval
@@ -129,6 +131,7 @@ class Difference:
     values: tuple[float, ...] = ()
     logarithms: tuple[float, ...] | None = None
     ratio: Interval | None = None
+    largest: float = 0.0
 
     @property
     def percent(self) -> float | None:
@@ -217,6 +220,11 @@ def difference(figures: pl.DataFrame, part: Comparison, confidence: float, rule:
         Of the interval.
     rule : Rule, optional
         Says how the columns are called.
+
+    Raises
+    ------
+    ValueError
+        A replicate has a figure more than once, so that what belongs together is not known.
     """
     columns = rule if rule is not None else Rule(confidence, 0.0)
     over = columns.replicate
@@ -233,7 +241,7 @@ def difference(figures: pl.DataFrame, part: Comparison, confidence: float, rule:
     if "earlier" in found.columns:
         earlier = [found["earlier"].to_numpy(), found["earlier_base"].to_numpy()]
         sides, differences = sides + earlier, differences - (earlier[0] - earlier[1])
-    interval = t_interval(differences, confidence)
+    interval = difference_interval(differences, confidence)
     if interval is None:
         return None
     logarithms = None
@@ -248,6 +256,7 @@ def difference(figures: pl.DataFrame, part: Comparison, confidence: float, rule:
         tuple(differences.tolist()),
         None if logarithms is None else tuple(logarithms.tolist()),
         None if logarithms is None else t_interval(logarithms, confidence),
+        max(abs(float(side.mean())) for side in sides),
     )
 
 
@@ -262,9 +271,12 @@ def _at(figures: pl.DataFrame, part: Comparison, place: Place, columns: Rule) ->
     over = columns.replicate
     rows = figures.filter(pl.col("metric") == part.metric, pl.col(columns.place) == place, pl.col("value").is_not_null())
     own = rows.filter(pl.col("treatment") == part.of).select(over, "value")
-    if part.to is None:
-        return own
-    return own.join(rows.filter(pl.col("treatment") == part.to).select(over, base="value"), on=over).sort(over)
+    found = own
+    if part.to is not None:
+        found = own.join(rows.filter(pl.col("treatment") == part.to).select(over, base="value"), on=over).sort(over)
+    if own[over].is_duplicated().any() or found[over].is_duplicated().any():
+        raise ValueError(f"{part.metric} at {place}: a {over} has several figures under one treatment; average over repetitions")
+    return found
 
 
 def _scales(part: Comparison, found: Difference, rule: Rule) -> list[Scale]:
@@ -320,7 +332,7 @@ def is_nothing(part: Comparison, found: Difference | None, rule: Rule) -> bool:
     """Whether there is nothing to compare: both figures are below what the rule says of the metric."""
     if found is None:
         return False
-    return max(abs(found.base), abs(found.base + found.interval.mean)) < rule.nothing.get(part.metric, 0.0)
+    return found.largest < rule.nothing.get(part.metric, 0.0)
 
 
 def judge(figures: pl.DataFrame, claims: Sequence[Claim], rule: Rule) -> list[Judged]:

@@ -156,7 +156,8 @@ class Kept:
             if index["format"] != FORMAT or index["form"] != self._form:
                 raise ResultsError(f"{self._folder} was kept by another version of onionlab; name another folder, or remove it")
             self._entries = {str(name): dict(entry) for name, entry in index["experiments"].items()}
-            self._frames = {_stem(name): pl.read_parquet(self._folder / f"{_stem(name)}.parquet") for name in index["frames"]}
+            stems = [_stem(name) for name in index["frames"]]
+            self._frames = {stem: pl.read_parquet(self._folder / f"{stem}.parquet", glob=False) for stem in stems}
             if lacking := [name for name, frame in self._frames.items() if OWNER not in frame.columns]:
                 raise ValueError(f"{lacking[0]}.parquet has no column {OWNER!r}")
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pl.exceptions.PolarsError) as error:

@@ -192,7 +192,7 @@ class Experiment:
             return pl.concat(tables)
         parts = []
         for run in holding:
-            frame = pl.scan_parquet(self.directory / run.directory / f"{name}.parquet", hive_partitioning=False)
+            frame = pl.scan_parquet(self.directory / run.directory / f"{name}.parquet", glob=False, hive_partitioning=False)
             keys = (
                 pl.lit(run.treatment).alias("treatment"),
                 pl.lit(run.network, dtype=pl.UInt32).alias("network"),
@@ -220,7 +220,7 @@ class Experiment:
         for run in self._with_table(name):
             path = self.directory / run.directory / f"{name}.parquet"
             try:
-                found = pl.read_parquet(path, hive_partitioning=False).schema
+                found = pl.read_parquet(path, glob=False, hive_partitioning=False).schema
             except (pl.exceptions.PolarsError, OSError) as error:
                 reason = " ".join(str(error).split())[:200]
                 return f"{path} cannot be read ({reason}); without the directory that it lies in, `onionlab run` makes it anew"

@@ -30,7 +30,7 @@ def with_requests(transfers: pl.DataFrame, circuits: pl.DataFrame, ahead: bool) 
     if not ahead:
         return transfers.with_columns(leaves_ns=pl.col("connected_ns"))
     over = circuits.select(*_CIRCUIT, "purpose", there_ns=pl.max_horizontal("built_ns", "joined_ns"))
-    found = transfers.join(over, on=_CIRCUIT, how="left", maintain_order="left")
+    found = transfers.join(over, on=_CIRCUIT, how="left", maintain_order="left", validate="m:1")
     with_begin = (pl.col("purpose") != "leg") & (pl.col("retries") == 0)
     leaves = pl.when(with_begin).then(pl.max_horizontal("start_ns", "there_ns")).otherwise(pl.col("connected_ns"))
     return found.with_columns(leaves_ns=leaves).drop("purpose", "there_ns")

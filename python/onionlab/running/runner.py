@@ -195,10 +195,12 @@ def _outdated(waiting: Sequence[Task]) -> int:
 
 def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, *, report: bool) -> Experiment:
     """The results of an experiment whose runs are over."""
-    Evaluation(measure_from).write(work.root)
+    kept = Evaluation.read(work.root)
+    Evaluation(kept.measure_from if measure_from is None else measure_from).write(work.root)
     results = opened(work.root, work.plan, failures)
     if not results.finished:
-        raise RunError("; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures))
+        why = "; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures)
+        raise RunError(why or f"{work.root}: no run is finished, and none has failed; was the directory changed meanwhile?")
     if report:
         results.report()
     return results

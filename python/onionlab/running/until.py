@@ -149,25 +149,35 @@ def with_networks(text: str, networks: int) -> str:
     Raises
     ------
     ScenarioError
-        If the number is written in a form that cannot be replaced safely.
+        If the number is written in a form that cannot be replaced safely, or the file in what TOML 1.0 has not.
 
     Examples
     --------
     >>> with_networks('title = "x"  # mine\nnetworks = 3 # few\n[network]\nnetworks = 1\n', 12)
     'title = "x"  # mine\nnetworks = 12 # few\n[network]\nnetworks = 1\n'
     """
+    before = _values(text)
     head, bracket, rest = _head(text)
     changed, count = re.subn(r"(?m)^(\s*\"?networks\"?\s*=\s*)[0-9_]+", rf"\g<1>{networks}", head, count=1)
     if not count:
         changed = f"networks = {networks}\n{head}"
     changed += bracket + rest
     try:
-        sound = tomllib.loads(changed) == {**tomllib.loads(text), "networks": networks}
+        sound = tomllib.loads(changed) == {**before, "networks": networks}
     except tomllib.TOMLDecodeError:
         sound = False
     if not sound:
         raise ScenarioError("the number of networks cannot be replaced: write `networks = ...` on a line of its own at the top")
     return changed
+
+
+def _values(text: str) -> dict[str, Any]:
+    """What an experiment file says, where its number of networks is to be changed."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        reason = f"it must be TOML 1.0, without a byte-order mark: {error}"
+        raise ScenarioError(f"the number of networks cannot be replaced in this experiment file; for that {reason}") from None
 
 
 def _head(text: str) -> tuple[str, str, str]:
@@ -293,7 +303,7 @@ def run_until(
     ScenarioError
         If networks are not sampled, or the metric or the kind has no values.
     """
-    plan = Plan.of(experiment, text := read_experiment(experiment))
+    plan = Plan.of(experiment, read_experiment(experiment))
     if plan.scenario.get("network", {}).get("kind") in ("explicit", "file"):
         raise ScenarioError(
             f"{experiment}: --until-ci adds sampled networks, and this network is not sampled; repeat with `seeds`"
@@ -301,7 +311,7 @@ def run_until(
     if rule.of == "difference" and len(plan.treatments) < 2:
         raise ScenarioError(f"{experiment}: --of difference needs two treatments")
     _check_kind(rule, recorded_groups(plan))
-    pilot = networks = max(PILOT, int(tomllib.loads(text).get("networks", 1)))
+    pilot = networks = max(PILOT, plan.networks)
     if pilot > rule.at_most:
         raise ScenarioError(f"{experiment} asks for {pilot} networks; --max-networks {rule.at_most} is less")
     options["fresh"], fresh = False, options.pop("fresh", False)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from onionlab.quantity import format_number
-from onionlab.stats.intervals import Interval, t_interval
+from onionlab.stats.intervals import Interval, difference_interval
 from onionlab.stats.metrics import HEADLINE, METRICS
 from onionlab.stats.multiple import holm, paired_p_value
 from onionlab.stats.power import detectable, networks_needed
@@ -96,7 +96,8 @@ def verdict(metric: str, difference: Interval | None, base_mean: float | None) -
         size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % "
     direction = f"{size}{'higher' if difference.mean > 0 else 'lower'}"
     if difference.low is None:
-        return f"{direction} in the only network, hence no interval"
+        where = "in the only network" if difference.count == 1 else "by the same in every network"
+        return f"{direction} {where}, hence no interval"
     if not difference.excludes_zero:
         return f"no difference shown ({direction} on average, the interval includes zero)"
     sense = METRICS[metric].better * (1 if difference.mean > 0 else -1)
@@ -186,7 +187,7 @@ def correct_for_number(rows: Sequence[dict[str, object]]) -> None:
 def _difference(metric: str, both: pl.DataFrame) -> dict[str, object]:
     """Columns of the paired difference for one metric, kind and treatment."""
     values = both["difference"].to_list()
-    difference = t_interval(values)
+    difference = difference_interval(values)
     mean = both["base"].mean()
     base_mean = float(mean) if isinstance(mean, int | float) else None
     columns: dict[str, object] = {"verdict": verdict(metric, difference, base_mean)}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -94,6 +94,18 @@ def t_interval(values: Sequence[float] | Floats, confidence: float = CONFIDENCE)
         return Interval(mean, None, None, 1)
     error = float(half_width(float(sample.std(ddof=1)), sample.size, confidence))
     return Interval(mean, mean - error, mean + error, int(sample.size))
+
+
+def difference_interval(differences: Sequence[float] | Floats, confidence: float = CONFIDENCE) -> Interval | None:
+    """`t_interval` of paired differences; without bounds where all are the same and not zero.
+
+    Then the pairs are copies of one another, as with seeds that nothing depends on: how far another pair would be is not
+    known, and Student's interval would have no width.
+    """
+    sample = np.asarray(differences, dtype=np.float64)
+    found = t_interval(sample, confidence)
+    copies = sample.size > 1 and sample[0] != 0 and bool((sample == sample[0]).all())
+    return replace(found, low=None, high=None) if found is not None and copies else found
 
 
 def pointwise_band(curves: Floats, confidence: float = CONFIDENCE) -> tuple[Floats, Floats | None, Floats | None]:

@@ -79,7 +79,13 @@ METRICS: dict[str, Metric] = {
             -1,
             "Nine of ten completed transfers were done within it.",
         ),
-        Metric("goodput", "goodput", "Mbit/s", 1, "Payload delivered to clients over the measured time."),
+        Metric(
+            "goodput",
+            "goodput",
+            "Mbit/s",
+            1,
+            "Payload delivered to clients, over the measured time; of a kind of client that of its transfers begun in it.",
+        ),
         Metric("failed", "failed downloads", "%", -1, "Failed among all that ended: time-out, stall, or circuit closed."),
         Metric("failed_timeout", "failed: time-out", "downloads", -1, "Downloads given up for taking too long."),
         Metric("failed_stall", "failed: stall", "downloads", -1, "Downloads given up because no byte came for too long."),
@@ -186,16 +192,22 @@ def per_run(transfers: pl.DataFrame, network: pl.DataFrame, measure_from: float,
     Returns
     -------
     polars.DataFrame
-        ``treatment, network, seed, kind, metric, value``; a figure that does not exist (no transfer completed) is null, not
-        absent.
+        ``treatment, network, seed, kind, metric, value``. A figure that does not exist (no transfer completed) is null, not
+        absent, and a run in which a kind began no transfer has zeros for it: where a treatment brings a network to a stop, that
+        counts.
     """
     length = duration - measure_from
     rows: list[tuple[str, int, int, str, str, float | None]] = []
-    cut = measured(with_kind(transfers), measure_from)
-    for key, part in cut.group_by(*RUN, "kind", maintain_order=True):
-        treatment, number, seed, kind = key
-        for metric, value in _of_kind(part, length).items():
-            rows.append((str(treatment), int(number), int(seed), str(kind), metric, value))
+    named = with_kind(transfers)
+    cut = measured(named, measure_from)
+    parts = cut.partition_by(*RUN, "kind", as_dict=True, maintain_order=True)
+    everything = named["kind"].unique(maintain_order=True).to_list()
+    runs = pl.concat([network.select(*RUN), named.select(*RUN)]).unique(maintain_order=True)
+    for treatment, number, seed in runs.iter_rows():
+        for kind in everything:
+            part = parts.get((treatment, number, seed, kind), cut.clear())
+            for metric, value in _of_kind(part, length).items():
+                rows.append((treatment, number, seed, kind, metric, value))
     # A sample stands for the interval that ends with it, so the first one counted ends after the measurement has begun.
     series = network.filter(pl.col("time_ns") > round(measure_from * 1e9))
     for key, part in series.group_by(*RUN, maintain_order=True):

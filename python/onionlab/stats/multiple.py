@@ -15,7 +15,7 @@ def paired_p_value(differences: Sequence[float] | Floats) -> float | None:
     Returns
     -------
     float or None
-        None for fewer than two differences, or where all are zero.
+        None for fewer than two differences, and where all are the same: no spread says how sure they are.
 
     Examples
     --------
@@ -23,11 +23,9 @@ def paired_p_value(differences: Sequence[float] | Floats) -> float | None:
     0.0742
     """
     sample = np.asarray(differences, dtype=np.float64)
-    if sample.size < 2 or not sample.any():
+    if sample.size < 2 or (sample == sample[0]).all():
         return None
     deviation = float(sample.std(ddof=1))
-    if deviation == 0:
-        return 0.0
     from scipy.special import stdtr
 
     return 2 * float(stdtr(sample.size - 1, -abs(float(sample.mean())) / deviation * float(np.sqrt(sample.size))))

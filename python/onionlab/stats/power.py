@@ -48,7 +48,9 @@ def power(effect: float, networks: int, confidence: float = CONFIDENCE) -> float
     # Larger shifts are certain to be seen, and the distribution's series loses them.
     shift = min(abs(effect) * math.sqrt(networks), 30.0)
     limit = float(stdtrit(freedom, (1 + confidence) / 2))
-    return min(1.0, 1.0 - float(nctdtr(freedom, shift, limit)) + float(nctdtr(freedom, shift, -limit)))
+    beyond, wrong_side = 1.0 - float(nctdtr(freedom, shift, limit)), float(nctdtr(freedom, shift, -limit))
+    # SciPy's series does not converge in the far tail, whose chance is then less than rounding.
+    return min(1.0, beyond + (0.0 if math.isnan(wrong_side) else wrong_side))
 
 
 def networks_needed(differences: Sequence[float] | Floats, chance: float = POWER, confidence: float = CONFIDENCE) -> int | None:
@@ -64,7 +66,7 @@ def networks_needed(differences: Sequence[float] | Floats, chance: float = POWER
     Returns
     -------
     int or None
-        At least 2; None for fewer than two differences, for a mean of zero, or beyond `MOST`.
+        At least 2; None for fewer than two differences, for a mean of zero, where all are the same, or beyond `MOST`.
 
     Examples
     --------
@@ -76,7 +78,7 @@ def networks_needed(differences: Sequence[float] | Floats, chance: float = POWER
         return None
     deviation = float(sample.std(ddof=1))
     if deviation == 0:
-        return 2
+        return None
     return _smallest(lambda networks: power(float(sample.mean()) / deviation, networks, confidence) >= chance)
 
 

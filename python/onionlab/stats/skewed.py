@@ -168,7 +168,10 @@ def suitable_band(curves: Floats, confidence: float = CONFIDENCE) -> tuple[Float
 
 
 def relative_half_width(interval: Interval) -> float | None:
-    """Half of an interval's length over its mean; None without an interval or where the mean is 0."""
+    """How far an interval reaches from its mean, to the side where that is further, over the mean.
+
+    None without an interval or where the mean is 0.
+    """
     if interval.low is None or interval.high is None or interval.mean == 0:
         return None
-    return (interval.high - interval.low) / 2 / abs(interval.mean)
+    return max(interval.high - interval.mean, interval.mean - interval.low) / abs(interval.mean)

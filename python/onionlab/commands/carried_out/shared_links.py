@@ -77,6 +77,8 @@ def answer(
     sources = documents(list(files))
     repeated = scale == 1 and (repeat is not None or seed is not None)
     by: Method = "draw" if question.excludes or repeated else "expectation"
+    if repeated and method is not None and _chosen("--method", method, ("draw", "expectation")) == "expectation":
+        raise QuestionError("--method expectation is exact: of the whole network it has neither --repeat nor --seed")
     if method is not None:
         by = "draw" if _chosen("--method", method, ("draw", "expectation")) == "draw" else "expectation"
     frame = shared_links(

@@ -36,7 +36,7 @@ def load_ours(results: Experiment, treatment: str) -> pl.DataFrame | None:
         path = results.directory / run.directory / "vegas.parquet"
         if not path.is_file():
             return None
-        frame = pl.read_parquet(path, hive_partitioning=False)
+        frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
         parts.append(
             frame.select(
                 t=pl.col("time_ns") / 1e9 - OUR_START,
