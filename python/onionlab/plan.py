@@ -143,8 +143,15 @@ class Plan:
             raise ValueError("a scenario is no object")
         for scenario in (self.scenario, *self.scenarios):
             seconds(scenario.get("measure-from") or 0)
+            treatments = scenario.get("treatments", [])
+            if not isinstance(treatments, list) or not all(
+                isinstance(entry, dict) and isinstance(entry.get("name"), str) for entry in treatments
+            ):
+                raise ValueError("`treatments` is no list of objects with names")
         if not isinstance(self.version, str) or not isinstance(self.build, str):
             raise ValueError("`version` or `build` is no text")
+        if len({run.directory for run in self.runs}) < len(self.runs):
+            raise ValueError("two runs have one directory")
         most = max(1, len(self.points))
         for number, run in enumerate(self.runs):
             texts, numbers = (run.treatment, run.directory, run.at), (run.treatment_index, run.network, run.seed)

@@ -45,6 +45,11 @@ Change = Callable[[dict[str, Any]], object]
         (lambda plan: plan.update(version=[1]), "`version` or `build` is no text"),
         (lambda plan: plan["scenario"].update({"measure-from": "soon"}), "'soon' is not a duration"),
         (lambda plan: plan["scenario"].update(title="\ud800"), "surrogates not allowed"),
+        (lambda plan: plan["scenario"].update({"measure-from": "1e400 s"}), "longer than any duration"),
+        (lambda plan: plan["scenario"].update(treatments=None), "`treatments` is no list of objects with names"),
+        (lambda plan: plan["scenario"].update(treatments=["x"]), "`treatments` is no list of objects with names"),
+        (lambda plan: plan["scenario"].update(treatments=[{"name": 5}]), "`treatments` is no list of objects with names"),
+        (lambda plan: plan["runs"].append(plan["runs"][0]), "two runs have one directory"),
         (lambda plan: plan["runs"][0].update(directory=3), "a value of runs[0] is of another kind"),
         (lambda plan: plan["runs"][1].update(network=[1]), "a value of runs[1] is of another kind"),
         (lambda plan: plan["runs"][1].update(seed=-1), "a value of runs[1] is of another kind"),
@@ -62,6 +67,11 @@ def test_a_broken_plan(change: Change, said: str, out: Path) -> None:
     told = refused(out)
     assert told.startswith(f"{out / 'plan.json'} is not a plan that onionlab wrote: ")
     assert said in told
+
+
+def test_a_plan_without_end(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("onionlab.results.experiment.MOST_OF_A_PLAN", 1000)
+    assert "has more than 1,000 B, which no plan has" in refused(out)
 
 
 def test_a_deep_plan(out: Path) -> None:

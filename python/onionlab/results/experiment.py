@@ -17,7 +17,7 @@ import polars as pl
 
 from onionlab.errors import ResultsError
 from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
-from onionlab.quantity import seconds
+from onionlab.quantity import format_bytes, seconds
 from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.stats import Settling, metrics, per_run, steady_state, summarise, variance_split
 from onionlab.stats.steady import begin_of_steady_state
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onionlab.charts import Chart
+
+
+#: Bytes of a plan that are read; a run takes some two hundred of them.
+MOST_OF_A_PLAN = 64 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -354,7 +358,11 @@ def load(directory: str | Path) -> Experiment:
     """
     root = Path(directory)
     try:
-        text = (root / "plan.json").read_text(encoding="utf-8")
+        with (root / "plan.json").open("rb") as file:
+            raw = file.read(MOST_OF_A_PLAN + 1)
+        if len(raw) > MOST_OF_A_PLAN:
+            raise ResultsError(f"{root / 'plan.json'} has more than {format_bytes(MOST_OF_A_PLAN)}, which no plan has")
+        text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ResultsError(f"{root} is not a results directory: it has no readable plan.json") from error
     try:
