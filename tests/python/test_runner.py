@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import _thread
+import errno
 import fcntl
 import io
 import json
@@ -258,6 +259,16 @@ def test_two_at_once_in_one_directory_are_refused(core: FakeCore, experiment_fil
         fcntl.flock(lock, fcntl.LOCK_EX)
         with pytest.raises(ResultsError, match="another onionlab"):
             run(experiment_file)
+    assert core.made == []
+
+
+def test_a_file_system_without_locks_is_named(core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    with pytest.raises(ResultsError, match=r"cannot lock .*No locks available"):
+        run(experiment_file)
     assert core.made == []
 
 

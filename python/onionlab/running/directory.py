@@ -45,6 +45,10 @@ def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise ResultsError(f"another onionlab is writing into {root}") from error
+        except OSError as error:
+            raise ResultsError(
+                f"cannot lock {root / '.lock'}: {error.strerror}; results need a file system with locks"
+            ) from error
         _clear(root)
         before = {root / name: _content(root / name) for name in OWN}
         try:
