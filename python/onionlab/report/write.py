@@ -70,7 +70,8 @@ def environment() -> jinja2.Environment:
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Fill a folder anew: nothing of it changes before all of its new files are there.
 
-    Each then takes its place by itself. What an earlier report left there goes; a folder that holds anything else but files of a report is not touched but for these.
+    Each then takes its place by itself. What an earlier report left there goes; a folder that holds anything else but files of a
+    report is not touched but for these.
     """
     draft = folder.with_name(f".{folder.name}.new")
     shutil.rmtree(draft, ignore_errors=True)
