@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -124,12 +124,23 @@ def _weighted(rows: pl.DataFrame, treatment: str) -> pl.DataFrame:
 def _random(study: Study, measured: Measured, treatments: Sequence[str]) -> dict[str, Any]:
     points = [(float(circuits), place) for circuits, _, place in study.places()]
     ends = [min(x for x, _ in points), max(x for x, _ in points)]
-    x = Axis("x", "circuits (logarithmic)", {"type": "log", "domain": ends}, {"values": [x for x, _ in points], "grid": False})
+    x = Axis(
+        "x", "circuits (logarithmic)", {"type": "log", "domain": ends}, {"values": _apart(x for x, _ in points), "grid": False}
+    )
     panels, data = _metrics("random", measured, points, treatments, x, ["latency", "throughput", "served"])
     about = [_networks(study), _BANDS]
     return whole(
         [alt.hconcat(*panels, spacing=22)], "Random networks by number of circuits (the paper's figures 7 and 9b)", about, data
     )
+
+
+def _apart(values: Iterable[float]) -> list[float]:
+    """Of values on a logarithmic axis those whose labels do not touch: the greatest, and what is at most half of the next."""
+    kept: list[float] = []
+    for value in sorted(values, reverse=True):
+        if not kept or 2 * value <= kept[-1]:
+            kept.append(value)
+    return kept[::-1]
 
 
 _BANDS = "mean over networks; band: 95 % t interval"
