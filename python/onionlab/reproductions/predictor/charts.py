@@ -135,10 +135,10 @@ def _random(study: Study, measured: Measured, treatments: Sequence[str]) -> dict
 
 
 def _apart(values: Iterable[float]) -> list[float]:
-    """Of values on a logarithmic axis those whose labels do not touch: the greatest, and what is at most half of the next."""
+    """Of values on a logarithmic axis those whose labels do not touch: the greatest, and what is at most a third of the next."""
     kept: list[float] = []
     for value in sorted(values, reverse=True):
-        if not kept or 2 * value <= kept[-1]:
+        if not kept or 3 * value <= kept[-1]:
             kept.append(value)
     return kept[::-1]
 
