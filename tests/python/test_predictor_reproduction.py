@@ -351,3 +351,17 @@ def test_places_have_names_of_their_own() -> None:
         "20 circuits, throttled 0.5",
         "20 circuits, linux",
     ]
+
+
+def test_a_study_has_its_own_networks_alone() -> None:
+    """Two networks of a question beside another question's third, in table and chart: a level is that of the two."""
+    place = Conditions().place(10)
+    values = {0: 100.0, 1: 200.0, 2: 900.0}
+    figures = frame([(place, "PredicTor", network, metric, value) for network, value in values.items() for metric in METRICS])
+    measured = Measured({}, figures, pl.DataFrame(), {}, [])
+    study = Study("queue limit", ("PredicTor",), 2, (10,), (Conditions(),))
+    assert measured.of(study).figures["replicate"].unique().sort().to_list() == [0, 1]
+    row = next(line for line in page._table(study, measured, study.treatments) if line.startswith(f"| {place} "))
+    assert row.split(" | ")[2].startswith("150 ")
+    data = charts._trade(study, measured)["datasets"]["trade"]
+    assert [one["latency"] for one in data] == [150.0]

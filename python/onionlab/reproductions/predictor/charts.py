@@ -229,11 +229,12 @@ def _mix(study: Study, measured: Measured) -> dict[str, Any]:
 def _trade(study: Study, measured: Measured) -> dict[str, Any]:
     """Latency against throughput, a point for each limit."""
     rows = []
+    figures = measured.of(study).figures
     for circuits, _, place in study.places():
         for treatment in study.treatments:
             one = {}
             for metric in ("latency", "throughput"):
-                values = measured.figures.filter(place=place, treatment=treatment, metric=metric)["value"].drop_nulls().to_list()
+                values = figures.filter(place=place, treatment=treatment, metric=metric)["value"].drop_nulls().to_list()
                 found = t_interval(values)
                 if found is not None:
                     one[metric] = found.mean

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import polars as pl
 
 from onionlab.reproductions.kept import Made
+from onionlab.reproductions.predictor.asked import Study
 from onionlab.reproductions.predictor.cells import Cost
 from onionlab.reproductions.predictor.measure import Toy
 
@@ -35,3 +36,7 @@ class Measured:
     rates: pl.DataFrame
     made: Mapping[str, Sequence[Made]]
     costs: Sequence[Cost]
+
+    def of(self, study: Study) -> Measured:
+        """With the figures of a study's own networks, which are the first ones: other studies have more at some of its places."""
+        return replace(self, figures=self.figures.filter(pl.col("replicate") < study.networks))

@@ -232,6 +232,7 @@ def _random(asked: Asked, study: Study, measured: Measured) -> Iterator[str]:
 def _table(study: Study, measured: Measured, treatments: Sequence[str], base: str = "", rule: Any = None) -> Iterator[str]:
     yield f"| | | {' | '.join(COLUMNS)} |"
     yield f"| --- | --- |{' ---: |' * len(COLUMNS)}"
+    measured = measured.of(study)
     for _, _, place in study.places():
         for treatment in treatments:
             cells = []
@@ -285,6 +286,7 @@ def _web_table(study: Study, measured: Measured) -> Iterator[str]:
     heads = [*(f"{WORDS[metric][0]}, ms" for metric in columns), "throughput, KiB/s", "objects a web circuit finished", *LEFT]
     yield f"| | {' | '.join(heads)} |"
     yield f"| --- |{' ---: |' * len(heads)}"
+    measured = measured.of(study)
     for treatment in study.treatments:
         cells = [_level(measured, "mix", treatment, metric, 0) for metric in (*columns, "throughput")]
         cells.append(_level(measured, "mix", treatment, "finished", 2))
