@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -12,7 +13,7 @@ from fake_core import FakeCore
 from onionlab.errors import RunError
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import NOTHING, change, frame, level, mean, percent
-from onionlab.reproductions.panels import extent
+from onionlab.reproductions.panels import FEW, Panel, extent, grid, has_few
 from onionlab.reproductions.runs import changed, run
 from onionlab.running.runner import Silent
 
@@ -59,6 +60,33 @@ def test_means_of_what_is_there() -> None:
 )
 def test_extents(means: list[float], domain: list[float]) -> None:
     assert extent(pl.DataFrame({"mean": means}))["domain"] == pytest.approx(domain)
+
+
+def _times(transfers: int) -> pl.DataFrame:
+    """Two treatments and three seeds of so many transfers each: the k-th of a seed takes k seconds."""
+    keys = [(treatment, seed) for treatment in ("before", "after") for seed in (1, 2, 3)]
+    rows = [("here", treatment, seed, seed, "time", 1.0 + k) for treatment, seed in keys for k in range(transfers)]
+    return pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
+
+
+def test_few_values_are_drawn_as_points() -> None:
+    panel = [[Panel("here", "time", "Here", "time (s)")]]
+    few, many = _times(2), _times(FEW)
+    assert has_few(few)
+    assert not has_few(many)
+    drawn = grid(few, ("before", "after"), panel, "Times", [])
+    points = [row for row in drawn["datasets"]["here-time"] if row["treatment"] == "after"]
+    # Both transfers of the three seeds: a quantile function of each seed would have been the first transfer's time alone.
+    assert [point["mean"] for point in points] == [1, 1, 1, 2, 2, 2]
+    assert [point["quantile"] for point in points] == pytest.approx([k / 6 for k in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)], abs=1e-6)
+    assert _marks(drawn) == ["point"]
+    assert "line" in _marks(grid(many, ("before", "after"), panel, "Times", []))
+
+
+def _marks(drawn: dict[str, Any]) -> list[str]:
+    (row,) = drawn["vconcat"]
+    (panel,) = row["hconcat"]
+    return [layer["mark"]["type"] for layer in panel["layer"]]
 
 
 def test_the_quick_form_is_a_file_of_its_own(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:

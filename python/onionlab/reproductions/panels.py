@@ -10,11 +10,15 @@ import altair as alt
 import polars as pl
 
 from onionlab.charts import theme
-from onionlab.charts.bands import Axis, band_chart, values
+from onionlab.charts.bands import Axis, band_chart, style, values
 from onionlab.stats import quantile_bands
 
 #: Size of a panel, in pixels.
 SIZE = (230, 170)
+
+#: A run has a quantile function from so many values on. Of fewer, hardly more than the least would be drawn, for each quantile is the
+#: lower order statistic: then the values of all runs are drawn as points.
+FEW = 10
 
 
 @dataclass(frozen=True)
@@ -74,15 +78,40 @@ def grid(
             if own.is_empty():
                 continue
             name = f"{one.place}-{one.what}"
-            data[name] = quantile_bands(own, "value", treatments)
+            few = has_few(own)
+            data[name] = _pooled(own) if few else quantile_bands(own, "value", treatments)
             x = Axis("mean", one.words, one.scale or extent(data[name]), {"tickCount": 5})
             y = Axis("quantile", "share", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
-            banded = data[name]["low"].null_count() < data[name].height
-            panel = band_chart(name, treatments, x, y, spread="x", banded=banded, size=size)
+            if few:
+                panel = _points(name, treatments, x, y, size)
+            else:
+                banded = data[name]["low"].null_count() < data[name].height
+                panel = band_chart(name, treatments, x, y, spread="x", banded=banded, size=size)
             panels.append(panel.properties(title=alt.TitleParams(one.heading, fontSize=12, offset=4)))
         if panels:
             drawn.append(alt.hconcat(*panels, spacing=22))
     return whole(drawn, title, about, data)
+
+
+def has_few(times: pl.DataFrame) -> bool:
+    """Whether half of a treatment's runs have too few values for a quantile function; ``times`` is of one place and one kind."""
+    counts = times.group_by("treatment", "network", "seed").len().group_by("treatment").agg(pl.col("len").median())
+    return bool(counts.select((pl.col("len") < FEW).any()).item())
+
+
+def _pooled(times: pl.DataFrame) -> pl.DataFrame:
+    """The values of all runs of a treatment in order, each in the middle of its step of the distribution function."""
+    share = (pl.col("value").rank("ordinal") - 0.5) / pl.len()
+    nothing = pl.lit(None, pl.Float64)
+    rows = times.select("treatment", quantile=share.over("treatment"), mean="value", low=nothing, high=nothing)
+    return rows.sort("treatment", "quantile")
+
+
+def _points(name: str, treatments: Sequence[str], x: Axis, y: Axis, size: tuple[int, int]) -> alt.LayerChart:
+    """Points in the place of lines."""
+    looks = style(treatments, dashed=True)
+    dots = alt.Chart(alt.NamedData(name), width=size[0], height=size[1]).mark_point(filled=True, size=26, opacity=0.8, clip=True)
+    return alt.LayerChart(layer=[dots.encode(x=x.channel("x"), y=y.channel("y"), color=looks["color"])])
 
 
 def whole(rows: Sequence[Any], title: str, about: Sequence[str], data: dict[str, pl.DataFrame]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from onionlab.quantity import format_duration
 from onionlab.reproductions.cci import network, testbeds
-from onionlab.reproductions.panels import Panel, grid
+from onionlab.reproductions.panels import FEW, Panel, grid, has_few
 
 TREATMENTS = (testbeds.VANILLA, testbeds.PCTLS)
 TITLES = {
@@ -47,6 +47,9 @@ def drawings(beds: testbeds.Measured, sampled: network.Measured) -> Iterator[tup
                 if place in testbeds.TESTBEDS
             ]
             rows.append(row)
+        shown = [beds.times.filter(place=panel.place, what=panel.what) for row in rows for panel in row]
+        few = any(has_few(times) for times in shown)
+        pooled = [f"points, where a run has fewer than {FEW} values: those of all seeds together"] if few else []
         yield (
             f"cci-two-clients-{what}",
             grid(
@@ -54,7 +57,7 @@ def drawings(beds: testbeds.Measured, sampled: network.Measured) -> Iterator[tup
                 TREATMENTS,
                 rows,
                 "Two clients: the one beside the bulk client (the paper's figure 14)",
-                [over_seeds, about],
+                [over_seeds, about, *pooled],
             ),
         )
     over_networks = f"mean quantile function over {sampled.networks} sampled networks; band: 95 % t interval"
