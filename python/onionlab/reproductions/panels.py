@@ -94,7 +94,7 @@ def grid(
 
 
 def has_few(times: pl.DataFrame) -> bool:
-    """Whether half of a treatment's runs have too few values for a quantile function; ``times`` is of one place and one kind."""
+    """Whether half of a treatment's runs have too few values for a quantile function; all are of one place and one kind."""
     counts = times.group_by("treatment", "network", "seed").len().group_by("treatment").agg(pl.col("len").median())
     return bool(counts.select((pl.col("len") < FEW).any()).item())
 
