@@ -15,6 +15,7 @@ from fake_core import FakeCore
 from onionlab.charts import all_charts, colours
 from onionlab.charts.export import inline
 from onionlab.charts.theme import PALETTE
+from onionlab.report.write import replace_folder
 
 CHARTS = {
     "time-to-first-byte-web",
@@ -215,6 +216,23 @@ def test_report_is_the_same_every_time_and_drops_old_charts(core: FakeCore, expe
     assert (results.directory / "report.html").read_text(encoding="utf-8") == text
     assert not stale.exists()
     assert mine.exists()
+
+
+def test_two_reports_at_a_time_leave_each_other_alone(tmp_path: Path) -> None:
+    """One that is asked for while a run ends: of another process, whose draft is there and not whole yet."""
+    # Process 1 is always there; no process has the other number.
+    other, dead = tmp_path / ".charts.1.new", tmp_path / f".charts.{2**31}.new"
+    for draft in (other, dead):
+        draft.mkdir()
+        (draft / "half.svg").write_text("<svg", encoding="utf-8")
+
+    def fill(folder: Path) -> None:
+        (folder / "whole.svg").write_text("<svg/>", encoding="utf-8")
+
+    replace_folder(tmp_path / "charts", fill)
+    assert [path.name for path in (tmp_path / "charts").iterdir()] == ["whole.svg"]
+    assert (other / "half.svg").is_file()
+    assert not dead.exists()
 
 
 def test_inline_charts_share_no_identifiers() -> None:

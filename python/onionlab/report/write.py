@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -71,10 +72,11 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Fill a folder anew: nothing of it changes before all of its new files are there.
 
     Each then takes its place by itself. What an earlier report left there goes; a folder that holds anything else but files of a
-    report is not touched but for these.
+    report is not touched but for these. Two reports at a time, one at the end of a run, say, and one asked for meanwhile, do not
+    meet before that.
     """
-    draft = folder.with_name(f".{folder.name}.new")
-    shutil.rmtree(draft, ignore_errors=True)
+    _remove_left(folder)
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.new")
     try:
         with writing(folder):
             draft.mkdir(parents=True)
@@ -88,6 +90,14 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
                     old.unlink()
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _remove_left(folder: Path) -> None:
+    """Remove the drafts of processes that are no more; one of this process itself is of an attempt before."""
+    for draft in folder.parent.glob(f".{folder.name}.*.new"):
+        process = draft.name.split(".")[-2]
+        if process.isdecimal() and (int(process) == os.getpid() or not Path("/proc", process).exists()):
+            shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_charts(folder: Path, charts: list[Chart], drawings: dict[str, str]) -> None:
