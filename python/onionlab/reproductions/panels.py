@@ -16,8 +16,8 @@ from onionlab.stats import quantile_bands
 #: Size of a panel, in pixels.
 SIZE = (230, 170)
 
-#: A run has a quantile function from so many values on. Of fewer, hardly more than the least would be drawn, for each quantile is the
-#: lower order statistic: then the values of all runs are drawn as points.
+#: A run has a quantile function from so many values on. Of fewer, hardly more than the least would be drawn, for each quantile is
+#: the lower order statistic: then the values of all runs are drawn as points.
 FEW = 10
 
 
