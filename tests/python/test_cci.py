@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 
 from onionlab import _core
 from onionlab.errors import ResultsError
+from onionlab.plan import Plan, fingerprint, read_experiment
 from onionlab.reproductions import cci
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.figures import capped, frame, mean
@@ -55,21 +57,24 @@ def test_the_quick_patterns_change_the_file() -> None:
     assert found == set(network.QUICK)
 
 
-def test_each_loss_and_load_is_an_experiment_of_its_own(tmp_path: Path) -> None:
+def _runs(file: Path) -> list[str]:
+    """What each run of an experiment is, wherever in the sweep it stands."""
+    plan = Plan.of(file, read_experiment(file))
+    return [fingerprint(plan.scenarios[run.point], ("", ""), run.treatment, run.network, run.seed) for run in plan.runs]
+
+
+def test_each_treatment_at_each_loss_or_load_is_an_experiment_of_its_own(tmp_path: Path) -> None:
     """Together they are what the files sweep, with the same runs; a second call finds the files as they are."""
     planned = cci.plan(FOLDER, tmp_path, quick=False)
     names = [one.ahead[0] for one in planned if one.part != cci.TESTBEDS]
-    assert names == [
-        *(f"network-{loss}" for loss in ("0.0", "0.001", "0.005", "0.01")),
-        *("four-ways-0.0", "four-ways-0.005"),
-        *(f"more-load-{users}" for users in (99_000, 198_000, 396_000, 792_000, 1_584_000)),
-        *("policies-0.0", "policies-0.005"),
-    ]
+    assert names[:8] == [f"network-{loss}-{way}" for loss in ("0.0", "0.001", "0.005", "0.01") for way in ("vanilla", "pctls")]
+    assert len(set(names)) == len(names) == 4 * 2 + 2 * 9 + 5 * 2 + 2 * 7
+    assert "four-ways-0.005-shared-no-nagle" in names
+    assert "policies-0.0-shared-round-robin-0-2-4" in names
     assert [one.ahead[0] for one in planned if one.part == cci.TESTBEDS] == list(testbeds.TESTBEDS)
     for stem, key in (("network", network.LOSS), *((question.stem, question.key) for question in further.QUESTIONS)):
-        whole = json.loads(_core.points(str(FOLDER / f"{stem}.toml")))
-        apart = [point for one in planned if one.part == stem for point in json.loads(_core.points(str(one.ahead[1])))]
-        assert apart == whole, key
+        own = [one.ahead[1] for one in planned if one.part == stem]
+        assert Counter(_runs(FOLDER / f"{stem}.toml")) == Counter(run for file in own for run in _runs(file)), key
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "files").iterdir()}
     assert cci.plan(FOLDER, tmp_path, quick=False) != []
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "files").iterdir()} == written

@@ -1,6 +1,7 @@
 """Sampled networks of `onionlab.reproductions.cci`: Tor's users, and clients that measure, at several losses or loads.
 
-A file sweeps losses or loads; each of them is run as an experiment of its own, so that one that is finished can be kept.
+A file sweeps losses or loads; each treatment at each of them is run as an experiment of its own, so that one that is finished can
+be kept.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ SIZES = {"50 kB": 50_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 
 #: What most files sweep.
 LOSS = "network.loss"
+
+#: Where a file's treatments begin, which come last in it.
+TREATMENT = "[[treatments]]\n"
 
 #: Shares of packets lost, as places are called.
 LOSSES = ("0 %", "0.1 %", "0.5 %", "1 %")
@@ -92,21 +96,25 @@ def percent(loss: Any) -> str:
 
 
 def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS, *, quick: bool) -> list[runs.Ahead]:
-    """Name, experiment file and results directory for each value of ``key`` that the file ``stem`` sweeps; the files are written.
+    """Name, experiment file and results directory for each treatment at each value of ``key`` that the file ``stem`` sweeps.
 
-    Results are those of the whole sweep: what a run draws does not depend on which other values there are.
+    The files are written. Results are those of the whole sweep: what a run draws does not depend on which others there are.
     """
     text = runs.with_changes((experiments / f"{stem}.toml").read_text(encoding="utf-8"), QUICK if quick else {})
+    before, *treatments = text.split(TREATMENT)
     ahead = []
     for value in tomllib.loads(text)["sweep"][key]:
-        name = f"{stem}-{value}"
-        own = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', text)
-        ahead.append((name, runs.written(out / "files" / f"{name}.toml", own), out / name))
+        swept = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', before)
+        for treatment in treatments:
+            own = f"{swept}{TREATMENT}{treatment}"
+            called = re.sub(r"[^a-z0-9]+", "-", tomllib.loads(own)["treatments"][0]["name"].lower()).strip("-")
+            name = f"{stem}-{value}-{called}"
+            ahead.append((name, runs.written(out / "files" / f"{name}.toml", own), out / name))
     return ahead
 
 
 def reduce(experiment: Experiment, key: str = LOSS, called: Callable[[Any], str] = percent) -> Reduced:
-    """One loss or load, in all networks.
+    """One treatment, or several, at one loss or load, in all networks.
 
     Parameters
     ----------
