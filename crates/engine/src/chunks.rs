@@ -3,6 +3,8 @@
 //! What is written to the ends of thousands of lists and read again much later has to be small and near: the chunk that was emptied last, which is still in
 //! the cache, is used first.
 
+use crate::prefetch;
+
 /// Values of a chunk: with sixteen bytes each, four cache lines.
 const CHUNK: usize = 16;
 const NONE: u32 = u32::MAX;
@@ -80,6 +82,28 @@ impl<T: Stored> ChunkPool<T> {
         self.chunks.len() as u32 - 1
     }
 
+    /// The values of a list, in no order.
+    pub fn values(&self, list: List) -> impl Iterator<Item = &T> {
+        let mut len = list.in_head();
+        let mut id = list.head;
+        std::iter::from_fn(move || {
+            let chunk = self.chunks.get(id as usize)?;
+            let values = &chunk.0[..len];
+            (id, len) = (self.next[id as usize], CHUNK);
+            Some(values)
+        })
+        .flatten()
+    }
+
+    /// Asks for the memory of a list.
+    pub fn prefetch(&self, list: List) {
+        let mut id = list.head;
+        while let Some(chunk) = self.chunks.get(id as usize) {
+            prefetch(chunk, size_of::<Chunk<T>>());
+            id = self.next[id as usize];
+        }
+    }
+
     /// Moves all values of a list to the end of `values`, in no order.
     pub fn drain(&mut self, list: &mut List, values: &mut Vec<T>) {
         let mut len = list.in_head();
@@ -123,6 +147,9 @@ mod tests {
                 pool.push(&mut other, 1000 + value);
             }
             assert_eq!(one.len(), length);
+            let mut seen: Vec<_> = pool.values(one).copied().collect();
+            seen.sort_unstable();
+            assert_eq!(seen, (0..length).collect::<Vec<_>>());
             let mut values = vec![7];
             pool.drain_in_order(&mut one, &mut values);
             assert_eq!(values, std::iter::once(7).chain(0..length).collect::<Vec<_>>());

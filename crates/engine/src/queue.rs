@@ -221,6 +221,20 @@ impl<E: Copy> EventQueue<E> {
         Some((entry.host(), entry.event))
     }
 
+    /// The number of the day whose events are being handled: when it changes, [`Self::tomorrow`] is another day.
+    #[inline]
+    pub const fn day(&self) -> u64 {
+        self.day
+    }
+
+    /// What the next day has so far, in no order: a glimpse for fetching its data early. What the day after has is asked for, so that the
+    /// next such glimpse need not wait.
+    pub fn tomorrow(&self) -> impl Iterator<Item = (HostId, E)> {
+        self.pool.prefetch(self.buckets[(self.day as usize + 2) % BUCKETS]);
+        let tomorrow = self.buckets[(self.day as usize + 1) % BUCKETS];
+        self.pool.values(tomorrow).map(|entry| (entry.host(), entry.event))
+    }
+
     /// Takes the next event if it is due at `until` or before.
     #[inline]
     pub fn pop_until(&mut self, until: SimTime) -> Option<Popped<E>> {
@@ -296,6 +310,23 @@ impl<E: Copy> EventQueue<E> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn tomorrow_has_what_the_next_day_has() {
+        const DAY: u64 = 1 << BUCKET_BITS;
+        let mut queue = EventQueue::new(1);
+        queue.schedule(SimTime::from_nanos(3), HostId(0), 0_u32);
+        for event in 1..=40 {
+            queue.schedule(SimTime::from_nanos(DAY + u64::from(event)), HostId(0), event);
+            queue.schedule(SimTime::from_nanos(2 * DAY + u64::from(event)), HostId(0), 100 + event);
+        }
+        for (first, expected) in [(0, 1..41), (1, 101..141), (101, 0..0)] {
+            while queue.pop().expect("there are more").event != first {}
+            let mut seen: Vec<_> = queue.tomorrow().map(|(_, event)| event).collect();
+            seen.sort_unstable();
+            assert_eq!(seen, expected.collect::<Vec<_>>(), "on the day that begins with {first}");
+        }
+    }
 
     #[test]
     fn simultaneous_events_go_by_host_and_then_by_that_hosts_counter() {

@@ -36,6 +36,9 @@ use slab::Slab;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+/// Events of the next day whose packets are fetched, at most: more would drive out what today needs.
+const FORESEEN: usize = 256;
+
 /// What can happen. The host concerned comes with it from the queue.
 #[derive(Debug, Clone, Copy)]
 pub enum Event {
@@ -299,7 +302,12 @@ impl World {
 
     /// Handles every event up to and including `until`; the clock may stand earlier if nothing more happened.
     pub fn run_until(&mut self, until: SimTime) {
+        let mut day = u64::MAX;
         while let Some(popped) = self.queue.pop_until(until) {
+            if day != self.queue.day() {
+                day = self.queue.day();
+                self.look_at_tomorrow();
+            }
             self.look_ahead();
             match popped.event {
                 Event::Net(event) => self.net.handle(&mut self.queue, popped.host, event),
@@ -330,6 +338,16 @@ impl World {
         }
     }
 
+    /// Fetches the packets of the calendar's next day, with which everything begins, so that the first events of a day find them too.
+    #[inline(never)]
+    fn look_at_tomorrow(&self) {
+        for (host, event) in self.queue.tomorrow().take(FORESEEN) {
+            if let Event::Net(event) = event {
+                self.net.prefetch(host, event, 0);
+            }
+        }
+    }
+
     /// Fetches what the next events will need while this one is handled: the further ahead, the nearer to what the event names.
     #[inline]
     fn look_ahead(&self) {
@@ -351,7 +369,7 @@ impl World {
             }
         }
         if let Some((host, Event::Net(event))) = self.queue.ahead(1)
-            && let Some(socket) = self.net.receiver(event)
+            && let Some(socket) = self.net.receiver(host, event)
             && let Some(&SocketUse::Channel(end)) = self.sockets.get(socket.index())
         {
             self.sent.prefetch(self.ends[end.peer().index()].sent, false);

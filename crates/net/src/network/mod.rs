@@ -12,7 +12,7 @@ mod transport;
 mod uplink;
 
 pub use crate::packet::PacketId;
-use crate::packet::{NONE, PacketPool};
+use crate::packet::{NONE, Packet, PacketPool};
 use crate::path::{Path, Topology};
 use crate::quic::QuicConfig;
 use crate::tcp::{Effects, Filled, TcpConfig};
@@ -154,20 +154,26 @@ impl Network {
                 prefetch(self.packets.get(packet), 64);
                 prefetch(&self.hosts[host.index()], HOT_HOST);
             }
-            (NetEvent::Deliver(packet), _) => {
-                if step == 1 {
+            (NetEvent::Arrive(_) | NetEvent::Deliver(_), _) => {
+                if step == 1 && matches!(event, NetEvent::Deliver(_)) {
                     // The packet that comes into the downlink then.
                     self.packets.prefetch_first(self.hosts[host.index()].waiting);
                 }
-                let packet = self.packets.get(packet);
+                let packet = self.received_with(host, event)?;
                 self.prefetch_socket(packet.to, step);
                 return packet.brings_data().then_some(packet.to);
             }
             (NetEvent::UplinkFree, 0) => prefetch(&self.hosts[host.index()], HOT_HOST),
             (NetEvent::UplinkFree, _) => {
-                let first = self.hosts[host.index()].ready_head;
-                if first != NONE {
-                    self.prefetch_socket(SocketId(first), step);
+                let host = &self.hosts[host.index()];
+                if host.ready_head != NONE {
+                    self.prefetch_socket(SocketId(host.ready_head), step);
+                } else if let Some(first) = host.ready_by_write.peek() {
+                    if step == 1 {
+                        prefetch(first, size_of_val(first));
+                    } else {
+                        self.prefetch_socket(SocketId(first.0.2), step - 1);
+                    }
                 }
             }
             (NetEvent::Timer(socket), 1 | 2) => self.prefetch_socket(socket, step),
@@ -176,12 +182,21 @@ impl Network {
         None
     }
 
-    /// The TCP socket that will receive data with this event.
+    /// The TCP socket that will receive data with this event of `host`.
     #[inline]
-    pub fn receiver(&self, event: NetEvent) -> Option<SocketId> {
-        let NetEvent::Deliver(packet) = event else { return None };
-        let packet = self.packets.get(packet);
+    pub fn receiver(&self, host: HostId, event: NetEvent) -> Option<SocketId> {
+        let packet = self.received_with(host, event)?;
         packet.brings_data().then_some(packet.to)
+    }
+
+    /// The packet that a socket will receive with this event of `host`: one that is through the downlink, or arrives at one that takes no time.
+    #[inline]
+    fn received_with(&self, host: HostId, event: NetEvent) -> Option<&Packet> {
+        match event {
+            NetEvent::Deliver(packet) => Some(self.packets.get(packet)),
+            NetEvent::Arrive(packet) if self.hosts[host.index()].down.mostly_takes_no_time() => Some(self.packets.get(packet)),
+            _ => None,
+        }
     }
 
     /// The socket itself with step 1, what it keeps apart while segments are in flight with steps 2 and 3.

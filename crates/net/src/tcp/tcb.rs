@@ -235,6 +235,13 @@ impl Tcb {
                 prefetch(front, size_of::<Sent>());
             }
         }
+        if let Some(cuts) = self.cuts.as_deref() {
+            if whole {
+                prefetch(cuts, size_of_val(cuts));
+            } else if let Some(front) = cuts.front() {
+                prefetch(front, size_of::<Cut>());
+            }
+        }
     }
 
     /// What `TCP_INFO` would say.

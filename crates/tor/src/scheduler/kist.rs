@@ -106,6 +106,9 @@ impl World {
         if let Some(&id) = pending.get(index + 2) {
             self.net.prefetch_socket(self.ends[id.index()].socket, 2);
         }
+        if let Some(&id) = pending.get(index + 1) {
+            self.net.prefetch_socket(self.ends[id.index()].socket, 3);
+        }
     }
 
     /// `update_socket_info_impl`: what TCP can send at once, and some congestion windows more to wait in the kernel, less what waits already.
