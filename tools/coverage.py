@@ -278,8 +278,8 @@ def page(count: int, seed: int, watch: Callable[[list[Any], str], Any]) -> tuple
     )
     failing = [cell for cell, found in cells.items() if not WANTED[0] <= found[REPORTED] <= WANTED[1]]
     verdict = (
-        f"Log-normal networks, all {len(cells)} settings: the interval that a report prints covers in {WANTED[0]:g} to {WANTED[1]:g} %. "
-        "Where networks differ otherwise it need not (Other networks, below)."
+        f"Log-normal networks, all {len(cells)} settings: the interval that a report prints covers in {WANTED[0]:g} to "
+        f"{WANTED[1]:g} %. Where networks differ otherwise it need not (Other networks, below)."
         if not failing
         else f"Log-normal networks: {len(failing)} of {len(cells)} settings lie outside {WANTED[0]:g} to {WANTED[1]:g} %: "
         + "; ".join(f"{QUANTILES[cell.quantile]}, spread {100 * cell.spread:g} %, {cell.networks} networks" for cell in failing)
