@@ -2,8 +2,9 @@
 
 Two network namespaces, made here and removed again, have a TUN device each; this program carries packets from one to the other
 and lets each wait for a fixed time. So the kernel's TCP at both ends meets a path of known latency, whatever queueing
-disciplines the kernel has. Every 10 ms one end writes a burst of cells as a record of TLS; printed are quantiles of the times
-from each write to the arrival of its last byte. ``crates/net/src/tcp/tests/behaviour.rs`` holds our TCP against them.
+disciplines the kernel has. Each 10 ms (KIST's interval in tor 0.3.5) one end writes a burst of cells as a record of TLS; printed
+are quantiles of the times from each write to the arrival of its last byte. ``crates/net/src/tcp/tests/behaviour.rs`` holds our
+TCP against them.
 
 Needs root, Linux and the program ``ip``.
 
@@ -31,14 +32,11 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Between two bursts, in s: KIST's interval in tor 0.3.5.
-INTERVAL = 0.010
-
-#: Bytes of a cell, and what a record of TLS 1.3 adds, with its header.
+#: Bytes of a cell, and what a record of TLS 1.2 with AES-GCM adds: header, nonce and tag (TLS 1.3: 22).
 CELL, RECORD = 514, 29
 
 #: Cells of a burst: always so many, or one of these, drawn.
-BURSTS = {"1": [1], "3": [3], "mixed": [1, 2, 3, 4, 5, 6, 8, 12]}
+BURSTS = {"1": [1], "3": [3], "7": [7], "mixed": [1, 2, 3, 4, 5, 6, 8, 12]}
 
 #: Bursts at the beginning that are not counted: the window opens, and Linux's quick acknowledgements are used up.
 LEFT_OUT = 50
@@ -130,7 +128,7 @@ def connection(delay: float, nagle: bool) -> Iterator[tuple[socket.socket, socke
             _ip("netns", "del", name)
 
 
-def times(delay: float, nagle: bool, cells: list[int], bursts: int) -> list[float]:
+def times(delay: float, interval: float, nagle: bool, cells: list[int], bursts: int) -> list[float]:
     """From each write to the arrival of its last byte, in ms, in order of size."""
     draw = random.Random(1)
     arrived: list[tuple[float, int]] = []
@@ -147,7 +145,7 @@ def times(delay: float, nagle: bool, cells: list[int], bursts: int) -> list[floa
         thread.start()
         begin, total = time.monotonic(), 0
         for burst in range(bursts):
-            time.sleep(max(0.0, begin + burst * INTERVAL - time.monotonic()))
+            time.sleep(max(0.0, begin + burst * interval - time.monotonic()))
             data = bytes(draw.choice(cells) * CELL + RECORD)
             total += len(data)
             written.append((time.monotonic(), total))
@@ -167,14 +165,16 @@ def main() -> None:
     """Measure each kind of burst with Nagle's algorithm and without."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--delay", type=float, default=12.5, metavar="MS", help="one way (default: %(default)s)")
+    parser.add_argument("--interval", type=float, default=10.0, metavar="MS", help="between bursts (default: %(default)s)")
     parser.add_argument("--bursts", type=int, default=2000, help="of each kind (default: %(default)s)")
     given = parser.parse_args()
-    if given.bursts <= LEFT_OUT or given.delay < 0:
-        parser.error(f"more than {LEFT_OUT} bursts and a delay that is not negative are needed")
-    print(f"Linux {os.uname().release}, {given.delay:g} ms one way; quantiles {', '.join(f'{one:g}' for one in QUANTILES)} in ms")
+    if given.bursts <= LEFT_OUT or given.delay < 0 or given.interval <= 0:
+        parser.error(f"more than {LEFT_OUT} bursts, an interval above 0 and a delay that is not negative are needed")
+    about = f"Linux {os.uname().release}, {given.delay:g} ms one way, a burst each {given.interval:g} ms"
+    print(f"{about}; quantiles {', '.join(f'{one:g}' for one in QUANTILES)} in ms")
     for nagle in (True, False):
         for name, cells in BURSTS.items():
-            found = times(given.delay / 1000, nagle, cells, given.bursts)
+            found = times(given.delay / 1000, given.interval / 1000, nagle, cells, given.bursts)
             shown = ", ".join(f"{found[int(quantile * len(found))]:.1f}" for quantile in QUANTILES)
             print(f"{'with' if nagle else 'without'} Nagle, {name} cells: {shown}")
 

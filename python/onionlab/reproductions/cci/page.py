@@ -169,10 +169,11 @@ def _nagle(beds: testbeds.Measured, judged: Sequence[Judged], rule: Rule) -> Ite
         "tor leaves on. A connection that one circuit has to itself waits so more often than one on which the cells of others "
         "complete a segment. NoDropping without it (`nagle = false`), PCTLS less vanilla: throughput "
         f"{shown['throughput'][1]} instead of {shown['throughput'][0]} (MB/s), round trip {shown['round-trip'][1]} instead of "
-        f"{shown['round-trip'][0]} (ms), with 95 % intervals. Most of it is "
-        "Linux's delay and not the model's: bursts of cells each 10 ms over a path of 12.5 ms take 22.6 ms in the median with "
+        f"{shown['round-trip'][0]} (ms), with 95 % intervals. Linux "
+        "itself delays so: bursts of cells each 10 ms over a path of 12.5 ms take 22.6 ms in the median with "
         "Linux's own TCP, and 12.8 ms without Nagle's algorithm (`tools/measure_tcp.py`; a test holds ours against its "
-        "quantiles). Short writes with longer pauses wait longer here than there, which lengthens round trips."
+        "quantiles). Short writes with longer pauses wait longer here than there: how much of the round trips that is, is not "
+        "known."
     )
     yield ""
 
