@@ -1,10 +1,9 @@
-"""How long bursts of cells wait for Nagle's algorithm and delayed acknowledgements, on Linux's own TCP.
+"""How long cells wait for Nagle's algorithm and delayed acknowledgements, on Linux's own TCP.
 
 Two network namespaces, made here and removed again, have a TUN device each; this program carries packets from one to the other
 and lets each wait for a fixed time. So the kernel's TCP at both ends meets a path of known latency, whatever queueing
-disciplines the kernel has. Each 10 ms (KIST's interval in tor 0.3.5) one end writes a burst of cells as a record of TLS; printed
-are quantiles of the times from each write to the arrival of its last byte. ``crates/net/src/tcp/tests/behaviour.rs`` holds our
-TCP against them.
+disciplines the kernel has. One end, or both, write records of TLS with cells at given times; printed are quantiles of the times
+from each write to the arrival of its last byte. ``crates/net/src/tcp/tests/waiting.rs`` holds our TCP against them.
 
 Needs root, Linux and the program ``ip``.
 
@@ -32,14 +31,18 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-#: Bytes of a cell, and what a record of TLS 1.2 with AES-GCM adds: header, nonce and tag (TLS 1.3: 22).
-CELL, RECORD = 514, 29
+#: Bytes of a cell, and what a record of TLS 1.3 adds: header, type and tag.
+CELL, RECORD = 514, 22
 
-#: Cells of a burst: always so many, or one of these, drawn.
-BURSTS = {"1": [1], "3": [3], "7": [7], "mixed": [1, 2, 3, 4, 5, 6, 8, 12]}
+#: A flow's writes: when, in ms, and how many bytes.
+Writes = list[tuple[float, int]]
 
-#: Bursts at the beginning that are not counted: the window opens, and Linux's quick acknowledgements are used up.
-LEFT_OUT = 50
+#: How long writes go on that are repeated at an interval, and how many of the first are not counted: the window opens, and
+#: Linux's quick acknowledgements are used up.
+LASTS_MS, LEFT_OUT = 20_000.0, 50
+
+#: Cells of a burst, one of which is drawn.
+MIXED = (1, 2, 3, 4, 5, 6, 8, 12)
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
 
@@ -128,55 +131,123 @@ def connection(delay: float, nagle: bool) -> Iterator[tuple[socket.socket, socke
             _ip("netns", "del", name)
 
 
-def times(delay: float, interval: float, nagle: bool, cells: list[int], bursts: int) -> list[float]:
-    """From each write to the arrival of its last byte, in ms, in order of size."""
-    draw = random.Random(1)
-    arrived: list[tuple[float, int]] = []
+def repeated(interval: float, cells: tuple[int, ...] = (), seed: int = 1) -> Writes:
+    """One of so many cells at an interval in ms."""
+    draw = random.Random(seed)
+    return [(i * interval, draw.choice(cells) * CELL + RECORD) for i in range(int(LASTS_MS / interval) if cells else 0)]
 
-    def read(reader: socket.socket) -> None:
+
+def begins(downloads: int = 100) -> tuple[Writes, Writes, list[int]]:
+    """Downloads of a second, SENDMEs against them, and 1 to 9 ms after the last SENDME of each a BEGIN.
+
+    What the server writes, what the client does, and which of the client's writes are the BEGINs.
+    """
+    draw = random.Random(1)
+    data: Writes = []
+    answers: Writes = []
+    marked = []
+    for download in range(downloads):
+        at = first = 1500.0 * download
+        while at < first + 1000:
+            data.append((at, draw.choice((36, 38, 40, 42)) * CELL + 5 * RECORD))
+            at += 8 + 4 * draw.random()
+        last, at = data[-1][0] + 13, first + 13
+        while at < last - 1:
+            answers.append((at, CELL + RECORD))
+            at += 6 + 8 * draw.random()
+        marked.append(len(answers) + 1)
+        answers += [(last, CELL + RECORD), (last + 1 + 8 * draw.random(), CELL + RECORD)]
+    return data, answers, marked
+
+
+def times(delay: float, nagle: bool, flows: tuple[Writes, Writes]) -> list[list[float]]:
+    """From each write of either end to the arrival of its last byte, in ms."""
+    arrived: list[list[tuple[float, int]]] = [[], []]
+    written: list[list[tuple[float, int]]] = [[], []]
+
+    def read(end: int, reader: socket.socket) -> None:
         total = 0
         while data := reader.recv(65536):
             total += len(data)
-            arrived.append((time.monotonic(), total))
+            arrived[end].append((time.monotonic(), total))
 
-    written: list[tuple[float, int]] = []
-    with connection(delay, nagle) as (writer, reader):
-        thread = threading.Thread(target=read, args=(reader,))
-        thread.start()
-        begin, total = time.monotonic(), 0
-        for burst in range(bursts):
-            time.sleep(max(0.0, begin + burst * interval - time.monotonic()))
-            data = bytes(draw.choice(cells) * CELL + RECORD)
-            total += len(data)
-            written.append((time.monotonic(), total))
-            writer.sendall(data)
+    def write(end: int, writer: socket.socket, begin: float) -> None:
+        total = 0
+        for at, size in flows[end]:
+            time.sleep(max(0.0, begin + at / 1000 - time.monotonic()))
+            total += size
+            written[end].append((time.monotonic(), total))
+            writer.sendall(bytes(size))
+
+    with connection(delay, nagle) as ends:
+        readers = [threading.Thread(target=read, args=one) for one in enumerate(ends)]
+        begin = time.monotonic() + 0.1
+        writers = [threading.Thread(target=write, args=(*one, begin)) for one in enumerate(ends)]
+        for thread in (*readers, *writers):
+            thread.start()
+        for thread in writers:
+            thread.join()
         time.sleep(1)
-        writer.shutdown(socket.SHUT_WR)
-        thread.join()
-    found, place = [], 0
-    for at, end in written:
-        while arrived[place][1] < end:
-            place += 1
-        found.append(1000 * (arrived[place][0] - at))
-    return sorted(found[LEFT_OUT:])
+        for one in ends:
+            one.shutdown(socket.SHUT_WR)
+        for thread in readers:
+            thread.join()
+    found = []
+    for end in (0, 1):
+        place, waited = 0, []
+        for at, last in written[end]:
+            while arrived[1 - end][place][1] < last:
+                place += 1
+            waited.append(1000 * (arrived[1 - end][place][0] - at))
+        found.append(waited)
+    return found
+
+
+def cases(delay: float) -> Iterator[tuple[str, Callable[[], list[list[float]]]]]:
+    """Names, and what measures the times of either end's writes that count."""
+
+    def measured(nagle: bool, *flows: Writes) -> Callable[[], list[list[float]]]:
+        both = (flows[0], flows[1] if len(flows) > 1 else [])
+        return lambda: [one[LEFT_OUT:] for one in times(delay, nagle, both)]
+
+    for nagle in (True, False):
+        for cells in ((1,), (3,), (7,), MIXED):
+            name = "mixed" if len(cells) > 1 else cells[0]
+            yield f"{'with' if nagle else 'without'} Nagle, {name} cells each 10 ms", measured(nagle, repeated(10, cells))
+    one, seven = repeated(60, (1,)), repeated(60, (7,))
+    yield "1 cell each 60 ms", measured(True, one)
+    yield "7 cells each 60 ms", measured(True, seven)
+    yield "1 cell each 60 ms, against 1 each 170 ms", measured(True, one, repeated(170, (1,), seed=2))
+    yield "7 cells each 60 ms, against 1 each 97 ms", measured(True, seven, repeated(97, (1,), seed=2))
+    many = repeated(10, (5, 10, 15, 20))
+    yield "5 to 20 cells each 10 ms, against 1 each 20 ms", measured(True, many, repeated(20, (1,), seed=2))
+
+    def begin() -> list[list[float]]:
+        data, answers, marked = begins()
+        waited = times(delay, True, (data, answers))[1]
+        return [[waited[one] for one in marked], []]
+
+    yield "a BEGIN after the last SENDME of a download", begin
 
 
 def main() -> None:
-    """Measure each kind of burst with Nagle's algorithm and without."""
+    """Measure each case."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--delay", type=float, default=12.5, metavar="MS", help="one way (default: %(default)s)")
-    parser.add_argument("--interval", type=float, default=10.0, metavar="MS", help="between bursts (default: %(default)s)")
-    parser.add_argument("--bursts", type=int, default=2000, help="of each kind (default: %(default)s)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="the cases whose name contains this")
     given = parser.parse_args()
-    if given.bursts <= LEFT_OUT or given.delay < 0 or given.interval <= 0:
-        parser.error(f"more than {LEFT_OUT} bursts, an interval above 0 and a delay that is not negative are needed")
-    about = f"Linux {os.uname().release}, {given.delay:g} ms one way, a burst each {given.interval:g} ms"
+    if not given.delay >= 0:
+        parser.error("the delay cannot be negative")
+    chosen = [(name, measure) for name, measure in cases(given.delay / 1000) if given.only in name]
+    if not chosen:
+        parser.error(f"no case's name contains {given.only!r}; the cases are: " + "; ".join(name for name, _ in cases(0)))
+    about = f"Linux {os.uname().release}, {given.delay:g} ms one way"
     print(f"{about}; quantiles {', '.join(f'{one:g}' for one in QUANTILES)} in ms")
-    for nagle in (True, False):
-        for name, cells in BURSTS.items():
-            found = times(given.delay / 1000, given.interval / 1000, nagle, cells, given.bursts)
-            shown = ", ".join(f"{found[int(quantile * len(found))]:.1f}" for quantile in QUANTILES)
-            print(f"{'with' if nagle else 'without'} Nagle, {name} cells: {shown}")
+    for name, measure in chosen:
+        for end, waited in enumerate(map(sorted, measure())):
+            if waited:
+                shown = ", ".join(f"{waited[int(quantile * len(waited))]:.1f}" for quantile in QUANTILES)
+                print(f"{name}{', the other way' if end else ''}: {shown}", flush=True)
 
 
 if __name__ == "__main__":

@@ -96,7 +96,7 @@ const AXES: &[(&str, &str)] = &[
     ("circuitmux = \"round-robin\"", "\ncircuitmux = \"round-robin-head\""),
     ("", "ewma-half-life = \"100 ms\""),
     ("ewma-half-life = \"100 ms\"", "ewma-tick = \"1 s\""),
-    ("ewma-half-life = \"100 ms\"", "ewma-clock = \"wall\""),
+    ("ewma-half-life = \"20 ms\"\newma-tick = \"1 s\"", "ewma-clock = \"wall\""),
     ("", "channel-scheduler = \"vanilla\""),
     ("", "channel-scheduler = \"kist-lite\""),
     ("", "kist-interval = \"20 ms\""),

@@ -269,10 +269,13 @@ load = { kind = "bulk", size = "5 MiB" }
 factor = 0.02
 "#;
 
-/// Names of relays and of the clients' guards in a run's records.
+/// Names of relays, and of the guard of each client's first circuit, in a run's records.
 fn relays_and_guards(directory: &Path) -> (Vec<String>, BTreeMap<String, String>) {
     let relays = rows(directory, "relays").iter().take(30).map(|row| row["relay"].to_string()).collect();
-    let guards = rows(directory, "circuits").iter().map(|row| (row["client"].to_string(), row["guard"].to_string())).collect();
+    let mut circuits = rows(directory, "circuits");
+    // The last one first, and overwritten.
+    circuits.sort_by_key(|row| std::cmp::Reverse(number(&row["circuit"])));
+    let guards = circuits.iter().map(|row| (row["client"].to_string(), row["guard"].to_string())).collect();
     (relays, guards)
 }
 

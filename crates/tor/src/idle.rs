@@ -62,11 +62,12 @@ impl World {
     pub(crate) fn check_idle(&mut self, id: EndId) {
         let Some(timeout) = self.idle_timeout(id) else { return };
         let second = self.queue.now().as_nanos() / SECOND;
-        let end = &self.ends[id.index()];
-        let log = &mut self.channel_logs[id.channel()];
-        let used = end.has_circuits() || log.streams > 0;
-        let idle = &mut log.idle[id.side()];
-        if end.opening != Opening::Open || used {
+        let log = &self.channel_logs[id.channel()];
+        // Where each end chooses the channel that it sends a circuit on, one may use it and the other not.
+        let used = [id, id.peer()].iter().any(|end| self.ends[end.index()].has_circuits()) || log.streams > 0;
+        let open = self.ends[id.index()].opening == Opening::Open;
+        let idle = &mut self.channel_logs[id.channel()].idle[id.side()];
+        if !open || used {
             idle.watched = false;
             self.free_channel(id);
         } else if u64::from(idle.since + timeout) <= second {
@@ -136,8 +137,6 @@ mod tests {
     fn the_time_counts_from_the_end_of_the_last_circuit() {
         let mut bench = Bench::new(Settings::default(), 1);
         let (end, circuit) = (bench.ends[0], bench.circuit(0));
-        // At the other end another circuit stays.
-        bench.incoming_circuit(0);
         bench.advance_to(second(6000) + SimDuration::from_millis(300));
         assert_eq!(closings(&mut bench), []);
         bench.world.close_at(circuit, 1, None);

@@ -155,14 +155,14 @@ impl Network {
         self.tcb(socket).map_or(0, |tcb| tcb.bytes_received() - tcb.readable())
     }
 
-    /// Bytes in this end's buffers: written and not acknowledged, received and not read, and received beyond a hole (of a stream without these).
+    /// Bytes in this end's buffers: written and not acknowledged, received and not read, and received beyond a hole.
     pub fn buffered_bytes(&self, socket: SocketId) -> u64 {
         match self.tcb(socket) {
             Some(tcb) => tcb.bytes_in_buffers(),
             None => self
                 .ask(socket, |connection, quic, id| {
                     let info = connection.info(quic, id);
-                    info.unacked_bytes + info.notsent_bytes + connection.readable(id)
+                    info.unacked_bytes + info.notsent_bytes + connection.readable(id) + connection.bytes_beyond(id)
                 })
                 .unwrap_or(0),
         }

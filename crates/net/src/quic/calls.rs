@@ -98,6 +98,11 @@ impl Connection {
         self.streams.get(id).map_or(0, |stream| stream.readable)
     }
 
+    /// Bytes received beyond a hole.
+    pub fn bytes_beyond(&self, id: u32) -> u64 {
+        self.streams.get(id).map_or(0, Stream::bytes_beyond)
+    }
+
     /// Reads up to `bytes` bytes (at most [`Self::readable`]). Offers of flow control may become due.
     pub fn read(&mut self, id: u32, bytes: u64) {
         let Some(place) = self.streams.place(id) else { return };

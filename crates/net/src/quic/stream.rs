@@ -242,6 +242,11 @@ impl Stream {
         arrival
     }
 
+    /// Bytes that arrived beyond a hole.
+    pub(super) fn bytes_beyond(&self) -> u64 {
+        self.beyond.as_slice().iter().map(|(start, end)| end - start).sum()
+    }
+
     /// The other end gave up after so many bytes; returns those that had not arrived, for the connection's flow control, and all that nobody will read.
     pub(super) fn on_reset(&mut self, final_size: u64) -> (u64, u64) {
         let missing = final_size - self.highest;

@@ -89,8 +89,8 @@ pub struct TcpConfig {
     pub awaits_full_window: bool,
     /// When data is acknowledged.
     pub acks: AckRule,
-    /// Shortest delay of an acknowledgement that waits for data or a second segment; with [`AckRule::Adaptive`] the longest is five times
-    /// that (Linux: 40 and 200 ms). Zero acknowledges each segment at once.
+    /// Shortest delay of an acknowledgement that waits for data or a second segment; with [`AckRule::Adaptive`] the longest is a round
+    /// trip, and at most five times that (Linux: 40 and 200 ms). Zero acknowledges each segment at once.
     pub delayed_ack: SimDuration,
     /// Whether round trips are measured. Without, the time-out is `initial_rto` all the time; one or two in a row double it for good, an
     /// acknowledgement after three or more sets it back.

@@ -114,7 +114,7 @@ impl Tcb {
             }
         }
         if segment.len > 0 || segment.flags.has(Flags::FIN) {
-            let arrival = self.receive.on_data(cfg, now, segment);
+            let arrival = self.receive.on_data(cfg, now, segment, &self.rtt);
             effects = effects.and_if(arrival.new_bytes, Effects::READABLE).and_if(self.receive.has_filled(), Effects::FILLED);
             if arrival.fin {
                 effects |= Effects::PEER_CLOSED;

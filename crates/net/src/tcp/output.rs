@@ -182,8 +182,11 @@ impl Tcb {
         });
         let first = flight.is_empty();
         segment.len = len as u16;
+        if self.next + u64::from(len) == self.written {
+            segment.flags = Flags::PSH;
+        }
         if fin {
-            segment.flags = Flags::FIN;
+            segment.flags = segment.flags.with(Flags::FIN);
             self.fin_sent = true;
         }
         flight.push(self.next, (len + u32::from(fin)) as u16, fin, now);
@@ -255,8 +258,11 @@ impl Tcb {
     fn repeat(&mut self, segment: &mut Segment, seq: u64, len: u16, fin: bool) {
         segment.seq = seq;
         segment.len = len - u16::from(fin);
+        if seq + u64::from(segment.len) == self.written {
+            segment.flags = Flags::PSH;
+        }
         if fin {
-            segment.flags = Flags::FIN;
+            segment.flags = segment.flags.with(Flags::FIN);
         }
         self.retransmitted += 1;
     }

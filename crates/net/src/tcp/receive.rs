@@ -1,8 +1,8 @@
 //! The receiving half: what has come, what is acknowledged when, and how much window to offer.
 //!
 //! Acknowledgements follow Linux's `__tcp_ack_snd_check`: at once for every second full segment, for the first 16 segments, beyond or
-//! into a hole, and for duplicates; else after a delay (RFC 1122, 4.2.3.2) that adapts to the arrivals' spacing, and not at all if data
-//! takes the acknowledgement along. The buffer grows by dynamic right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip
+//! into a hole, and for duplicates; when a reader empties the buffer of a segment that ended a write; else after a delay (RFC 1122, 4.2.3.2)
+//! that adapts to the arrivals' spacing, and not at all if data takes the acknowledgement along. The buffer grows by dynamic right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip
 //! and room for what slow start adds.
 
 mod counted;
@@ -10,6 +10,7 @@ mod timed;
 
 use super::config::{AckRule, TcpConfig};
 use super::reassembly::{Filled, Reassembly};
+use super::rtt::Rtt;
 use super::segment::{Flags, Segment};
 use super::ticks::Ticks;
 use onionlab_quantities::{SimDuration, SimTime};
@@ -18,6 +19,10 @@ use onionlab_quantities::{SimDuration, SimTime};
 const QUICK_ACKS: u32 = 16;
 /// What a sender's segments are assumed to hold before any came (RFC 1122: 536).
 const ASSUMED_MSS: u16 = 536;
+/// What the timestamps' option takes of a segment: Linux holds what came against [`ASSUMED_MSS`] options included.
+const TIMESTAMPS: u16 = 12;
+/// The least that a sender's full segments hold, options included (`TCP_MIN_MSS`).
+const LEAST_MSS: u16 = 88;
 /// Window fields of SYNs are not scaled.
 const MAX_UNSCALED: u32 = 65_535;
 
@@ -66,9 +71,10 @@ pub(super) struct Receive {
     owed: bool,
     /// Data goes both ways in turns: wait for data to take the acknowledgement along.
     pingpong: bool,
-    /// One, or two, short segments came: a reader who empties the buffer acknowledges them.
-    short: bool,
-    short_twice: bool,
+    /// A segment came that is not known to be one of several: a reader who empties the buffer acknowledges it, unless data goes both ways.
+    pushed: bool,
+    /// After such a one, a short one: a reader who empties the buffer acknowledges them in any case.
+    pushed_twice: bool,
     pub(super) fin: bool,
 }
 
@@ -106,8 +112,8 @@ impl Receive {
             waiting: 0,
             owed: false,
             pingpong: false,
-            short: false,
-            short_twice: false,
+            pushed: false,
+            pushed_twice: false,
             fin: false,
         }
     }
@@ -131,7 +137,7 @@ impl Receive {
     }
 
     /// Takes a segment with payload or FIN.
-    pub(super) fn on_data(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) -> Arrival {
+    pub(super) fn on_data(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment, rtt: &Rtt) -> Arrival {
         let (start, end) = (segment.seq, segment.end());
         let fin = segment.flags.has(Flags::FIN);
         let nothing = Arrival { new_bytes: false, fin: false };
@@ -148,7 +154,7 @@ impl Receive {
             return nothing;
         }
         if cfg.acks == AckRule::Adaptive {
-            self.measure(cfg, now, segment);
+            self.measure(cfg, now, segment, rtt);
         }
         self.owed = true;
         if start > self.next {
@@ -181,15 +187,18 @@ impl Receive {
             self.ack_now = true;
             self.pingpong = true;
         }
-        self.decide(cfg, now);
+        self.decide(cfg, now, rtt);
         Arrival { new_bytes: new > 0, fin }
     }
 
     /// What an arrival tells of the sender's segments, spacing and round trip (`tcp_event_data_recv`).
-    fn measure(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) {
+    fn measure(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment, rtt: &Rtt) {
         let len = segment.len;
+        let last_short = std::mem::take(&mut self.last_short);
+        let pushes = segment.flags.has(Flags::PSH);
         if len >= self.full {
             self.full = len.min(cfg.mss as u16);
+            self.pushed |= pushes;
             let echo = segment.ts_echo.as_nanos();
             if echo != 0 && echo as u32 != self.sampled_echo {
                 self.sampled_echo = echo as u32;
@@ -197,12 +206,17 @@ impl Receive {
                 self.rtt = if self.rtt == 0 { sample } else { (self.rtt - self.rtt / 8 + sample / 8).max(1) };
             }
         } else {
-            let again = len >= ASSUMED_MSS && len == std::mem::replace(&mut self.last_short, len);
-            if again {
+            // SACK blocks shorten a full segment.
+            let len = len.saturating_add(blocks_bytes(segment));
+            let least = if pushes || segment.flags.has(Flags::FIN) { ASSUMED_MSS } else { LEAST_MSS };
+            if len >= least - TIMESTAMPS {
+                self.last_short = len;
+            }
+            if self.last_short > 0 && len == last_short {
                 self.full = len;
             } else {
-                self.short_twice |= self.short;
-                self.short = true;
+                self.pushed_twice |= self.pushed;
+                self.pushed = true;
             }
         }
         let least = cfg.delayed_ack.as_micros() as u32;
@@ -214,8 +228,8 @@ impl Receive {
             if gap <= least / 2 {
                 self.delay = self.delay / 2 + least / 2;
             } else if gap < self.delay {
-                self.delay = self.delay / 2 + gap;
-            } else if gap > longest_delay(cfg) {
+                self.delay = (self.delay / 2 + gap).min(timeout(cfg, rtt));
+            } else if gap > timeout(cfg, rtt) {
                 // The sender restarted from a small window.
                 self.add_quick();
             }
@@ -234,8 +248,8 @@ impl Receive {
         self.delay = cfg.delayed_ack.as_micros() as u32;
     }
 
-    /// Acknowledge now or later (`__tcp_ack_snd_check`).
-    fn decide(&mut self, cfg: &TcpConfig, now: SimTime) {
+    /// Acknowledge now or later (`__tcp_ack_snd_check`, `tcp_send_delayed_ack`).
+    fn decide(&mut self, cfg: &TcpConfig, now: SimTime, rtt: &Rtt) {
         match cfg.acks {
             AckRule::Adaptive => {}
             AckRule::Timed => return self.decide_timed(cfg, now),
@@ -249,8 +263,13 @@ impl Receive {
             return;
         }
         let least = cfg.delayed_ack.as_micros() as u32;
-        let most = if self.pingpong || self.short { longest_delay(cfg) } else { longest_delay(cfg) * 5 / 2 };
-        let delay = SimDuration::from_micros(u64::from(self.delay.clamp(least, most.max(least)).min(longest_delay(cfg))));
+        let mut delay = self.delay.max(least);
+        if delay > least {
+            // A round trip, as far as one was measured.
+            let measured = rtt.smoothed().map_or(u32::MAX, |rtt| rtt.as_micros() as u32);
+            delay = delay.min(measured.max(least)).min(longest_delay(cfg));
+        }
+        let delay = SimDuration::from_micros(u64::from(delay));
         if self.ack_at == SimTime::MAX {
             self.ack_at = now + delay;
         } else if self.ack_at <= now + delay / 4 {
@@ -261,7 +280,7 @@ impl Receive {
     }
 
     /// The delayed acknowledgement is due.
-    pub(super) fn on_timer(&mut self, cfg: &TcpConfig) {
+    pub(super) fn on_timer(&mut self, cfg: &TcpConfig, rtt: &Rtt) {
         self.ack_at = SimTime::MAX;
         if self.owed {
             self.ack_now = true;
@@ -274,7 +293,7 @@ impl Receive {
                 self.pingpong = false;
                 self.delay = cfg.delayed_ack.as_micros() as u32;
             } else {
-                self.delay = (self.delay * 2).min(longest_delay(cfg));
+                self.delay = (self.delay * 2).min(timeout(cfg, rtt));
             }
         }
     }
@@ -306,6 +325,9 @@ impl Receive {
         }
         if self.owed && self.quick > 0 {
             self.quick -= 1;
+            if self.quick == 0 {
+                self.delay = cfg.delayed_ack.as_micros() as u32;
+            }
         }
         match cfg.acks {
             AckRule::Adaptive => self.ack_at = SimTime::MAX,
@@ -319,8 +341,8 @@ impl Receive {
         }
         self.ack_now = self.waiting > 0;
         self.owed = false;
-        self.short = false;
-        self.short_twice = false;
+        self.pushed = false;
+        self.pushed_twice = false;
         self.unacked = 0;
     }
 
@@ -361,7 +383,7 @@ impl Receive {
             return;
         }
         if self.owed
-            && (self.unacked > u32::from(self.full) || self.readable == 0 && (self.short_twice || self.short && !self.pingpong))
+            && (self.unacked > u32::from(self.full) || self.readable == 0 && (self.pushed_twice || self.pushed && !self.pingpong))
         {
             self.ack_now = true;
             return;
@@ -435,6 +457,16 @@ impl Receive {
 /// Longest delay of an acknowledgement, in microseconds.
 fn longest_delay(cfg: &TcpConfig) -> u32 {
     cfg.delayed_ack.as_micros() as u32 * 5
+}
+
+/// The retransmission time-out, in microseconds, which bounds what is learnt of the arrivals' spacing.
+fn timeout(cfg: &TcpConfig, rtt: &Rtt) -> u32 {
+    rtt.timeout(cfg).as_micros() as u32
+}
+
+/// What SACK blocks take of a segment.
+fn blocks_bytes(segment: &Segment) -> u16 {
+    if segment.sack_count == 0 { 0 } else { 4 + 8 * u16::from(segment.sack_count) }
 }
 
 /// The window that a buffer of this size can offer.

@@ -25,6 +25,8 @@ impl Flags {
     pub const RST: Self = Self::of(8);
     /// Answers data that came beyond a hole. Shadow's segments say so (`PTCP_DUPACK`); of others the receiver concludes it.
     pub const DUPLICATE: Self = Self::of(16);
+    /// Ends what was written so far. Linux's receivers think of it when they acknowledge.
+    pub const PSH: Self = Self::of(32);
 
     const fn of(bits: u8) -> Self {
         match NonZeroU8::new(bits | ALWAYS) {

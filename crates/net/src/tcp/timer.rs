@@ -16,7 +16,7 @@ impl Tcb {
     pub fn on_timer(&mut self, cfg: &TcpConfig, now: SimTime) -> Effects {
         let mut effects = Effects::NONE;
         if now >= self.receive.ack_at {
-            self.receive.on_timer(cfg);
+            self.receive.on_timer(cfg, &self.rtt);
         }
         if now >= self.alarm_at {
             self.clear_alarm();

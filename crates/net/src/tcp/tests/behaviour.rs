@@ -3,7 +3,7 @@
 use super::harness::Pair;
 use super::{at, millis, textbook};
 use crate::tcp::{BufferLimits, Effects, Flags, State, TcpConfig};
-use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
+use onionlab_quantities::{Bandwidth, SimDuration, SimTime};
 
 /// Payload segments sent by end 0 so far: instant in ms and length.
 fn payloads(pair: &Pair) -> Vec<(u64, u16)> {
@@ -103,63 +103,6 @@ fn nagle_holds_a_second_partial_segment_until_the_first_is_acknowledged() {
     }
 }
 
-/// Bursts of so many cells in one record of TLS each 10 ms, 12.6 ms one way: from the write to the arrival of its last byte, in ms, in order of size.
-fn times_of_bursts(nagle: bool, cells: impl Fn(u64) -> u64) -> Vec<f64> {
-    let mut pair = Pair::connected(TcpConfig { nagle, ..TcpConfig::linux() }, SimDuration::from_micros(12_600), 1);
-    // Without it times would keep step with the bursts, as they do nowhere.
-    pair.wires.iter_mut().for_each(|wire| wire.jitter = SimDuration::from_micros(200));
-    let (mut written, mut total, mut arrived, mut times) = (Vec::new(), 0, 0, Vec::new());
-    for burst in 0..2000 {
-        let bytes = cells(burst) * 514 + 29;
-        pair.ends[0].to_write = bytes;
-        total += bytes;
-        written.push((pair.now, total));
-        let next = at(200 + (burst + 1) * 10);
-        while pair.step(next) {
-            while arrived < written.len() && written[arrived].1 <= pair.ends[1].read {
-                times.push((pair.ends[1].last_read_at - written[arrived].0).as_secs_f64() * 1000.0);
-                arrived += 1;
-            }
-        }
-        pair.now = next;
-    }
-    let mut times = times.split_off(50);
-    times.sort_by(f64::total_cmp);
-    times
-}
-
-/// Linux 6.18, two namespaces and a path of 12.5 ms between them (`tools/measure_tcp.py`, November 2026): p10, p25, p50, p75, p90 and p99 in ms. The machine
-/// adds some tenths, and a few ms to one time in a hundred.
-#[test]
-fn small_bursts_wait_for_acknowledgements_as_long_as_on_linux() {
-    const MIXED: [u64; 8] = [1, 2, 3, 4, 5, 6, 8, 12];
-    let random = RandomStream::new(Seed(1), "bursts", "cells");
-    let one = |_| 1;
-    let three = |_| 3;
-    let mixed = |burst| MIXED[random.at(burst).below(8) as usize];
-    let cells: [(&str, &dyn Fn(u64) -> u64); 3] = [("1", &one), ("3", &three), ("mixed", &mixed)];
-    let linux = [
-        (true, "1", [15.6, 19.3, 22.7, 31.6, 32.7, 34.2]),
-        (true, "3", [15.3, 19.3, 22.6, 22.7, 22.9, 25.2]),
-        (true, "mixed", [15.7, 19.4, 22.6, 22.7, 23.8, 32.7]),
-        (false, "1", [12.6, 12.6, 12.6, 12.7, 13.1, 14.4]),
-        (false, "3", [12.6, 12.6, 12.7, 12.7, 13.5, 19.3]),
-        (false, "mixed", [12.6, 12.7, 12.8, 13.4, 14.9, 16.0]),
-    ];
-    for (nagle, name, measured) in linux {
-        let draw = cells.iter().find(|(other, _)| *other == name).unwrap().1;
-        let times = times_of_bursts(nagle, draw);
-        for (quantile, linux) in [0.1, 0.25, 0.5, 0.75, 0.9, 0.99].into_iter().zip(measured) {
-            let ours = times[(quantile * times.len() as f64) as usize];
-            let bound = if quantile > 0.9 { 7.0 } else { 2.5 };
-            assert!(
-                (ours - linux).abs() < bound,
-                "Nagle {nagle}, {name} cells, quantile {quantile}: {ours:.1} ms, Linux {linux} ms"
-            );
-        }
-    }
-}
-
 #[test]
 fn segments_follow_writes_where_asked() {
     let mut pair = Pair::connected(TcpConfig::shadow(), millis(50), 1);
@@ -170,12 +113,13 @@ fn segments_follow_writes_where_asked() {
     assert_eq!(payloads(&pair).iter().map(|sent| sent.1).collect::<Vec<_>>(), [1460, 1460, 80, 500]);
 }
 
-/// 40 ms after the quick ones are used up; every second full segment at once.
+/// 40 ms after the quick ones are used up, while nobody reads; every second full segment at once, and what was read when it ended a write.
 #[test]
 fn acknowledgements_are_delayed_after_the_first_sixteen() {
     let mut pair = Pair::connected(TcpConfig::linux(), millis(10), 1);
     pair.trace = Some(Vec::new());
     let acks = |pair: &Pair| pair.trace.as_ref().unwrap().iter().filter(|(_, side, _)| *side == 1).count();
+    pair.ends[1].reads = false;
     for i in 1..=16 {
         pair.ends[0].to_write = 1448;
         let end = pair.now + millis(20);
@@ -192,6 +136,14 @@ fn acknowledgements_are_delayed_after_the_first_sixteen() {
     let end = pair.now + millis(12);
     pair.run_until(end);
     assert_eq!(acks(&pair), 18, "a second segment is acknowledged at once");
+    pair.ends[1].reads = true;
+    let end = pair.now + millis(12);
+    pair.run_until(end);
+    let before = acks(&pair);
+    pair.ends[0].to_write = 1448;
+    let end = pair.now + millis(12);
+    pair.run_until(end);
+    assert_eq!(acks(&pair), before + 1, "the end of a write is acknowledged when it is read");
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod nstor;
 mod recovery;
 mod shadow;
 mod throughput;
+mod waiting;
 
 use super::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_quantities::{SimDuration, SimTime};
