@@ -17,7 +17,7 @@ from onionlab.plan import Plan, fingerprint, read_experiment
 from onionlab.reproductions import cci
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.figures import capped, frame, mean
-from onionlab.reproductions.kept import Reduced
+from onionlab.reproductions.kept import Kept, Reduced, identity
 from onionlab.running.runner import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -110,8 +110,25 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert pages[0] == pages[1]
     for claim in (*asked.testbed_claims, *asked.network_claims):
         assert claim.says in pages[0]
+    assert "Not on this page" not in pages[0]
+    # What is kept is on the page, though no part is asked for.
+    written, _ = cci.reproduce(FOLDER, tmp_path / "nothing", tmp_path / "other", quick=True, kept=tmp_path / "kept", parts=[])
+    assert written.read_text(encoding="utf-8") == pages[0]
     for name in re.findall(r"\]\((cci-[\w-]+\.svg)\)", pages[0]):
         assert "NaN" not in (tmp_path / "docs" / name).read_text(encoding="utf-8")
+
+
+def test_parts_that_are_neither_asked_for_nor_kept_are_left_out(tmp_path: Path) -> None:
+    planned = cci.plan(FOLDER, tmp_path, quick=False)
+    assert cci._present(planned, None, None) == planned
+    assert {one.part for one in cci._present(planned, [], None)} == {cci.TESTBEDS}
+    assert {one.part for one in cci._present(planned, ["policies"], None)} == {cci.TESTBEDS, "policies"}
+    store = Kept(tmp_path / "kept", cci.FORM)
+    of_network = [one for one in planned if one.part == cci.NETWORK]
+    for one in of_network:
+        assert {each.part for each in cci._present(planned, [], store)} == {cci.TESTBEDS}
+        store.add(one.ahead[0], identity(one.ahead[1]), Reduced({"figures": frame([])}, ()))
+    assert {one.part for one in cci._present(planned, [], store)} == {cci.TESTBEDS, cci.NETWORK}
 
 
 def test_figures_by_hand() -> None:

@@ -50,12 +50,22 @@ def calibrate(
         write_text(output, text)
 
 
-def _names(given: list[str]) -> list[str]:
+def _names(given: list[str], option: str = "--networks") -> list[str]:
     """What stands between commas, of all the times that the option was given; nothing where it says ``none``."""
     named = [name.strip() for each in given for name in each.split(",")]
     if "" in named:
-        raise typer.BadParameter("a name is missing beside a comma", param_hint="--networks")
+        raise typer.BadParameter("a name is missing beside a comma", param_hint=option)
     return [] if named == ["none"] else named
+
+
+def _parts(given: list[str]) -> list[str]:
+    """Parts of the reproduction of shared connections; one that it has not is refused."""
+    from onionlab.reproductions import cci
+
+    named = _names(given, "--parts")
+    if unknown := [name for name in named if name not in cci.LATER]:
+        raise typer.BadParameter(f"{unknown[0]!r} is not one of {', '.join(cci.LATER)}, and not none", param_hint="--parts")
+    return named
 
 
 def reproduce(
@@ -115,6 +125,15 @@ def reproduce(
     quarter: Annotated[
         bool, typer.Option("--quarter", help="cci: a quarter of Tor too, once; hours, and several GiB of memory.")
     ] = False,
+    parts: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME,...",
+            help="cci: what is run besides the testbeds: network, four-ways, more-load, policies, also several times; none: "
+            "nothing. The page has besides what is kept, and says what it lacks.",
+            show_default="all",
+        ),
+    ] = None,
     kept: Annotated[
         Path | None,
         typer.Option(
@@ -152,6 +171,7 @@ def reproduce(
         ("--consensus", consensus, COMPUTED),
         ("--quick", quick or None, SELF_CONTAINED),
         ("--quarter", quarter or None, ("cci",)),
+        ("--parts", parts, ("cci",)),
         ("--kept", kept, KEPT),
         ("--jobs", jobs, simulated),
         ("--cluster", cluster, simulated),
@@ -177,6 +197,8 @@ def reproduce(
             more: dict[str, Any] = {} if kept is None else {"kept": kept}
             if quarter:
                 more["quarter"] = True
+            if parts is not None:
+                more["parts"] = _parts(parts)
             page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick, **more)
         else:
             chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}

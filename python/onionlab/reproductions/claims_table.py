@@ -21,14 +21,14 @@ MANY = 10_000
 Words = Mapping[str, tuple[str, str, int]]
 
 
-def short(judged: Sequence[Judged]) -> Iterator[str]:
-    """How many hold, in a sentence."""
+def short(judged: Sequence[Judged], which: str = "claims") -> Iterator[str]:
+    """How many hold, in a sentence; ``which`` they are."""
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in (HOLDS, SLIGHTLY, FAILS, UNDECIDED)}
     slightly = f"{counts[SLIGHTLY]} slightly (by less than what counts as a difference), " if counts[SLIGHTLY] else ""
     hold, not_so = ("holds" if counts[HOLDS] == 1 else "hold"), ("does" if counts[FAILS] == 1 else "do")
     open_ = "is" if counts[UNDECIDED] == 1 else "are"
     yield (
-        f"**Of the paper's {len(judged)} claims {counts[HOLDS]} {hold} here, {slightly}{counts[FAILS]} {not_so} not, and "
+        f"**Of the paper's {len(judged)} {which} {counts[HOLDS]} {hold} here, {slightly}{counts[FAILS]} {not_so} not, and "
         f"{counts[UNDECIDED]} {open_} undecided.**"
     )
     yield ""

@@ -7,7 +7,7 @@ paper leaves open is in ``assumptions.toml``, its claims as comparisons are in `
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from onionlab.reproductions.cci import further, further_charts, network, testbed
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-from onionlab.reproductions.kept import Reduced, opened, work_off
+from onionlab.reproductions.kept import Kept, Reduced, identity, opened, work_off
 from onionlab.reproductions.runs import Ahead, Observe, watching
 from onionlab.results.experiment import Experiment
 from onionlab.running.place import chosen, made_at
@@ -83,6 +83,9 @@ class Planned:
 #: Parts of the page but for the questions that the paper leaves open, which are called as their files.
 TESTBEDS, NETWORK = "testbeds", "network"
 
+#: Those that can be left for another time, and what the page calls them.
+LATER = {NETWORK: "the sampled network", **{question.stem: question.called_on_pages for question in further.QUESTIONS}}
+
 
 def plan(experiments: Path, out: Path, *, quick: bool) -> list[Planned]:
     """Every experiment; files that are not in the folder as they are run are written below ``out``."""
@@ -106,6 +109,7 @@ def reproduce(
     quick: bool = False,
     kept: Path | None = None,
     quarter: bool = False,
+    parts: Collection[str] | None = None,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -121,20 +125,24 @@ def reproduce(
         Fewer seeds, shorter runs and a smaller network; its runs are kept apart.
     kept : path, optional
         A folder of experiments that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
+    parts : collection of str, optional
+        Those of `LATER` that are run besides the testbeds, instead of all. The page has also those that are kept, and says
+        which it lacks.
     quarter : bool
         A quarter of Tor too, once, one run after the other in the end; the page has it without that where it is kept.
     """
     asked = read(experiments)
     folder = out / ("quick" if quick else "full")
-    planned = plan(experiments, folder, quick=quick)
     store = opened(kept, FORM, quick=quick)
-    parts: dict[str, list[Reduced]] = {}
+    planned = _present(plan(experiments, folder, quick=quick), parts, store)
+    found_by_part: dict[str, list[Reduced]] = {}
     with watching(observe) as observer:
         found = work_off([one.ahead for one in planned], lambda number, results: planned[number].reduce(results), observer, store)
         for one, reduced in zip(planned, found, strict=True):
-            parts.setdefault(one.part, []).append(reduced)
-    beds, sampled = testbeds.together(parts[TESTBEDS]), network.together(parts[NETWORK])
-    others = {question.stem: network.together(parts[question.stem]) for question in further.QUESTIONS}
+            found_by_part.setdefault(one.part, []).append(reduced)
+    beds = testbeds.together(found_by_part.pop(TESTBEDS))
+    measured = {part: network.together(found) for part, found in found_by_part.items()}
+    sampled, others = measured.get(NETWORK), {part: found for part, found in measured.items() if part != NETWORK}
     large = None if store is None else store.take(of_quarter.STEM)
     if quarter:
         with (
@@ -156,14 +164,25 @@ def reproduce(
         list(further.page(others, asked.rule)),
         [] if large is None else list(of_quarter.section(large, asked.published["network"])),
         {stem: other.made for stem, other in others.items()} | ({} if large is None else {of_quarter.STEM: large.made}),
+        [name for part, name in LATER.items() if part not in measured],
         quick=quick,
     )
     write_text(path, text)
     return path, []
 
 
-def judge_all(asked: Asked, beds: testbeds.Measured, sampled: network.Measured) -> list[Judged]:
-    """Every claim, with one correction for all of them together."""
+def _present(planned: Sequence[Planned], parts: Collection[str] | None, store: Kept | None) -> list[Planned]:
+    """The testbeds, the parts that are asked for, and the others of which everything is kept."""
+    if parts is None:
+        return list(planned)
+    lacking = {one.part for one in planned if store is None or store.take(one.ahead[0], identity(one.ahead[1])) is None}
+    return [one for one in planned if one.part == TESTBEDS or one.part in parts or one.part not in lacking]
+
+
+def judge_all(asked: Asked, beds: testbeds.Measured, sampled: network.Measured | None) -> list[Judged]:
+    """Every claim, with one correction for all of them together; without the sampled network those about the testbeds."""
+    if sampled is None:
+        return judge(beds.figures, asked.testbed_claims, asked.rule)
     claims = (*asked.testbed_claims, *asked.network_claims)
     on_testbeds = judge(beds.figures, claims, asked.rule)[: len(asked.testbed_claims)]
     on_network = judge(sampled.figures, claims, asked.rule)[len(asked.testbed_claims) :]

@@ -23,7 +23,7 @@ TITLES = {
 WORDS = {"time": "time of a transfer (s)", "round-trip": "circuit's round trip (ms)"}
 
 
-def drawings(beds: testbeds.Measured, sampled: network.Measured) -> Iterator[tuple[str, dict[str, Any]]]:
+def drawings(beds: testbeds.Measured, sampled: network.Measured | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names and specifications of all charts."""
     over_seeds = f"mean quantile function over {beds.seeds} seeds; band: 95 % t interval"
     yield (
@@ -60,6 +60,8 @@ def drawings(beds: testbeds.Measured, sampled: network.Measured) -> Iterator[tup
                 [over_seeds, about, *pooled],
             ),
         )
+    if sampled is None:
+        return
     over_networks = f"mean quantile function over {sampled.networks} sampled networks; band: 95 % t interval"
     words = "time to last byte (s)"
     downloads = [

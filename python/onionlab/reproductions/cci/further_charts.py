@@ -26,8 +26,10 @@ def drawings(measured: Mapping[str, network.Measured]) -> Iterator[tuple[str, di
         ("four-ways", "Ways to put circuits on connections, with the tor of today"),
         ("policies", "Circuit schedulers on shared connections"),
     ):
-        yield f"cci-{stem}", means(measured[stem], title)
-    yield "cci-more-load", costs(measured["more-load"])
+        if stem in measured:
+            yield f"cci-{stem}", means(measured[stem], title)
+    if "more-load" in measured:
+        yield "cci-more-load", costs(measured["more-load"])
 
 
 def means(sampled: network.Measured, title: str) -> dict[str, Any]:

@@ -45,6 +45,9 @@ QUICK = """
 > differences and that everything works; "undecided" says nothing here.
 """
 
+LACKING = """
+> **Not on this page yet**, because it was not run with this command and is not kept: {parts}. What each takes is in
+> [the folder of the experiments](../../experiments/cci/README.md)."""
 
 WHAT_IS_COUNTED = """\
 *Links shared* counts pairs of relays on which several circuits send, whatever their connections, for both ways alike: under
@@ -57,7 +60,7 @@ paper's memory holds both. *Circuit* is the time of circuits that were built; th
 EXPECTED = """\
 What each part of the whole, without `--quick`, takes is in [its folder](../../experiments/cci/README.md). It can be made at
 several times and on several machines: `--kept DIR` keeps what each finished experiment came to in a small folder, and goes on
-from there."""
+from there; `--parts` says which parts are run."""
 
 QUARTER = "The same at the paper's size, once, with 0.5 % lost: `onionlab reproduce cci --quarter`{below}."
 
@@ -67,29 +70,36 @@ def page(
     published: Mapping[str, Any],
     rule: Rule,
     beds: testbeds.Measured,
-    sampled: network.Measured,
+    sampled: network.Measured | None,
     judged: Sequence[Judged],
     further: Sequence[str],
     quarter: Sequence[str],
     made: Mapping[str, Sequence[Made]],
+    lacking: Sequence[str] = (),
     *,
     quick: bool,
 ) -> str:
     """The page as Markdown.
 
-    ``further`` are the lines on what the paper leaves open, ``quarter`` those on a quarter of Tor, where it was run, and ``made``
-    all runs, by part.
+    ``further`` are the lines on what the paper leaves open, ``quarter`` those on a quarter of Tor, where it was run, ``made``
+    all runs, by part, and ``lacking`` the parts that were not run.
     """
-    lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
-    if quick:
+    options = " --quick" if quick else ""
+    if lacking:
+        present = [*([] if sampled is None else ["network"]), *(part for part in made if part != "quarter")]
+        options += f" --parts {','.join(present) or 'none'}"
+    lines = [INTRODUCTION.format(options=options)]
+    if quick and sampled is not None:
         seconds = testbeds.QUICK_DURATION.partition(" ")[0]
         lines.append(
             QUICK.format(seeds=beds.seeds, bed=seconds, networks=sampled.networks, relays=sampled.relays, minutes=sampled.minutes)
         )
+    if lacking:
+        lines += [LACKING.format(parts=", ".join(lacking)), ""]
     lines += ["## In short", ""]
-    lines += claims_table.short(judged)
+    lines += claims_table.short(judged, "claims" if sampled is not None else "claims about the testbeds")
     lines += ["## The claims", ""]
-    replicates = f"{beds.seeds} seeds or {sampled.networks} networks"
+    replicates = f"{beds.seeds} seeds" if sampled is None else f"{beds.seeds} seeds or {sampled.networks} networks"
     lines += claims_table.explanation(rule, judged, replicates, "What each figure is: `experiments/cci/claims.toml`.")
     lines += claims_table.table(judged, WORDS)
     lines += _nagle(beds, judged, rule)
@@ -104,16 +114,18 @@ def page(
         "![Round trips, two clients](cci-two-clients-round-trip.svg)",
         "",
     ]
-    lines += ["## A sampled network", ""]
-    lines += _network(published["network"], sampled, rule, has_quarter=bool(quarter))
-    lines += ["![Times to the last byte by size and loss](cci-network-times.svg)", ""]
-    lines += ["![Times to build a circuit by loss](cci-network-build.svg)", ""]
+    if sampled is not None:
+        lines += ["## A sampled network", ""]
+        lines += _network(published["network"], sampled, rule, has_quarter=bool(quarter))
+        lines += ["![Times to the last byte by size and loss](cci-network-times.svg)", ""]
+        lines += ["![Times to build a circuit by loss](cci-network-build.svg)", ""]
     lines += quarter
-    lines += ["## What the paper leaves open", "", *further]
+    if further:
+        lines += ["## What the paper leaves open", "", *further]
     lines += ["## What the paper does not say", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in assumptions]
     lines += ["", "## Runs", ""]
-    parts = {"the testbeds": beds.made, "the sampled network": sampled.made, **made}
+    parts = {"the testbeds": beds.made, **({} if sampled is None else {"the sampled network": sampled.made}), **made}
     lines.append(took(parts, "A run's records are the same bytes on any machine."))
     lines += ["", EXPECTED]
     return "\n".join([*lines, ""])
@@ -171,9 +183,9 @@ def _nagle(beds: testbeds.Measured, judged: Sequence[Judged], rule: Rule) -> Ite
         f"{shown['throughput'][1]} instead of {shown['throughput'][0]} (MB/s), round trip {shown['round-trip'][1]} instead of "
         f"{shown['round-trip'][0]} (ms), with 95 % intervals. Linux "
         "itself delays so: bursts of cells each 10 ms over a path of 12.5 ms take 22.6 ms in the median with "
-        "Linux's own TCP, and 12.8 ms without Nagle's algorithm (`tools/measure_tcp.py`; a test holds ours against its "
-        "quantiles). Short writes with longer pauses wait longer here than there: how much of the round trips that is, is not "
-        "known."
+        "Linux's own TCP, and 12.6 ms without Nagle's algorithm (`tools/measure_tcp.py`; tests hold ours against its "
+        "quantiles, those of writes with longer pauses and both ways too: within 2.5 ms but for a BEGIN right after a download, "
+        "which waits up to 5 ms longer here, and for the ends of records where both ends write in turns, up to 13 ms shorter)."
     )
     yield ""
 
