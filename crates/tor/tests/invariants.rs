@@ -405,6 +405,22 @@ proptest! {
         }
     }
 
+    /// Sockets run out: circuits fail and downloads may take for ever, but what arrives is whole and in order, no relay has more sockets than it may, and each of them was opened and not yet closed.
+    #[test]
+    fn at_a_limit_of_sockets_what_arrives_is_whole(plan in worlds(), limit in 2_u32..14) {
+        let mut plan = plan;
+        plan.settings.socket_limit = Some(limit);
+        let (_, records) = plan.run(120);
+        check_unfinished(&plan, &records)?;
+        let mut open = std::collections::HashMap::new();
+        for sample in &records.relays {
+            prop_assert!(sample.sockets <= limit && sample.most_sockets <= limit, "{:?}", sample);
+            let sockets = open.entry(sample.relay).or_insert(0);
+            *sockets = *sockets + sample.sockets_opened - sample.sockets_closed;
+            prop_assert_eq!(*sockets, u64::from(sample.sockets), "{:?}", sample);
+        }
+    }
+
     #[test]
     fn the_same_world_leaves_the_same_records(plan in worlds()) {
         let (first, second) = (plan.run(40), plan.run(40));
