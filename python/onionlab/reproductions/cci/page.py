@@ -45,7 +45,7 @@ QUICK = """
 > differences and that everything works; "undecided" says nothing here.
 """
 
-LACKING = """
+LACKING = """\
 > **Not on this page yet**, because it was not run with this command and is not kept: {parts}. What each takes is in
 > [the folder of the experiments](../../experiments/cci/README.md)."""
 
