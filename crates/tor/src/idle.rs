@@ -1,6 +1,6 @@
 //! Channels without circuits are closed after a while (`run_connection_housekeeping`).
 //!
-//! Each end looks once a second, by a clock of whole seconds, whether a circuit is attached to it, and closes the channel when none has been for as long as the end has
+//! Each end looks once a second, by a clock of whole seconds, whether a circuit is attached to either end, and closes the channel when none has been for as long as the end has
 //! chosen when the channel opened: 3 to 4.5 minutes where one end is a client, 45 to 75 minutes between relays, or what the consensus says
 //! (`channelpadding_get_channel_idle_timeout`; 0.2.4: three minutes for all). Here an end has at most one event for it, when its time may be over, and none while it has circuits.
 //!

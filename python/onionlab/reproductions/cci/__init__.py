@@ -84,7 +84,7 @@ class Planned:
 TESTBEDS, NETWORK = "testbeds", "network"
 
 #: Those that can be left for another time, and what the page calls them.
-LATER = {NETWORK: "the sampled network", **{question.stem: question.called_on_pages for question in further.QUESTIONS}}
+LATER = {NETWORK: "the sampled network", **{question.stem: question.short for question in further.QUESTIONS}}
 
 
 def plan(experiments: Path, out: Path, *, quick: bool) -> list[Planned]:
@@ -175,8 +175,9 @@ def _present(planned: Sequence[Planned], parts: Collection[str] | None, store: K
     """The testbeds, the parts that are asked for, and the others of which everything is kept."""
     if parts is None:
         return list(planned)
-    lacking = {one.part for one in planned if store is None or store.take(one.ahead[0], identity(one.ahead[1])) is None}
-    return [one for one in planned if one.part == TESTBEDS or one.part in parts or one.part not in lacking]
+    left = [one for one in planned if one.part in LATER and one.part not in parts]
+    lacking = {one.part for one in left if store is None or store.take(one.ahead[0], identity(one.ahead[1])) is None}
+    return [one for one in planned if one.part not in lacking]
 
 
 def judge_all(asked: Asked, beds: testbeds.Measured, sampled: network.Measured | None) -> list[Judged]:

@@ -28,8 +28,8 @@ class Question:
         Name of its file.
     heading, says
         What is asked, in a heading and in words.
-    called_on_pages
-        What a page calls it that lacks it.
+    short
+        The same in a few words, within a list.
     place
         What a place is, as the head of a column.
     key, called
@@ -39,7 +39,7 @@ class Question:
     stem: str
     heading: str
     says: str
-    called_on_pages: str
+    short: str
     place: str = "lost"
     key: str = network.LOSS
     called: Callable[[Any], str] = network.percent

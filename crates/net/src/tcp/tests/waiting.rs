@@ -128,7 +128,7 @@ fn in_turns_the_ends_of_records_leave_sooner_than_on_linux() {
     compare("1 cell each 97 ms", times[1][LEFT_OUT..].to_vec(), [12.6, 12.6, 12.6, 12.7, 12.7], 1.5);
 }
 
-/// Downloads of a second, SENDMEs against them, and 1 to 9 ms after the last SENDME of each the BEGIN of the next stream. Ours waits up to 5 ms longer at the lower
+/// Downloads of a second, SENDMEs against them, and 1 to 9 ms after the last SENDME of each the BEGIN of the next stream. Ours waits up to 5.4 ms longer at the lower
 /// quartile and the median.
 #[test]
 fn a_begin_after_the_last_sendme() {
