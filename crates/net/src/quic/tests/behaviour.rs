@@ -166,9 +166,12 @@ fn a_loss_of_one_stream_does_not_delay_another() {
     pair.run_until(begins + millis(60));
     assert_eq!((pair.delivered(0), pair.delivered(1)), (0, 1420));
     assert_eq!(pair.ends[1].streams[1].last_read_at, begins + millis(51));
+    // Of stream 0 the second datagram lies behind the hole.
+    assert_eq!(pair.ends[1].quic.bytes_beyond(0), 1420);
     pair.run_until(begins + millis(400));
     assert_eq!(pair.delivered(0), 2840);
     assert!(pair.ends[1].streams[0].last_read_at > begins + millis(150));
+    assert_eq!(pair.ends[1].quic.bytes_beyond(0), 0);
 }
 
 #[test]

@@ -113,54 +113,6 @@ fn segments_follow_writes_where_asked() {
     assert_eq!(payloads(&pair).iter().map(|sent| sent.1).collect::<Vec<_>>(), [1460, 1460, 80, 500]);
 }
 
-/// 40 ms after the quick ones are used up, while nobody reads; every second full segment at once, and what was read when it ended a write.
-#[test]
-fn acknowledgements_are_delayed_after_the_first_sixteen() {
-    let mut pair = Pair::connected(TcpConfig::linux(), millis(10), 1);
-    pair.trace = Some(Vec::new());
-    let acks = |pair: &Pair| pair.trace.as_ref().unwrap().iter().filter(|(_, side, _)| *side == 1).count();
-    pair.ends[1].reads = false;
-    for i in 1..=16 {
-        pair.ends[0].to_write = 1448;
-        let end = pair.now + millis(20);
-        pair.run_until(end);
-        assert_eq!(acks(&pair), i, "quick");
-    }
-    pair.ends[0].to_write = 1448;
-    let sent = pair.now;
-    pair.run_until(sent + millis(49));
-    assert_eq!(acks(&pair), 16);
-    pair.run_until(sent + millis(51));
-    assert_eq!(acks(&pair), 17, "after 10 ms of path and 40 ms of delay");
-    pair.ends[0].to_write = 2 * 1448;
-    let end = pair.now + millis(12);
-    pair.run_until(end);
-    assert_eq!(acks(&pair), 18, "a second segment is acknowledged at once");
-    pair.ends[1].reads = true;
-    let end = pair.now + millis(12);
-    pair.run_until(end);
-    let before = acks(&pair);
-    pair.ends[0].to_write = 1448;
-    let end = pair.now + millis(12);
-    pair.run_until(end);
-    assert_eq!(acks(&pair), before + 1, "the end of a write is acknowledged when it is read");
-}
-
-#[test]
-fn data_takes_the_acknowledgement_along() {
-    let mut pair = Pair::connected(TcpConfig::linux(), millis(10), 1);
-    pair.trace = Some(Vec::new());
-    for _ in 0..50 {
-        for side in [0, 1] {
-            pair.ends[side].to_write = 543;
-            let end = pair.now + millis(10);
-            pair.run_until(end);
-        }
-    }
-    let empty = pair.trace.as_ref().unwrap().iter().filter(|(.., segment)| segment.len == 0).count();
-    assert!(empty <= 4, "{empty} pure acknowledgements in a ping-pong of 100 segments");
-}
-
 #[test]
 fn a_closed_window_is_probed_and_opens_again() {
     let cfg = TcpConfig { receive_buffer: BufferLimits::fixed(40_000), ..TcpConfig::linux() };

@@ -1,5 +1,6 @@
 //! Two ends over two wires, judged from outside.
 
+mod acknowledgements;
 mod behaviour;
 mod cost;
 mod delivery;
