@@ -80,6 +80,9 @@ impl Tcb {
                 self.receive.duplicates -= 1;
             }
         }
+        if segment.len > 0 && segment.seq + u64::from(segment.len) == self.written {
+            segment.flags = segment.flags.with(Flags::PSH);
+        }
         self.receive.acknowledge(cfg, segment);
         true
     }
@@ -182,11 +185,8 @@ impl Tcb {
         });
         let first = flight.is_empty();
         segment.len = len as u16;
-        if self.next + u64::from(len) == self.written {
-            segment.flags = Flags::PSH;
-        }
         if fin {
-            segment.flags = segment.flags.with(Flags::FIN);
+            segment.flags = Flags::FIN;
             self.fin_sent = true;
         }
         flight.push(self.next, (len + u32::from(fin)) as u16, fin, now);
@@ -258,11 +258,8 @@ impl Tcb {
     fn repeat(&mut self, segment: &mut Segment, seq: u64, len: u16, fin: bool) {
         segment.seq = seq;
         segment.len = len - u16::from(fin);
-        if seq + u64::from(segment.len) == self.written {
-            segment.flags = Flags::PSH;
-        }
         if fin {
-            segment.flags = segment.flags.with(Flags::FIN);
+            segment.flags = Flags::FIN;
         }
         self.retransmitted += 1;
     }

@@ -1,9 +1,9 @@
 //! The receiving half: what has come, what is acknowledged when, and how much window to offer.
 //!
 //! Acknowledgements follow Linux's `__tcp_ack_snd_check`: at once for every second full segment, for the first 16 segments, beyond or
-//! into a hole, and for duplicates; when a reader empties the buffer of a segment that ended a write; else after a delay (RFC 1122, 4.2.3.2)
-//! that adapts to the arrivals' spacing, and not at all if data takes the acknowledgement along. The buffer grows by dynamic right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip
-//! and room for what slow start adds.
+//! into a hole, and for duplicates; when a reader empties the buffer of a segment that ended a write; else after a delay (RFC 1122,
+//! 4.2.3.2) that adapts to the arrivals' spacing, and not at all if data takes the acknowledgement along. The buffer grows by dynamic
+//! right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip and room for what slow start adds.
 
 mod counted;
 mod timed;
