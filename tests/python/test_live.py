@@ -52,7 +52,9 @@ name = "Linux"
 what = "its links"
 why = "relays run it"
 default = "yes"
-without = ["mss", "packet-header", "kist-knows-unsent", "downlink-queue", "downlink-queue-size"]
+without = [
+  "mss", "packet-header", "kist-knows-unsent", "link-shaping", "round-trips", "min-rto", "downlink-queue", "downlink-queue-size",
+]
 base = { net = "linux" }
 [[step]]
 name = "places"

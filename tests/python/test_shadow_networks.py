@@ -23,6 +23,7 @@ from onionlab.reproductions.shadow_networks import Figure, Target, compare
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times as shadow_networks_times
+from onionlab.reproductions.shadow_networks.more_load import QUANTILES as MORE_QUANTILES
 from onionlab.reproductions.shadow_networks.more_load import Ratio, effect
 from onionlab.reproductions.shadow_networks.transfer_times import FORM, Observed, reduce
 
@@ -236,6 +237,41 @@ def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypat
     assert f"| {NAME} | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in text
     with pytest.raises(ResultsError, match="no finished run"):
         shadow_networks.reproduce(*folders, networks=[], duration="20 min", kept=tmp_path / "kept")
+
+
+def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
+    reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The longest of several; one that is kept with an hour too is there with that."""
+    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
+    other = NAME.replace("-9", "-8")
+    targets = json.loads((reference / "targets.json").read_text())
+    spread = {"runs": 100, "mean": [1.0] * len(MORE_QUANTILES), "sd": [0.1] * len(MORE_QUANTILES)}
+    of_scale = dict.fromkeys(targets["shadow"]["1% load 1.0"], spread)
+    targets = {"quantiles": MORE_QUANTILES, "shadow": {"1% load 1.0": of_scale, "1% load 1.2": of_scale}}
+    (reference / "targets.json").write_text(json.dumps(targets))
+    for name in (NAME, other):
+        (reference / f"{name}.network.json.xz").write_bytes(lzma.compress(b"{}"))
+        (reference / f"{name}.results.json.xz").write_bytes((reference / f"{NAME}.results.json.xz").read_bytes())
+    kept = Kept(tmp_path / "kept", FORM)
+
+    def keep(called: str, seconds: float) -> None:
+        one = experiment()
+        one.duration = seconds
+        kept.add(called, "whatever it was", reduce(one))
+
+    keep(NAME, 3600.0)
+    keep(f"{NAME}, 40 min", 2400.0)
+    for called, seconds in (("10 min", 600.0), ("26 min", 1560.0), ("load 1.2, 26 min", 1560.0), ("load 1.2, 10 min", 600.0)):
+        keep(f"{other}, {called}", seconds)
+    folders = ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs"
+    text = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")[0].read_text(encoding="utf-8")
+    assert f"    onionlab reproduce shadow-networks --networks {NAME}\n" in text
+    assert f'    onionlab reproduce shadow-networks --networks {other} --duration "26 min"\n' in text
+    assert f"| {NAME} | 60 min |" in text
+    assert f"| {other} | 26 min |" in text
+    assert f"## 20 % more load: {other}\n\nThe same network with 1.2 times the circuits, 26 simulated minutes" in text
+    assert "40 min" not in text
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,12 @@ pub enum Shaping {
         /// Between two batches; Shadow: 1 ms.
         interval: SimDuration,
     },
+    /// A packet that finds the link free passes in no time, and keeps it busy for its length divided by the rate. What waited until then passes
+    /// together, as much as takes `span`, and keeps it busy for as long as all of it takes: the links of Shadow 1.
+    Bursts {
+        /// How long those that pass together keep the link busy at most, but for the last of them; Shadow 1.13: 5 ms (`--interface-batch`).
+        span: SimDuration,
+    },
 }
 
 /// The largest packet: what a token bucket holds beyond one batch (Shadow: `CONFIG_MTU`).
@@ -24,6 +30,15 @@ pub(crate) struct Shaper {
     /// Nanoseconds a byte in 44.20 fixed point, so that a transmission time is a multiplication.
     nanos_per_byte: u64,
     tokens: Option<Tokens>,
+    /// With bursts: how long one keeps the link busy; else zero.
+    span: SimDuration,
+}
+
+/// When a packet is through, and when the link is free for the next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Passage {
+    pub through: SimTime,
+    pub free: SimTime,
 }
 
 #[derive(Debug, Clone)]
@@ -39,13 +54,29 @@ impl Shaper {
         let bits = u128::from(rate.as_bits_per_sec().max(1));
         let nanos_per_byte = u64::try_from(((8_000_000_000_u128 << 20) + bits / 2) / bits).unwrap_or(u64::MAX);
         let tokens = match shaping {
-            Shaping::Serialise => None,
+            Shaping::Serialise | Shaping::Bursts { .. } => None,
             Shaping::TokenBatches { interval } => {
                 let batch = rate.bytes_in(interval).get().max(1);
                 Some(Tokens { interval, batch, level: batch + MTU, filled: SimTime::ZERO })
             }
         };
-        Self { rate, nanos_per_byte, tokens }
+        let span = if let Shaping::Bursts { span } = shaping { span } else { SimDuration::ZERO };
+        Self { rate, nanos_per_byte, tokens, span }
+    }
+
+    /// How far ahead what waited may keep the link busy, once it is free.
+    pub const fn span(&self) -> SimDuration {
+        self.span
+    }
+
+    /// Passes a packet of `bytes` at `now`, where the link is free, or, as one of a burst, will be at `free`.
+    #[inline]
+    pub fn pass(&mut self, now: SimTime, free: SimTime, bytes: u32) -> Passage {
+        let through = self.finish(now, bytes);
+        if self.span > SimDuration::ZERO {
+            return Passage { through: now, free: through + free.saturating_since(now) };
+        }
+        Passage { through, free: through }
     }
 
     pub const fn is_unlimited(&self) -> bool {
@@ -54,11 +85,11 @@ impl Shaper {
 
     /// Whether a packet that finds nothing before it is through in no time, as long as the rate is not used up.
     pub const fn mostly_takes_no_time(&self) -> bool {
-        self.tokens.is_some() || self.is_unlimited()
+        self.tokens.is_some() || self.is_unlimited() || self.span.as_nanos() > 0
     }
 
-    /// When a packet of `bytes` that starts `now` is through. The caller starts one packet at a time.
-    pub fn finish(&mut self, now: SimTime, bytes: u32) -> SimTime {
+    /// When a packet of `bytes` that starts `now` has used the link. The caller starts one packet at a time.
+    fn finish(&mut self, now: SimTime, bytes: u32) -> SimTime {
         if self.is_unlimited() {
             return now;
         }

@@ -1,6 +1,7 @@
 //! From DATA cells to the program or server at either end of a stream: what is owed to the sender for it (`core/or/sendme.c`,
 //! `core/or/congestion_control_flow.c`).
 
+use crate::bucket::RefillClock;
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
 use crate::ids::{CircuitId, StreamId};
@@ -113,8 +114,10 @@ impl World {
             CellKind::Xoff => Advice::Xoff,
             _ => Advice::Xon { kilobytes_per_second: sender.next_rate() },
         };
-        let StreamControl::XonXoff(edge) = &mut stream.end(place).control else { return };
-        edge.advised(advice);
+        let circuit = stream.circuit;
+        let clock = RefillClock::lazy(self.nodes[self.host_at(circuit, place).index()].clock);
+        let StreamControl::XonXoff(edge) = &mut self.streams[cell.stream.index()].end(place).control else { return };
+        edge.advised(advice, clock);
         if advice != Advice::Xoff {
             self.resume_reading(cell.stream, place);
         }

@@ -10,6 +10,7 @@ mod channel;
 mod circuit;
 mod client;
 mod closing;
+mod coarse_clock;
 mod conflux;
 mod cpu;
 mod dedicated;

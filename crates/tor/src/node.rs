@@ -1,10 +1,11 @@
 //! A host that runs a program: a relay, a client, a server.
 
 use crate::bucket::Buckets;
+use crate::coarse_clock::CoarseClock;
 use crate::cpu::MainThread;
 use crate::handshakes::Workers;
 use crate::ids::{ClientId, EndId};
-use onionlab_quantities::{Bandwidth, Bytes, SimDuration, SimTime};
+use onionlab_quantities::{Bandwidth, Bytes, SimTime};
 
 /// The position class of a relay in the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -90,8 +91,8 @@ pub(crate) struct Node {
     pub activated: bool,
     /// KIST: when its last run ended, and when its timer goes off.
     pub last_run: Option<SimTime>,
-    /// When its kernel's coarse clock ticked first.
-    pub tick_phase: SimDuration,
+    /// Its kernel's coarse clock; none: clocks are exact.
+    pub clock: Option<CoarseClock>,
     pub run_timer: Option<SimTime>,
     /// The earliest event that stands for that timer: one that moves keeps its event, and has another only if it is to go off earlier.
     pub timer_event: Option<SimTime>,
@@ -114,7 +115,7 @@ impl Node {
             pending: Vec::new(),
             activated: false,
             last_run: None,
-            tick_phase: SimDuration::ZERO,
+            clock: None,
             run_timer: None,
             timer_event: None,
             buckets,

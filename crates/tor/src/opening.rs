@@ -120,7 +120,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use crate::bench_relay::Bench;
-    use crate::bucket::Buckets;
+    use crate::bucket::{Buckets, RefillClock};
     use crate::channel::{ChannelKind, flights};
     use crate::event_loop::{Connection, Operation};
     use crate::ids::EndId;
@@ -136,7 +136,7 @@ mod tests {
         let settings = Settings { tls, token_refill: TokenRefill::Timer, ..Settings::default() };
         let Bench { mut world, ends } = Bench::new(settings, 1);
         let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(10 * tick), burst: Bytes::new(1_000_000), relayed: None };
-        let mut buckets = Buckets::new(limit, TokenRefill::Timer, at(1050));
+        let mut buckets = Buckets::new(limit, RefillClock::Timer(at(1050)));
         for operation in [Operation::Read, Operation::Write] {
             buckets.charge(Connection::Channel, operation, 1_000_000);
         }

@@ -273,7 +273,7 @@ mod tests {
         let (mut world, circuit, streams) = waiting(settings, &[10, 10]);
         let end = world.streams[streams[0].index()].end(Place::Exit);
         let StreamControl::XonXoff(edge) = &mut end.control else { panic!() };
-        edge.advised(onionlab_flowcontrol::xon_xoff::Advice::Xoff);
+        edge.advised(onionlab_flowcontrol::xon_xoff::Advice::Xoff, crate::bucket::RefillClock::Exact);
         world.package_in_shares(circuit, Place::Exit, &streams);
         // The second round, for the stopped one alone, moves one more and then none that counts.
         assert_eq!(left(&world, &streams), [8, 0]);

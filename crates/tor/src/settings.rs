@@ -258,8 +258,8 @@ pub struct Settings {
     pub idle_channels: Option<IdleChannels>,
     /// What computing costs relays; none: nothing.
     pub cpu: Option<Cpu>,
-    /// The time between two ticks of the kernels' coarse clock, by which KIST's timer goes off; none: that clock is as fine as the other, and no time passes between a
-    /// run and the setting of the timer, as in Shadow.
+    /// The time between two ticks of the kernels' coarse clock, by which KIST's timer goes off and token buckets are filled; none: that clock is as fine as the other, and
+    /// no time passes between a run and the setting of the timer, as in Shadow.
     pub kernel_tick: Option<SimDuration>,
 }
 

@@ -1,8 +1,9 @@
 //! A stream over a circuit, at both its ends and in the server.
 
-use crate::bucket::TokenBucket;
+use crate::bucket::{RefillClock, TokenBucket};
 use crate::circuit::Place;
 use crate::client::Writer;
+use crate::event_loop::Operation;
 use crate::ids::{CircuitId, TransferId};
 use crate::switching::StreamSwitching;
 use onionlab_engine::HostId;
@@ -103,7 +104,7 @@ impl StreamEnd {
     pub fn tokens(&mut self, now: SimTime) -> Option<i64> {
         match &mut self.control {
             StreamControl::Windows { .. } | StreamControl::Sends(_) | StreamControl::Receives(_) => None,
-            StreamControl::XonXoff(edge) => edge.bucket.as_mut().map(|bucket| bucket.available(now)),
+            StreamControl::XonXoff(edge) => edge.bucket.as_mut().map(|bucket| bucket.available(Operation::Read, now)),
         }
     }
 
@@ -112,7 +113,7 @@ impl StreamEnd {
         if let StreamControl::XonXoff(edge) = &mut self.control
             && let Some(bucket) = &mut edge.bucket
         {
-            bucket.charge(bytes);
+            bucket.charge(Operation::Read, bytes);
         }
     }
 }
@@ -131,7 +132,7 @@ impl XonXoff {
     }
 
     /// Advice arrived: `circuit_process_stream_xoff`, `circuit_process_stream_xon`.
-    pub fn advised(&mut self, advice: Advice) {
+    pub fn advised(&mut self, advice: Advice, clock: RefillClock) {
         self.reading.advised(advice);
         if advice == Advice::Xoff {
             return;
@@ -144,7 +145,7 @@ impl XonXoff {
         let burst = Bytes::new(rate.as_bytes_per_sec());
         match &mut self.bucket {
             Some(bucket) => bucket.adjust(rate, burst),
-            none => *none = Some(TokenBucket::new(rate, burst)),
+            none => *none = Some(TokenBucket::new(rate, burst, clock)),
         }
     }
 }

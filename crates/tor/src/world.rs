@@ -4,12 +4,13 @@
 //! closing circuits, streams at the exit, clients. What follows from an event at its node happens in passes of the node's event loop
 //! (`event_loop.rs`).
 
-use crate::bucket::{self, Buckets};
+use crate::bucket::{self, Buckets, RefillClock, TokenRefill};
 use crate::byte_latency::ByteLatency;
 use crate::cell::CellPool;
 use crate::channel::{ChannelEnd, ChannelLog};
 use crate::circuit::{Circuit, Edge, Place};
 use crate::client::{Client, ClientConfig, Flow, PathSource, Sequence, Transfer};
+use crate::coarse_clock::CoarseClock;
 use crate::conflux::Set;
 use crate::event_loop::EventLoop;
 use crate::ids::{CircuitId, ClientId, EndId, FlowId, LetterId, SequenceId, StreamId, TransferId};
@@ -199,19 +200,27 @@ impl World {
     pub fn new(config: WorldConfig) -> Self {
         let (links, roles): (Vec<HostConfig>, Vec<Role>) = config.hosts.into_iter().unzip();
         let mut queue = EventQueue::new(links.len());
+        // Machines do not tick together.
+        let clock = |link: &HostConfig| {
+            config.settings.kernel_tick.map(|tick| {
+                let phase = RandomStream::new(config.seed, &link.name, "kernel tick").at(0).below(tick.as_nanos());
+                CoarseClock { tick, phase: SimDuration::from_nanos(phase) }
+            })
+        };
         let buckets = |link: &HostConfig, role: Role| match role {
             Role::Relay { limit: Some(limit), .. } => {
                 let phase = RandomStream::new(config.seed, &link.name, "token refill").at(0).below(bucket::INTERVAL.as_nanos());
-                Some(Box::new(Buckets::new(limit, config.settings.token_refill, SimTime::from_nanos(phase))))
+                let refill = match config.settings.token_refill {
+                    TokenRefill::Lazy => RefillClock::lazy(clock(link)),
+                    TokenRefill::Timer => RefillClock::Timer(SimTime::from_nanos(phase)),
+                };
+                Some(Box::new(Buckets::new(limit, refill)))
             }
             _ => None,
         };
         let mut nodes: Vec<Node> = links.iter().zip(roles).map(|(link, role)| Node::new(role, buckets(link, role))).collect();
-        if let Some(tick) = config.settings.kernel_tick {
-            for (node, link) in nodes.iter_mut().zip(&links) {
-                let phase = RandomStream::new(config.seed, &link.name, "kernel tick").at(0).below(tick.as_nanos());
-                node.tick_phase = SimDuration::from_nanos(phase);
-            }
+        for (node, link) in nodes.iter_mut().zip(&links) {
+            node.clock = clock(link);
         }
         for relay in config.settings.some_relays.iter().flat_map(|some| &some.relays) {
             let node = &mut nodes[relay.index()];

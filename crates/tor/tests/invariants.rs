@@ -8,7 +8,7 @@ mod common;
 use common::{OnionRoute, Plan, mbit, ms};
 use onionlab_circuitmux::{EwmaClock, PolicyKind, SwrrWeight};
 use onionlab_net::quic::QuicCongestion;
-use onionlab_net::tcp::TcpConfig;
+use onionlab_net::tcp::{RoundTrips, TcpConfig};
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping, UplinkQueue};
 use onionlab_predictor::{Form, Parameters};
 use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
@@ -129,7 +129,7 @@ prop_compose! {
         latency in 1.0_f64..60.0,
         queue in prop_oneof![Just(20_000_u64), 20_000_u64..2_000_000],
         codel in any::<bool>(),
-        (profile, uplink_queue) in (0_usize..3, uplinks()),
+        (profile, uplink_queue) in (0_usize..4, uplinks()),
         (tls, chunk) in prop_oneof![Just((Tls::V1_3, 4048_u32)), Just((Tls::V1_2, 4052)), Just((Tls::Cbc, 4064)), Just((Tls::Absent, 4048))],
         (timer, overtake, optimistic) in any::<(bool, bool, bool)>(),
         payload in prop_oneof![Just(498_u16), Just(488)],
@@ -148,10 +148,17 @@ prop_compose! {
         plan.seed = seed;
         // Shadow's timer stays doubled after each time-out; without a limit a lossy world would not finish in time.
         let plain = TcpConfig { max_rto: SimDuration::from_secs(8), ..TcpConfig::shadow() };
-        let shadow = profile == 1;
-        plan.tcp = [TcpConfig::linux(), plain, TcpConfig { max_rto: SimDuration::from_secs(8), ..TcpConfig::nstor() }][profile].clone();
+        let released = TcpConfig { round_trips: RoundTrips::Released, min_rto: ms(200.0), ..plain.clone() };
+        let nstor = TcpConfig { max_rto: SimDuration::from_secs(8), ..TcpConfig::nstor() };
+        let (tcp, shaping) = [
+            (TcpConfig::linux(), Shaping::Serialise),
+            (plain, Shaping::TokenBatches { interval: ms(1.0) }),
+            (nstor, Shaping::Serialise),
+            (released, Shaping::Bursts { span: ms(5.0) }),
+        ][profile]
+            .clone();
+        (plan.tcp, plan.shaping) = (tcp, shaping);
         plan.uplink_queue = uplink_queue;
-        plan.shaping = if shadow { Shaping::TokenBatches { interval: ms(1.0) } } else { Shaping::Serialise };
         let discipline = if codel { QueueDiscipline::CoDel { target: ms(10.0), interval: ms(100.0) } } else { QueueDiscipline::DropTail };
         plan.queue = QueueConfig { discipline, limit: Bytes::new(queue), limit_packets: None };
         plan.default_path = Path { latency: ms(latency), jitter: ms(jitter), loss };

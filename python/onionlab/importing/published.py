@@ -30,6 +30,9 @@ LINKS = (
     "mss = 1434 # 1500 less 66 of headers",
     'packet-header = "66 B"',
     "kist-knows-unsent = false # it answers SIOCOUTQNSD with a number that tor takes for success and leaves the count at nothing",
+    'link-shaping = "bursts" # what waits for a link passes together, 5 ms of it',
+    'round-trips = "released" # timestamps are echoed only by what leaves while a segment is being processed',
+    'min-rto = "200 ms"',
     'downlink-queue = "drop-tail"',
     'downlink-queue-size = "1 GiB" # its 1,024,000 B never fill: packets are counted in without headers and out with them',
 )

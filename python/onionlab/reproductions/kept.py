@@ -163,6 +163,11 @@ class Kept:
         except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pl.exceptions.PolarsError) as error:
             raise ResultsError(f"{self._folder} holds nothing that a reproduction kept: {error}") from error
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What is kept."""
+        return tuple(self._entries)
+
     def take(self, name: str, identity: str | None = None) -> Reduced | None:
         """The experiment of this name, if it is kept and has the identity, where one is given."""
         entry = self._entries.get(name)

@@ -11,7 +11,7 @@ use super::some_relays;
 use super::switching;
 use super::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Links,
-    Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
+    RoundTrips, Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
@@ -113,6 +113,7 @@ pub(super) const CONFLUX_ON: &str =
 const LIGHT_AND_HEAVY: &str = "links = \"light-and-heavy\"";
 const AHEAD: &str = "predicted-circuits = true";
 const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
+const KIST_OR_LIMIT: &str = "channel-scheduler = \"kist\" or \"kist-lite\", or a relay with a `rate` of its own";
 
 /// The settings among `given` that mean nothing under `treatment`, and what each would need.
 fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstances) -> Vec<(&'static str, &'static str)> {
@@ -140,7 +141,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("kist-client-interval", given.kist_client_interval.is_some(), intervals, KIST_OR_LITE),
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kist-knows-unsent", given.kist_knows_unsent.is_some(), kist, "channel-scheduler = \"kist\""),
-        ("kernel-tick", given.kernel_tick.is_some(), intervals, KIST_OR_LITE),
+        ("kernel-tick", given.kernel_tick.is_some(), intervals || network.limited, KIST_OR_LIMIT),
         (
             "outbuf-high",
             given.outbuf_high.is_some(),
@@ -266,6 +267,7 @@ fn profile(net: LinkProfile) -> BaseFile {
         packet_header: Some(Bytes::new(tcp.header_bytes.into())),
         delayed_ack: Some(tcp.delayed_ack),
         min_rto: Some(tcp.min_rto),
+        round_trips: Some(if net == LinkProfile::Shadow { RoundTrips::Never } else { RoundTrips::Measured }),
         send_buffer: Some(tcp.send_buffer.max),
         receive_buffer: Some(tcp.receive_buffer.max),
         link_shaping: Some(link_shaping),
@@ -454,7 +456,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         consensus_params: BTreeMap::new(),
         net,
         tcp,
-        kernel_tick: intervals.then(|| tick(key("kernel-tick"), all.kernel_tick.expect(filled))).transpose()?,
+        kernel_tick: tick(key("kernel-tick"), all.kernel_tick.expect(filled))?,
         nagle: all.nagle.expect(filled),
         hystart: (tcp == Tcp::Cubic).then_some(all.hystart.expect(filled)),
         slow_start_after_idle: all.slow_start_after_idle.expect(filled),
@@ -463,6 +465,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         packet_header: within(key("packet-header"), all.packet_header.expect(filled), Bytes::new(20), Bytes::new(200))?,
         delayed_ack: within(key("delayed-ack"), all.delayed_ack.expect(filled), SimDuration::ZERO, ms(1000))?,
         min_rto: within(key("min-rto"), all.min_rto.expect(filled), ms(1), ms(10_000))?,
+        round_trips: all.round_trips.expect(filled),
         send_buffer: buffer(key("send-buffer"), all.send_buffer.expect(filled))?,
         receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
         link_shaping: all.link_shaping.expect(filled),

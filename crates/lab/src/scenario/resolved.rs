@@ -12,7 +12,7 @@ use super::sweep::Point;
 use super::switching::Switching;
 use super::treatment::{
     ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
-    LinkShaping, Links, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
+    LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_load::LoadModel;
@@ -597,8 +597,8 @@ pub struct Treatment {
     pub net: LinkProfile,
     /// Congestion control.
     pub tcp: Tcp,
-    /// Between two ticks of the hosts' kernels, with KIST and KIST-lite; zero: timers are exact.
-    pub kernel_tick: Option<SimDuration>,
+    /// Between two ticks of the hosts' kernels; zero: clocks are exact.
+    pub kernel_tick: SimDuration,
     /// Nagle's algorithm.
     pub nagle: bool,
     /// HyStart, with CUBIC.
@@ -615,6 +615,8 @@ pub struct Treatment {
     pub delayed_ack: SimDuration,
     /// Least time that a retransmission time-out allows beyond the round trip.
     pub min_rto: SimDuration,
+    /// Which round trips set the retransmission time-out.
+    pub round_trips: RoundTrips,
     /// Limit of a send buffer.
     pub send_buffer: Bytes,
     /// Limit of a receive buffer.

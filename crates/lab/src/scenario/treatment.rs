@@ -296,7 +296,7 @@ axes! {
     net: LinkProfile,
     /// TCP congestion control. Default: "cubic"; with net "shadow" "reno", with "nstor" "unlimited".
     tcp: Tcp,
-    /// With channel-scheduler "kist" or "kist-lite": time between two ticks of the hosts' kernels, for which their timers wait, "1 ms" to "10 ms"; "0 s": timers are exact and no time passes within an event, as in Shadow. Default: "4 ms", a kernel of 250 Hz; with net "shadow" and "nstor" "0 s".
+    /// Time between two ticks of the hosts' kernels, for which the timers of KIST and KIST-lite wait and by which token buckets are filled, "1 ms" to "10 ms"; "0 s": clocks are exact and no time passes within an event, as in Shadow. Default: "4 ms", a kernel of 250 Hz; with net "shadow" and "nstor" "0 s".
     #[schemars(with = "Option<DurationText>")]
     kernel_tick: SimDuration,
     /// Whether TCP holds back a short segment while others are unacknowledged. Default: true; with net "shadow" and "nstor" false.
@@ -320,6 +320,8 @@ axes! {
     /// Least time that a retransmission time-out allows beyond the round trip (with net "nstor": altogether), "1 ms" to "10 s". Default: "200 ms"; with net "shadow" and "nstor" "1 s".
     #[schemars(with = "Option<DurationText>")]
     min_rto: SimDuration,
+    /// Which round trips set the retransmission time-out. With "released" `min-rto` is the least time-out altogether. Default: "measured"; with net "shadow" "never".
+    round_trips: RoundTrips,
     /// Most bytes that a socket's send buffer grows to. Default: "4 MiB"; with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
     send_buffer: Bytes,
@@ -535,8 +537,22 @@ pub enum Tcp {
 pub enum LinkShaping {
     /// A wire: each packet takes its length divided by the rate.
     Serialise,
-    /// Tokens that come in batches of one millisecond, as in Shadow.
+    /// Tokens that come in batches of one millisecond, as in Shadow 3.
     TokenBatches,
+    /// A packet that finds the link free passes at once; what waits for it passes together, five milliseconds of it at most, as in Shadow 1.
+    Bursts,
+}
+
+/// Which round trips set TCP's retransmission time-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RoundTrips {
+    /// All, as on Linux.
+    Measured,
+    /// Those of segments that leave at once in answer to another, above all of data that an acknowledgement releases, as in Shadow 1: they tell the end that receives them.
+    Released,
+    /// None, as in Shadow 3: the time-out begins with a second, and each time-out doubles it.
+    Never,
 }
 
 /// What waits for an uplink.

@@ -133,7 +133,6 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
         handshake: computes.then(|| treatment.handshake.unwrap_or(kind)),
         ntors_per_tap: old_clients.then(|| treatment.ntors_per_tap.unwrap_or(ntors_per_tap)),
         relay_channel_idle: treatment.relay_channel_idle.or(idle),
-        kernel_tick: treatment.kernel_tick.filter(|_| kist),
         cell_queue_high: Some(high),
         cell_queue_low: Some(low.min(high)),
         max_cell_queue_in: inbound,

@@ -8,7 +8,7 @@ use crate::scenario::predictor::Predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
     ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
-    Links, MemoryCounts, Tcp, Tls, TokenRefill, UplinkQueue,
+    Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
@@ -107,9 +107,9 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
     })
 }
 
-/// The ticks of the kernels, where a scheduler waits for them.
+/// The ticks of the kernels, if they tick.
 pub(super) fn kernel_tick(treatment: &Treatment) -> Option<SimDuration> {
-    treatment.everywhere().find_map(|of| of.kernel_tick).filter(|&tick| tick > SimDuration::ZERO)
+    Some(treatment.kernel_tick).filter(|&tick| tick > SimDuration::ZERO)
 }
 
 /// How cells are chosen.
@@ -242,6 +242,12 @@ pub(super) fn tcp(treatment: &Treatment) -> TcpConfig {
         header_bytes: treatment.packet_header.get() as u32,
         delayed_ack: treatment.delayed_ack,
         min_rto: treatment.min_rto,
+        min_rto_is_total: profile.min_rto_is_total || treatment.round_trips == RoundTrips::Released,
+        round_trips: match treatment.round_trips {
+            RoundTrips::Measured => onionlab_net::tcp::RoundTrips::Measured,
+            RoundTrips::Released => onionlab_net::tcp::RoundTrips::Released,
+            RoundTrips::Never => onionlab_net::tcp::RoundTrips::Never,
+        },
         send_buffer: up_to(profile.send_buffer, treatment.send_buffer),
         receive_buffer: up_to(profile.receive_buffer, treatment.receive_buffer),
         ..profile
@@ -253,6 +259,7 @@ pub(super) fn shaping(treatment: &Treatment) -> Shaping {
     match treatment.link_shaping {
         LinkShaping::Serialise => Shaping::Serialise,
         LinkShaping::TokenBatches => Shaping::TokenBatches { interval: SimDuration::from_millis(1) },
+        LinkShaping::Bursts => Shaping::Bursts { span: SimDuration::from_millis(5) },
     }
 }
 

@@ -4,7 +4,7 @@ use super::Transport;
 use super::{NetEvent, Network};
 use crate::packet::{Body, PacketId};
 use crate::queue::QueueDiscipline;
-use crate::tcp::Effects;
+use crate::tcp::{Effects, RoundTrips};
 use onionlab_engine::{EventQueue, HostId};
 use onionlab_quantities::SimTime;
 
@@ -50,12 +50,46 @@ impl Network {
         {
             return self.drop_before_downlink(host_id, id);
         }
-        let done = host.down.finish(now, bytes);
-        if done > now {
+        let passage = host.down.pass(now, now, bytes);
+        if passage.through > now {
             host.down_busy = true;
-            queue.schedule(done, host_id, NetEvent::Deliver(id).into());
+            queue.schedule(passage.through, host_id, NetEvent::Deliver(id).into());
         } else {
+            if passage.free > now {
+                host.down_busy = true;
+                queue.schedule(passage.free, host_id, NetEvent::DownlinkFree.into());
+            }
             self.receive(queue, host_id, id, bytes);
+        }
+    }
+
+    /// A downlink that passes bursts is free: what waited for it comes, as much as keeps it busy for the span of a burst.
+    pub(super) fn downlink_free<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+        let now = queue.now();
+        let mut free = now;
+        loop {
+            let host = &mut self.hosts[host_id.index()];
+            if free > now + host.down.span() {
+                break;
+            }
+            let Some(id) = self.packets.unlink(&mut host.waiting) else { break };
+            let packet = self.packets.get(id);
+            let bytes = packet.wire_bytes(&self.protocols);
+            host.waiting_bytes -= u64::from(bytes);
+            host.waiting_packets -= 1;
+            if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
+                && host.codel.drops(now, now - packet.queued, host.waiting_bytes, target, interval)
+            {
+                self.drop_before_downlink(host_id, id);
+                continue;
+            }
+            free = host.down.pass(now, free, bytes).free;
+            self.receive(queue, host_id, id, bytes);
+        }
+        let host = &mut self.hosts[host_id.index()];
+        host.down_busy = free > now;
+        if host.down_busy {
+            queue.schedule(free, host_id, NetEvent::DownlinkFree.into());
         }
     }
 
@@ -98,6 +132,11 @@ impl Network {
         };
         self.packets.release(id);
         self.react(queue, to, effects);
+        if self.protocols.tcp.round_trips == RoundTrips::Released
+            && let Transport::Tcp(tcb) = &mut self.sockets[to.index()].transport
+        {
+            tcb.forget_echo();
+        }
         if self.sockets[to.index()].released {
             self.forget_if_silent(to);
         }

@@ -33,6 +33,8 @@ pub enum NetEvent {
     Arrive(PacketId),
     /// The packet in the downlink is through.
     Deliver(PacketId),
+    /// The downlink, which passes bursts, is free.
+    DownlinkFree,
     /// The uplink is free and sockets wait for it.
     UplinkFree,
     /// A timer of this socket may be due.
@@ -216,10 +218,8 @@ impl Network {
         match event {
             NetEvent::Arrive(packet) => self.arrive(queue, host, packet),
             NetEvent::Deliver(packet) => self.deliver(queue, host, packet),
-            NetEvent::UplinkFree => {
-                self.hosts[host.index()].up_event = false;
-                self.transmit(queue, host);
-            }
+            NetEvent::DownlinkFree => self.downlink_free(queue, host),
+            NetEvent::UplinkFree => self.uplink_free(queue, host),
             NetEvent::Timer(socket) => self.timer(queue, socket),
         }
     }

@@ -4,7 +4,7 @@ use super::{NetEvent, Network, SocketId};
 use crate::packet::{NONE, PacketId};
 use crate::queue::UplinkQueue;
 use onionlab_engine::{EventQueue, HostId};
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Reverse;
 
 impl Network {
@@ -27,12 +27,24 @@ impl Network {
         host.ready_tail = id.0;
     }
 
+    /// The uplink is free: what waited for it goes, a burst of it where links pass bursts.
+    pub(super) fn uplink_free<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+        let host = &mut self.hosts[host_id.index()];
+        host.up_event = false;
+        let until = queue.now() + host.up.span();
+        self.transmit_until(queue, host_id, until);
+    }
+
     /// Sends from the sockets in turn, one segment each, until the uplink is busy or nobody has anything to send.
     pub(super) fn transmit<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
-        let now = queue.now();
+        self.transmit_until(queue, host_id, queue.now());
+    }
+
+    /// The same until the uplink is busy beyond `until`.
+    fn transmit_until<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, until: SimTime) {
         if let UplinkQueue::DropTail { packets } = self.hosts[host_id.index()].uplink_queue {
             self.fill_uplink_queue(queue, host_id, packets);
-            self.drain_uplink_queue(queue, host_id);
+            self.drain_uplink_queue(queue, host_id, until);
             return;
         }
         loop {
@@ -40,7 +52,7 @@ impl Network {
             if host.ready_head == NONE && host.ready_by_write.is_empty() {
                 return;
             }
-            if host.up_free > now {
+            if host.up_free > until {
                 return self.await_uplink(queue, host_id);
             }
             let Some((id, packet)) = self.next_ready(queue, host_id) else { continue };
@@ -112,14 +124,14 @@ impl Network {
         }
     }
 
-    /// Puts packets from the uplink's queue on the wire until it is busy.
-    fn drain_uplink_queue<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId) {
+    /// Puts packets from the uplink's queue on the wire until it is busy beyond `until`.
+    fn drain_uplink_queue<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, until: SimTime) {
         loop {
             let host = &mut self.hosts[host_id.index()];
             if host.leaving.is_empty() {
                 return;
             }
-            if host.up_free > queue.now() {
+            if host.up_free > until {
                 return self.await_uplink(queue, host_id);
             }
             let Some(packet) = self.packets.unlink(&mut host.leaving) else { return };
@@ -139,8 +151,8 @@ impl Network {
         let connection = &self.connections[id.connection()];
         let socket = &mut self.sockets[id.index()];
         let host = &mut self.hosts[socket.host.index()];
-        let departure = host.up.finish(queue.now(), bytes);
-        host.up_free = departure;
+        let passage = host.up.pass(queue.now(), host.up_free, bytes);
+        host.up_free = passage.free;
         host.counters.bytes_sent += u64::from(bytes);
         host.counters.packets_sent += 1;
         // Two values a packet (lost? how late?), apart for the two directions.
@@ -151,7 +163,7 @@ impl Network {
             self.packets.release(packet);
             return;
         }
-        let mut arrival = departure + connection.path.latency;
+        let mut arrival = passage.through + connection.path.latency;
         if connection.path.jitter > SimDuration::ZERO {
             let extra = connection.stream.at(ordinal | 1).exponential(connection.path.jitter.as_secs_f64());
             arrival += SimDuration::from_secs_f64_rounded(extra);

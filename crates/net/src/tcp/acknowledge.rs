@@ -2,7 +2,7 @@
 //!
 //! The order is that of Linux's `tcp_ack`: scoreboard, round trip, timer, loss state, window.
 
-use super::config::{AckRule, CongestionControl, TcpConfig};
+use super::config::{AckRule, CongestionControl, RoundTrips, TcpConfig};
 use super::effects::Effects;
 use super::flight::{Delivered, Flight, Phase};
 use super::segment::{Flags, Segment};
@@ -90,7 +90,7 @@ impl Tcb {
             self.plain_ack(cfg, now, flight, delivered.popped, duplicate);
         }
         let echoed = (advanced && segment.ts_echo != SimTime::ZERO).then(|| now.saturating_since(segment.ts_echo));
-        if !cfg.measures_rtt {
+        if cfg.round_trips != RoundTrips::Measured {
             self.forget_backoff(flight, advanced);
         } else if let Some(rtt) = delivered.first_rtt.or(delivered.sack_rtt).or(echoed) {
             self.rtt.sample(cfg, rtt, self.una, self.next);

@@ -29,6 +29,20 @@ pub enum AckRule {
     Counted,
 }
 
+/// Which round trips set the retransmission time-out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum RoundTrips {
+    /// Each end's own, from data to its acknowledgement (RFC 6298), as Linux takes them.
+    Measured,
+    /// Those that the other end makes known by chance, as Shadow 1.13 has it: a segment echoes the time of the one before it only if it leaves while that
+    /// one is being processed and the wire is free. So do data that an acknowledgement releases, the answer to a SYN, and what answers data beyond
+    /// a hole, but neither acknowledgements, which wait a millisecond, nor data that is written later. Whoever receives such a segment takes its
+    /// round trip, by RFC 6298 in whole milliseconds, unless a time-out is not answered yet.
+    Released,
+    /// None: the time-out is `initial_rto` all the time, as Shadow 3 has it, where nothing leaves while a segment is being processed.
+    Never,
+}
+
 /// A socket buffer: what it starts with, and how far it grows by itself.
 ///
 /// `max` above `initial` means that the buffer tunes itself, as Linux's does with `tcp_wmem` and `tcp_rmem`; equal means fixed,
@@ -92,9 +106,9 @@ pub struct TcpConfig {
     /// Shortest delay of an acknowledgement that waits for data or a second segment; with [`AckRule::Adaptive`] the longest is a round
     /// trip, and at most five times that (Linux: 40 and 200 ms). Zero acknowledges each segment at once.
     pub delayed_ack: SimDuration,
-    /// Whether round trips are measured. Without, the time-out is `initial_rto` all the time; one or two in a row double it for good, an
-    /// acknowledgement after three or more sets it back.
-    pub measures_rtt: bool,
+    /// Which round trips set the time-out. Unless all are measured, one or two time-outs in a row double it until a round trip is known,
+    /// and an acknowledgement after three or more sets it back.
+    pub round_trips: RoundTrips,
     /// Least time that a retransmission time-out allows beyond the smoothed round trip (Linux: 200 ms).
     pub min_rto: SimDuration,
     /// Whether `min_rto` is the least time-out altogether, as RFC 6298 has it (1 s), and not what is added to the round trip.
@@ -150,7 +164,7 @@ impl TcpConfig {
             awaits_full_window: false,
             acks: AckRule::Adaptive,
             delayed_ack: SimDuration::from_millis(40),
-            measures_rtt: true,
+            round_trips: RoundTrips::Measured,
             min_rto: SimDuration::from_millis(200),
             min_rto_is_total: false,
             initial_rto: SimDuration::from_secs(1),
@@ -194,8 +208,9 @@ impl TcpConfig {
             segment_per_write: true,
             delayed_ack: SimDuration::from_millis(1),
             acks: AckRule::Timed,
-            measures_rtt: false,
+            round_trips: RoundTrips::Never,
             min_rto: SimDuration::from_secs(1),
+            min_rto_is_total: true,
             send_buffer: BufferLimits::new(131_072, 4_194_304),
             send_memory_per_segment: 2404,
             receive_buffer: BufferLimits::new(174_760, 6_291_456),

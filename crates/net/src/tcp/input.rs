@@ -1,6 +1,6 @@
 //! What a segment that arrives does, state by state (RFC 9293, section 3.10.7).
 
-use super::config::TcpConfig;
+use super::config::{RoundTrips, TcpConfig};
 use super::effects::{Effects, State};
 use super::segment::{Flags, Segment};
 use super::tcb::{Due, Tcb};
@@ -43,7 +43,9 @@ impl Tcb {
         if segment.flags.has(Flags::SYN) && segment.flags.has(Flags::ACK) && segment.ack == 1 {
             self.receive.on_syn(now, segment);
             self.receive.ack_now = true;
-            return self.established(cfg, now, segment);
+            let effects = self.established(cfg, now, segment);
+            self.on_echo(cfg, now, segment);
+            return effects;
         }
         Effects::NONE
     }
@@ -75,7 +77,7 @@ impl Tcb {
         self.backoff = 0;
         self.clear_alarm();
         self.peer_window = segment.window;
-        if cfg.measures_rtt && (segment.ts_echo != SimTime::ZERO || self.retransmitted == 0) {
+        if cfg.round_trips == RoundTrips::Measured && (segment.ts_echo != SimTime::ZERO || self.retransmitted == 0) {
             let rtt = now.saturating_since(segment.ts_echo);
             self.rtt.sample(cfg, rtt, 1, 1);
             self.rtt.note_min(now, rtt);
@@ -101,7 +103,7 @@ impl Tcb {
             self.receive.ack_now = true;
             return effects;
         }
-        self.receive.note_timestamp(segment);
+        self.receive.note_timestamp(cfg, segment);
         if segment.flags.has(Flags::ACK) {
             effects |= self.on_ack(cfg, now, segment);
             if self.fin_sent && self.una == self.next {
@@ -129,6 +131,7 @@ impl Tcb {
             // A zero-window probe asks for an acknowledgement.
             self.receive.ack_now = true;
         }
+        self.on_echo(cfg, now, segment);
         effects
     }
 }

@@ -60,7 +60,7 @@ mod timer;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use config::{AckRule, BufferLimits, CongestionControl, TcpConfig};
+pub use config::{AckRule, BufferLimits, CongestionControl, RoundTrips, TcpConfig};
 pub use effects::{Effects, State, TcpInfo};
 pub use reassembly::{Arrived, Filled};
 pub use segment::{Flags, SackBlock, Segment};

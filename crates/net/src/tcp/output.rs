@@ -1,7 +1,7 @@
 //! What to send next. The host's uplink pulls: it asks when the wire is free, so writes that wait behind others join in full segments,
 //! as they do in Linux's queues (`tcp_autocorking`, small queues).
 
-use super::config::{AckRule, TcpConfig};
+use super::config::{AckRule, RoundTrips, TcpConfig};
 use super::effects::State;
 use super::flight::{Flight, Phase};
 use super::segment::{Flags, Segment};
@@ -84,6 +84,10 @@ impl Tcb {
             segment.flags = segment.flags.with(Flags::PSH);
         }
         self.receive.acknowledge(cfg, segment);
+        if next == Next::Ack && cfg.round_trips == RoundTrips::Released {
+            // There it would have waited for its millisecond.
+            segment.ts_echo = SimTime::ZERO;
+        }
         true
     }
 

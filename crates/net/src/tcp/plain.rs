@@ -5,8 +5,9 @@
 //! so that each further loss needs three duplicates of its own and halves the window again; a retransmission that is lost waits for
 //! the time-out. The window grows with every acknowledgement, whether it was used or not.
 
-use super::config::{CongestionControl, TcpConfig};
+use super::config::{CongestionControl, RoundTrips, TcpConfig};
 use super::flight::{Flight, Mark, Phase};
+use super::segment::Segment;
 use super::tcb::Tcb;
 use onionlab_quantities::SimTime;
 
@@ -48,14 +49,32 @@ impl Tcb {
         flight.mark_all_lost(now, false, true);
     }
 
-    /// Where round trips are not measured nothing brings a time-out down again, except that three in a row count as a new beginning.
+    /// Unless all round trips are measured an acknowledgement does not bring a time-out down again, except that three in a row count as a new beginning.
     pub(super) fn forget_backoff(&mut self, flight: &mut Flight, advanced: bool) {
         if advanced {
             if flight.timeouts > 2 {
                 self.backoff = 0;
+                self.rtt.forget();
             }
             flight.timeouts = 0;
         }
+    }
+
+    /// A segment that was processed says what the round trip was, if it left here while another was ([`RoundTrips::Released`]; Shadow 1.13: `tcp_processPacket`).
+    #[inline]
+    pub(super) fn on_echo(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment) {
+        if cfg.round_trips == RoundTrips::Released
+            && segment.ts_echo != SimTime::ZERO
+            && self.flight.as_deref().is_none_or(|flight| flight.timeouts == 0)
+        {
+            self.rtt.sample_plainly(now.saturating_since(segment.ts_echo));
+            self.backoff = 0;
+        }
+    }
+
+    /// The segment that arrived is processed: what is sent from now on answers none.
+    pub(crate) fn forget_echo(&mut self) {
+        self.receive.echo = SimTime::ZERO;
     }
 
     /// The threshold that a loss sets; Shadow's is one above half of the window.

@@ -8,7 +8,7 @@
 mod counted;
 mod timed;
 
-use super::config::{AckRule, TcpConfig};
+use super::config::{AckRule, RoundTrips, TcpConfig};
 use super::reassembly::{Filled, Reassembly};
 use super::rtt::Rtt;
 use super::segment::{Flags, Segment};
@@ -129,9 +129,11 @@ impl Receive {
         self.next.max(1) - 1 - u64::from(self.fin)
     }
 
-    /// RFC 7323, section 4.3: the timestamp of the earliest segment not acknowledged.
-    pub(super) fn note_timestamp(&mut self, segment: &Segment) {
-        if segment.seq <= self.next - u64::from(self.unacked) {
+    /// RFC 7323, section 4.3: the timestamp of the earliest segment not acknowledged. With [`RoundTrips::Released`] that of the segment being processed.
+    pub(super) fn note_timestamp(&mut self, cfg: &TcpConfig, segment: &Segment) {
+        if cfg.round_trips == RoundTrips::Released {
+            self.echo = segment.ts_val;
+        } else if segment.seq <= self.next - u64::from(self.unacked) {
             self.echo = self.echo.max(segment.ts_val);
         }
     }

@@ -63,6 +63,26 @@ impl Rtt {
         }
     }
 
+    /// Takes a sample by RFC 6298 without refinements, in whole milliseconds (Shadow 1.13: `_tcp_updateRTTEstimate`).
+    pub(super) fn sample_plainly(&mut self, rtt: SimDuration) {
+        let millis = (rtt.as_micros() / 1000).clamp(1, 1 << 18) as u32;
+        let (mut smoothed, mut variance) = (self.smoothed8 / 8000, self.variance4 / 4000);
+        if smoothed == 0 {
+            (smoothed, variance) = (millis, millis / 2);
+        } else {
+            variance = 3 * variance / 4 + smoothed.abs_diff(millis) / 4;
+            smoothed = 7 * smoothed / 8 + millis / 8;
+        }
+        self.smoothed8 = smoothed * 8000;
+        self.variance4 = variance * 4000;
+    }
+
+    /// Nothing is known of round trips any more.
+    pub(super) fn forget(&mut self) {
+        self.smoothed8 = 0;
+        self.variance4 = 0;
+    }
+
     /// Notes a round trip that the acknowledgement's delay did not stretch, if it is a new minimum.
     pub(super) fn note_min(&mut self, now: SimTime, rtt: SimDuration) {
         let micros = (rtt.as_micros() as u32).max(1);

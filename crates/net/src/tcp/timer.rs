@@ -1,6 +1,6 @@
 //! What the timers do. They are lazy: deadlines move freely, the owner's event may come early and then does nothing.
 
-use super::config::TcpConfig;
+use super::config::{RoundTrips, TcpConfig};
 use super::effects::{Effects, State};
 use super::flight::{Flight, Phase};
 use super::tcb::{Alarm, Due, Probe, Tcb};
@@ -40,8 +40,10 @@ impl Tcb {
         if !connecting && self.flight.is_none() {
             return Effects::NONE;
         }
-        let in_a_row =
-            if cfg.measures_rtt { self.backoff } else { self.flight.as_deref().map_or(self.backoff, |flight| flight.timeouts) };
+        let in_a_row = match cfg.round_trips {
+            RoundTrips::Measured => self.backoff,
+            RoundTrips::Released | RoundTrips::Never => self.flight.as_deref().map_or(self.backoff, |flight| flight.timeouts),
+        };
         if in_a_row >= if connecting { SYN_RETRIES } else { RETRIES } {
             self.vanish();
             return Effects::RESET;

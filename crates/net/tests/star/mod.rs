@@ -1,5 +1,7 @@
 //! Hosts in a star, bulk flows between them, and how many bytes each had delivered when.
 
+#![allow(dead_code, reason = "each test uses its part")]
+
 use onionlab_engine::{EventQueue, HostId};
 use onionlab_net::tcp::{Effects, TcpConfig, TcpInfo};
 use onionlab_net::{
@@ -32,6 +34,11 @@ pub struct Star {
 impl Star {
     /// Hosts of these rates in Mbit/s, both ways, 40 ms apart.
     pub fn new(tcp: TcpConfig, rates: &[u64], uplink_queue: UplinkQueue, downlink_packets: u32) -> Self {
+        Self::shaped(Shaping::Serialise, tcp, rates, uplink_queue, downlink_packets)
+    }
+
+    /// The same with links that keep their rates so.
+    pub fn shaped(shaping: Shaping, tcp: TcpConfig, rates: &[u64], uplink_queue: UplinkQueue, downlink_packets: u32) -> Self {
         let hosts: Vec<HostConfig> = rates
             .iter()
             .enumerate()
@@ -39,7 +46,7 @@ impl Star {
                 name: format!("host{index}"),
                 up: Bandwidth::from_bits_per_sec(rate * 1_000_000),
                 down: Bandwidth::from_bits_per_sec(rate * 1_000_000),
-                shaping: Shaping::Serialise,
+                shaping,
                 uplink_queue,
                 queue: QueueConfig {
                     discipline: QueueDiscipline::DropTail,

@@ -6,7 +6,6 @@ mod kist;
 mod refill;
 #[cfg(test)]
 mod tests;
-mod timer;
 mod vanilla;
 
 use crate::CELL_BYTES;
@@ -18,7 +17,6 @@ use crate::world::{Event, World};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Ordering;
-use timer::CoarseClock;
 
 /// `scheduler_compare_channels`
 fn compare(ends: &[ChannelEnd], a: EndId, b: EndId) -> Ordering {
@@ -95,13 +93,13 @@ impl World {
                 let interval = if node.role == Role::Client { client_interval } else { interval };
                 // Milliseconds that have begun since, the code rounds up (`monotime_diff_msec`, whose header says otherwise); the timer is set to the rest.
                 let passed = SimDuration::from_millis(now.saturating_since(last).as_nanos().div_ceil(1_000_000));
-                match self.settings.kernel_tick {
+                match node.clock {
                     _ if passed >= interval => now,
                     None => now + (interval - passed),
-                    Some(tick) => {
+                    Some(clock) => {
                         let millisecond = SimDuration::from_millis(1);
                         let rest = interval.saturating_sub(passed.max(millisecond)).max(millisecond);
-                        CoarseClock { tick, phase: node.tick_phase }.goes_off(now, rest)
+                        clock.goes_off(now, rest)
                     }
                 }
             }

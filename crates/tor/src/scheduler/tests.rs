@@ -1,6 +1,7 @@
 //! The channel schedulers, one relay and one run at a time.
 
 use crate::bench_relay::Bench;
+use crate::coarse_clock::CoarseClock;
 use crate::settings::{ChannelScheduler, Scheduling, Settings, SomeRelays};
 use onionlab_engine::HostId;
 use onionlab_quantities::{Cells, SimDuration, SimTime};
@@ -97,7 +98,8 @@ fn kist_runs_at_once_after_a_pause_and_then_when_its_interval_is_over() {
 fn with_a_kernels_ticks_the_timer_waits_for_the_next() {
     for (first, second, run) in [(0.0, 0.0, 4.0), (2.3, 2.3, 4.3), (0.0, 0.7, 4.7), (3.5, 3.5, 4.5), (0.0, 1.001, 1.001)] {
         let mut bench = bench(kist(), 1);
-        bench.world.settings.kernel_tick = Some(SimDuration::from_millis(4));
+        let clock = CoarseClock { tick: SimDuration::from_millis(4), phase: SimDuration::ZERO };
+        bench.world.nodes[Bench::RELAY.index()].clock = Some(clock);
         let circuit = bench.circuit(0);
         bench.advance_to(at(first));
         bench.queue(circuit, 1);

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from onionlab.charts import export
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.importing.sources import ImportedError, read_json
-from onionlab.reproductions.kept import Made, Reduced, opened, work_off
+from onionlab.reproductions.kept import Kept, Made, Reduced, opened, work_off
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.published_networks import imported, names, settle
 from onionlab.reproductions.runs import Observe, watching
@@ -152,7 +152,8 @@ def reproduce(
     networks : sequence of str, optional
         Which networks are run: names, or beginnings of names; by default those of 1 %. None of them: only the page is written.
     duration : str, optional
-        Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart.
+        Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart; without it a network that is
+        only kept with another time than an hour is on the page with that.
     load : float
         Users open so many times as many circuits: 1, or `MORE_LOAD`, of which the page shows what it changes. Such runs are kept
         apart too, and are only made of networks that have been run with the usual load.
@@ -188,16 +189,37 @@ def reproduce(
         for _ in work_off(ahead, lambda _, results: reduce(results), observer, store):
             pass
     usual = {name: observed for name in known if (observed := finished(name)) is not None}
+    shorter = _kept_with_another(store, set(known) - set(usual)) if duration is None else {}
+    usual = {name: found for name in known if (found := usual.get(name) or shorter.get((name, 1.0))) is not None}
     if not usual:
         raise ResultsError(f"{folder} holds no finished run of these networks")
     comparisons = [compare(name, reference, observed) for name, observed in usual.items()]
     effects = [
         effect(name, reference, observed, more)
         for name, observed in usual.items()
-        if (more := finished(name, MORE_LOAD)) is not None
+        if (more := shorter.get((name, MORE_LOAD)) if (name, 1.0) in shorter else finished(name, MORE_LOAD)) is not None
     ]
     reasons = load_differences(experiments / "differences.toml")
     return write(comparisons, effects, reasons, docs), []
+
+
+def _kept_with_another(store: Kept | None, lacking: Collection[str]) -> dict[tuple[str, float], Observed]:
+    """Networks that are kept with some other simulated time alone, by name and load: those with the longest."""
+    found: dict[tuple[str, float], Observed] = {}
+    if store is None:
+        return found
+    for name in lacking:
+        durations = {parts[-1] for called in store.names if (parts := called.split(", "))[0] == name and len(parts) > 1}
+        runs = [
+            (duration, store.take(_called(name, duration, 1.0))) for duration in durations if not duration.startswith("load ")
+        ]
+        complete = [(Observed.of(run), duration) for duration, run in runs if run is not None]
+        if not complete:
+            continue
+        found[name, 1.0], duration = max(complete, key=lambda one: one[0].duration)
+        if (more := store.take(_called(name, duration, MORE_LOAD))) is not None:
+            found[name, MORE_LOAD] = Observed.of(more)
+    return found
 
 
 def _called(name: str, duration: str | None, load: float) -> str:

@@ -38,7 +38,7 @@ MiB and 5 MiB.
 
 This page was written by
 
-    onionlab reproduce shadow-networks{options}
+{commands}
 
 and shows the networks that have been run. Times count from the moment at which the request leaves, when the stream is
 connected, as theirs do. A figure is a quantile of a time. It is *within* if it lies within {spread:g} standard deviations
@@ -55,10 +55,12 @@ MODEL = """\
 - **Latency.** The graph of RIPE Atlas measurements that they ran on cannot be had as a whole. Here the latency between two hosts
   is that between their countries, times 1.76, which is what a published piece of that graph has in the median of 42 pairs of
   countries ([latency](../latency.md)). Hosts of one country are equally far from all others; there, cities differ.
-- **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What can be set is: segments of 1434 B with 66 B of
-  headers, a receive queue that practically never drops (Shadow 3: CoDel), because that Shadow counts packets into its 1,024,000 B
-  without headers and out of them with headers, and a KIST that is told of no unsent data, because it answers `SIOCOUTQNSD` with
-  a number that tor takes for success. What cannot: links there pass bursts of 5 ms at once (here token batches of 1 ms).
+- **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What is set besides: segments of 1434 B with 66 B of
+  headers; links that pass what has waited for them together, 5 ms of it at a time; a time-out that follows the round trips told
+  by segments that leave while another is being processed; a receive queue that practically never drops (Shadow 3: CoDel),
+  because that Shadow counts packets into its 1,024,000 B without headers and out of them with headers; and a KIST that is told of
+  no unsent data, because it answers `SIOCOUTQNSD` with a number that tor takes for success. What differs still: sockets' buffers
+  begin with Shadow 3's sizes, there with the product of rate and round trip.
 - **Tor.** No directory traffic, no padding, no processor time; Shadow 1.13 counts no processor time either.
 """
 
@@ -69,9 +71,7 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
 
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
     latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
-    lengths = {one.observed.duration for one in comparisons} - {HOUR}
-    options = f' --duration "{lengths.pop() / 60:g} min"' if lengths else ""
-    lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, options=options)]
+    lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, commands="\n".join(_commands(comparisons)))]
     inside, all_ = (sum(counts) for counts in zip(*(one.within for one in comparisons), strict=True))
     lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
     lines += _overview(comparisons)
@@ -88,6 +88,17 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
     for one in comparisons:
         lines += _section(one)
     return "\n".join(lines)
+
+
+def _commands(comparisons: list[Comparison]) -> Iterator[str]:
+    """What to run for these networks: a line for each simulated time."""
+    by_length: dict[float, list[str]] = {}
+    for one in comparisons:
+        by_length.setdefault(one.observed.duration, []).append(one.name)
+    for length, names in by_length.items():
+        words = [f"--networks {','.join(names)}"] if len(by_length) > 1 else []
+        words += [f'--duration "{length / 60:g} min"'] if length != HOUR else []
+        yield " ".join(["    onionlab reproduce shadow-networks", *words])
 
 
 def _overview(comparisons: list[Comparison]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 use crate::tcp::flight::Phase;
 use crate::tcp::tcb::Probe;
-use crate::tcp::{Effects, Flags, Segment, Tcb, TcpConfig};
+use crate::tcp::{Effects, Flags, RoundTrips, Segment, Tcb, TcpConfig};
 use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, SimTime};
 use std::collections::VecDeque;
 
@@ -218,20 +218,25 @@ impl Pair {
     fn pump(&mut self) {
         for side in 0..2 {
             self.application(side);
-            while self.wires[side].free_at <= self.now {
-                let before = Before::of(&self.ends[side].tcb);
-                let wants = self.ends[side].tcb.wants_send(&self.cfg, self.now);
-                let segment = self.ends[side].tcb.next_segment(&self.cfg, self.now);
-                assert_eq!(wants, segment.is_some(), "wants_send() is exact");
-                let Some(segment) = segment else { break };
-                self.judge_sent(side, &segment, &before);
-                if let Some(trace) = &mut self.trace {
-                    trace.push((self.now, side, segment.clone()));
-                }
-                self.wires[side].send(&self.cfg, self.now, segment);
+            while self.wires[side].free_at <= self.now && self.send(side) {
                 self.application(side);
             }
         }
+    }
+
+    /// Lets an end send its next segment, if it may.
+    fn send(&mut self, side: usize) -> bool {
+        let before = Before::of(&self.ends[side].tcb);
+        let wants = self.ends[side].tcb.wants_send(&self.cfg, self.now);
+        let segment = self.ends[side].tcb.next_segment(&self.cfg, self.now);
+        assert_eq!(wants, segment.is_some(), "wants_send() is exact");
+        let Some(segment) = segment else { return false };
+        self.judge_sent(side, &segment, &before);
+        if let Some(trace) = &mut self.trace {
+            trace.push((self.now, side, segment.clone()));
+        }
+        self.wires[side].send(&self.cfg, self.now, segment);
+        true
     }
 
     /// Neither window is exceeded: the other end's never, the congestion window only by a tail loss probe.
@@ -316,6 +321,11 @@ impl Pair {
                     assert_eq!(self.ends[other].tcb.bytes_received(), judges[other].in_order as u64 - 1);
                 }
                 self.note(other, effects);
+                if self.cfg.round_trips == RoundTrips::Released {
+                    // What the segment lets go leaves before the program hears of it.
+                    while self.wires[other].free_at <= next && self.send(other) {}
+                    self.ends[other].tcb.forget_echo();
+                }
                 self.application(other);
             }
             if self.ends[side].tcb.deadline() <= next {

@@ -2,8 +2,8 @@
 
 use super::harness::Pair;
 use super::{at, millis};
-use crate::tcp::{BufferLimits, Flags, TcpConfig};
-use onionlab_quantities::{Bandwidth, SimTime};
+use crate::tcp::{BufferLimits, Flags, RoundTrips, TcpConfig};
+use onionlab_quantities::{Bandwidth, SimDuration, SimTime};
 
 const MSS: u64 = 1460;
 
@@ -168,4 +168,59 @@ fn each_timer_makes_an_acknowledgement_that_waits_for_itself() {
     let acks: Vec<_> =
         trace.filter(|(_, side, _)| *side == 1).map(|(now, _, segment)| (now.as_nanos() / 1000, segment.ack)).collect();
     assert_eq!(acks, [(free_again.as_nanos() / 1000, 80 * MSS + 501); 5]);
+}
+
+/// Shadow 1.13's: a round trip is known where a segment leaves while another is being processed.
+fn shadow_1() -> TcpConfig {
+    TcpConfig { round_trips: RoundTrips::Released, min_rto: millis(200), ..TcpConfig::shadow() }
+}
+
+/// A connection of it that began at one second, since an echo of time zero is none.
+fn shadow_1_connected(one_way: SimDuration) -> Pair {
+    let mut pair = Pair::new(shadow_1(), one_way, 1);
+    pair.now = at(1000);
+    pair.run_until(at(1000) + one_way * 4);
+    pair
+}
+
+/// By RFC 6298 one round trip of 100 ms makes 100 + 4 * 50 ms.
+#[test]
+fn the_answer_to_a_syn_tells_the_round_trip_and_its_acknowledgement_does_not() {
+    let mut pair = shadow_1_connected(millis(50));
+    let rto = |pair: &Pair, end: usize| pair.ends[end].tcb.info(&pair.cfg).rto;
+    assert_eq!((rto(&pair, 0), rto(&pair, 1)), (millis(300), millis(1000)));
+    // Nothing that is written later echoes anything, nor what acknowledges it.
+    for _ in 0..20 {
+        pair.ends[0].to_write = 2 * MSS;
+        let end = pair.now + millis(300);
+        pair.run_until(end);
+    }
+    assert_eq!((rto(&pair, 0), rto(&pair, 1)), (millis(300), millis(1000)));
+}
+
+/// Whoever receives what his acknowledgements release learns the round trip, by and by with little deviation; whoever sends it learns nothing more.
+#[test]
+fn data_that_an_acknowledgement_releases_tells_its_receiver_the_round_trip() {
+    let mut pair = shadow_1_connected(millis(150));
+    pair.ends[0].to_write = 200 * MSS;
+    pair.run_until(at(10_000));
+    assert_eq!(pair.ends[1].read, 200 * MSS);
+    let [sender, receiver] = [0, 1].map(|end| pair.ends[end].tcb.info(&pair.cfg));
+    assert_eq!(sender.rto, millis(900));
+    let srtt = receiver.srtt.unwrap();
+    assert!((millis(280)..=millis(310)).contains(&srtt) && receiver.rto < millis(500), "{receiver:?}");
+}
+
+/// A time-out that is not answered yet takes no round trip; its doubling ends with the next one that is known.
+#[test]
+fn a_round_trip_ends_the_doubling_of_timeouts() {
+    let mut pair = shadow_1_connected(millis(50));
+    pair.wires[1].lose = vec![0];
+    pair.ends[1].to_write = MSS;
+    pair.run_until(at(4000));
+    assert_eq!((pair.ends[0].read, pair.ends[1].tcb.info(&pair.cfg).rto), (MSS, millis(2000)));
+    pair.ends[0].to_write = 100 * MSS;
+    pair.run_until(at(8000));
+    let rto = pair.ends[1].tcb.info(&pair.cfg).rto;
+    assert!(rto < millis(500), "{rto}");
 }

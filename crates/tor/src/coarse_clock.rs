@@ -1,4 +1,4 @@
-//! The clock by which KIST's timer goes off.
+//! The clock by which KIST's timer goes off and token buckets are filled.
 //!
 //! tor measures what has passed since a run with a fine clock (`monotime_get`), but its timers are libevent's, which by default reads the kernel's coarse clock
 //! (`CLOCK_MONOTONIC_COARSE`). That one stands still between two ticks of the kernel, 4 ms at 250 Hz. A timer counts from what the coarse clock shows
@@ -18,7 +18,7 @@ pub(crate) struct CoarseClock {
 
 impl CoarseClock {
     /// What the clock shows, as time since its first tick but one.
-    fn shows(self, now: SimTime) -> u64 {
+    pub fn shows(self, now: SimTime) -> u64 {
         let tick = self.tick.as_nanos();
         (now.as_nanos() + tick - self.phase.as_nanos()) / tick * tick
     }
