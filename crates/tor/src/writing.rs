@@ -202,4 +202,19 @@ mod tests {
             assert!(written.abs_diff(expected) < 600, "{refill:?}: {written} bytes in ten seconds, {expected} by the rule");
         }
     }
+
+    /// Each reading refills what is written from, too: by an exact clock nothing is lost between two wake-ups, of which each finds a hundred milliseconds' tokens.
+    #[test]
+    fn a_relay_that_goes_on_reading_writes_its_whole_rate() {
+        let mut bench = without_tokens(TokenRefill::Lazy);
+        let circuit = bench.circuit(0);
+        bench.queue(circuit, 5000);
+        bench.world.settle();
+        for milli in 2001..=12_000 {
+            bench.advance_to(at(milli));
+            bench.world.share(Bench::RELAY, Connection::Channel, Operation::Read);
+        }
+        let written = written(&bench);
+        assert!((990_000..=1_001_000).contains(&written), "{written} bytes in ten seconds");
+    }
 }
