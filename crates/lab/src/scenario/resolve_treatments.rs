@@ -11,7 +11,7 @@ use super::some_relays;
 use super::switching;
 use super::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Links,
-    RoundTrips, Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
+    Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
@@ -258,7 +258,7 @@ fn profile(net: LinkProfile) -> BaseFile {
             CongestionControl::Cubic => Tcp::Cubic,
             CongestionControl::Unlimited => Tcp::Unlimited,
         }),
-        kernel_tick: Some(if net == LinkProfile::Linux { SimDuration::from_millis(4) } else { SimDuration::ZERO }),
+        kernel_tick: Some(net.kernel_tick()),
         nagle: Some(tcp.nagle),
         hystart: Some(tcp.hystart),
         slow_start_after_idle: Some(tcp.slow_start_after_idle),
@@ -267,7 +267,6 @@ fn profile(net: LinkProfile) -> BaseFile {
         packet_header: Some(Bytes::new(tcp.header_bytes.into())),
         delayed_ack: Some(tcp.delayed_ack),
         min_rto: Some(tcp.min_rto),
-        round_trips: Some(if net == LinkProfile::Shadow { RoundTrips::Never } else { RoundTrips::Measured }),
         send_buffer: Some(tcp.send_buffer.max),
         receive_buffer: Some(tcp.receive_buffer.max),
         link_shaping: Some(link_shaping),
@@ -287,6 +286,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let given = given.over(&given.simulator.map(of_simulator).unwrap_or_default());
     let net = given.net.unwrap_or(LinkProfile::Linux);
     let all = given.over(&profile(net));
+    let says_tick = given.kernel_tick.is_some();
     let filled = "the profile fills every axis of the link";
     let tor = all.tor.unwrap_or(TorVersion::V0_4_9);
     let code = tor.code();
@@ -456,7 +456,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         consensus_params: BTreeMap::new(),
         net,
         tcp,
-        kernel_tick: tick(key("kernel-tick"), all.kernel_tick.expect(filled))?,
+        kernel_tick: (intervals || says_tick).then(|| tick(key("kernel-tick"), all.kernel_tick.expect(filled))).transpose()?,
         nagle: all.nagle.expect(filled),
         hystart: (tcp == Tcp::Cubic).then_some(all.hystart.expect(filled)),
         slow_start_after_idle: all.slow_start_after_idle.expect(filled),
@@ -465,7 +465,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         packet_header: within(key("packet-header"), all.packet_header.expect(filled), Bytes::new(20), Bytes::new(200))?,
         delayed_ack: within(key("delayed-ack"), all.delayed_ack.expect(filled), SimDuration::ZERO, ms(1000))?,
         min_rto: within(key("min-rto"), all.min_rto.expect(filled), ms(1), ms(10_000))?,
-        round_trips: all.round_trips.expect(filled),
+        round_trips: all.round_trips,
         send_buffer: buffer(key("send-buffer"), all.send_buffer.expect(filled))?,
         receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
         link_shaping: all.link_shaping.expect(filled),

@@ -597,8 +597,8 @@ pub struct Treatment {
     pub net: LinkProfile,
     /// Congestion control.
     pub tcp: Tcp,
-    /// Between two ticks of the hosts' kernels; zero: clocks are exact.
-    pub kernel_tick: SimDuration,
+    /// Between two ticks of the hosts' kernels, with KIST and KIST-lite, and where the file says so; zero: clocks are exact. `None`: the link profile's.
+    pub kernel_tick: Option<SimDuration>,
     /// Nagle's algorithm.
     pub nagle: bool,
     /// HyStart, with CUBIC.
@@ -615,8 +615,9 @@ pub struct Treatment {
     pub delayed_ack: SimDuration,
     /// Least time that a retransmission time-out allows beyond the round trip.
     pub min_rto: SimDuration,
-    /// Which round trips set the retransmission time-out.
-    pub round_trips: RoundTrips,
+    /// Which round trips set the retransmission time-out; `None`: the link profile's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub round_trips: Option<RoundTrips>,
     /// Limit of a send buffer.
     pub send_buffer: Bytes,
     /// Limit of a receive buffer.

@@ -519,6 +519,16 @@ pub enum LinkProfile {
     Nstor,
 }
 
+impl LinkProfile {
+    /// Between two ticks of its hosts' kernels, of 250 Hz; zero where clocks are exact.
+    pub(crate) const fn kernel_tick(self) -> SimDuration {
+        match self {
+            Self::Linux => SimDuration::from_millis(4),
+            Self::Shadow | Self::Nstor => SimDuration::ZERO,
+        }
+    }
+}
+
 /// TCP congestion control.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]

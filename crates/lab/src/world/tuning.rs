@@ -109,7 +109,8 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
 
 /// The ticks of the kernels, if they tick.
 pub(super) fn kernel_tick(treatment: &Treatment) -> Option<SimDuration> {
-    Some(treatment.kernel_tick).filter(|&tick| tick > SimDuration::ZERO)
+    let said = treatment.everywhere().find_map(|of| of.kernel_tick);
+    Some(said.unwrap_or(treatment.net.kernel_tick())).filter(|&tick| tick > SimDuration::ZERO)
 }
 
 /// How cells are chosen.
@@ -242,12 +243,12 @@ pub(super) fn tcp(treatment: &Treatment) -> TcpConfig {
         header_bytes: treatment.packet_header.get() as u32,
         delayed_ack: treatment.delayed_ack,
         min_rto: treatment.min_rto,
-        min_rto_is_total: profile.min_rto_is_total || treatment.round_trips == RoundTrips::Released,
-        round_trips: match treatment.round_trips {
+        min_rto_is_total: profile.min_rto_is_total || treatment.round_trips == Some(RoundTrips::Released),
+        round_trips: treatment.round_trips.map_or(profile.round_trips, |round_trips| match round_trips {
             RoundTrips::Measured => onionlab_net::tcp::RoundTrips::Measured,
             RoundTrips::Released => onionlab_net::tcp::RoundTrips::Released,
             RoundTrips::Never => onionlab_net::tcp::RoundTrips::Never,
-        },
+        }),
         send_buffer: up_to(profile.send_buffer, treatment.send_buffer),
         receive_buffer: up_to(profile.receive_buffer, treatment.receive_buffer),
         ..profile
