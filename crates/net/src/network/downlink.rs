@@ -68,17 +68,13 @@ impl Network {
         let now = queue.now();
         let mut free = now;
         loop {
-            let host = &mut self.hosts[host_id.index()];
-            if free > now + host.down.span() {
+            if free > now + self.hosts[host_id.index()].down.span() {
                 break;
             }
-            let Some(id) = self.packets.unlink(&mut host.waiting) else { break };
-            let packet = self.packets.get(id);
-            let bytes = packet.wire_bytes(&self.protocols);
-            host.waiting_bytes -= u64::from(bytes);
-            host.waiting_packets -= 1;
+            let Some((id, bytes, queued)) = self.next_waiting(host_id) else { break };
+            let host = &mut self.hosts[host_id.index()];
             if let QueueDiscipline::CoDel { target, interval } = host.queue.discipline
-                && host.codel.drops(now, now - packet.queued, host.waiting_bytes, target, interval)
+                && host.codel.drops(now, now - queued, host.waiting_bytes, target, interval)
             {
                 self.drop_before_downlink(host_id, id);
                 continue;
@@ -98,18 +94,24 @@ impl Network {
         self.receive(queue, host_id, id, bytes);
         self.hosts[host_id.index()].down_busy = false;
         loop {
-            let host = &mut self.hosts[host_id.index()];
-            if host.down_busy {
+            if self.hosts[host_id.index()].down_busy {
                 return;
             }
-            let Some(id) = self.packets.unlink(&mut host.waiting) else { return };
-            let packet = self.packets.get(id);
-            let bytes = packet.wire_bytes(&self.protocols);
-            host.waiting_bytes -= u64::from(bytes);
-            host.waiting_packets -= 1;
-            let queued = packet.queued;
+            let Some((id, bytes, queued)) = self.next_waiting(host_id) else { return };
             self.enter_downlink(queue, host_id, id, bytes, queued);
         }
+    }
+
+    /// Takes the first packet that waits for the downlink out of its queue: its bytes on the wire, and since when it waits.
+    #[inline]
+    fn next_waiting(&mut self, host_id: HostId) -> Option<(PacketId, u32, SimTime)> {
+        let host = &mut self.hosts[host_id.index()];
+        let id = self.packets.unlink(&mut host.waiting)?;
+        let packet = self.packets.get(id);
+        let bytes = packet.wire_bytes(&self.protocols);
+        host.waiting_bytes -= u64::from(bytes);
+        host.waiting_packets -= 1;
+        Some((id, bytes, packet.queued))
     }
 
     fn drop_before_downlink(&mut self, host: HostId, id: PacketId) {
