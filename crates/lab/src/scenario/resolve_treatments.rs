@@ -142,6 +142,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kist-knows-unsent", given.kist_knows_unsent.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kernel-tick", given.kernel_tick.is_some(), intervals || network.limited, KIST_OR_LIMIT),
+        ("round-trips", given.round_trips.is_some(), treatment.net == LinkProfile::Shadow, "net = \"shadow\""),
         (
             "outbuf-high",
             given.outbuf_high.is_some(),
@@ -465,7 +466,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         packet_header: within(key("packet-header"), all.packet_header.expect(filled), Bytes::new(20), Bytes::new(200))?,
         delayed_ack: within(key("delayed-ack"), all.delayed_ack.expect(filled), SimDuration::ZERO, ms(1000))?,
         min_rto: within(key("min-rto"), all.min_rto.expect(filled), ms(1), ms(10_000))?,
-        round_trips: all.round_trips,
+        // The losses of other TCPs are judged by round trips of their own.
+        round_trips: all.round_trips.filter(|_| net == LinkProfile::Shadow),
         send_buffer: buffer(key("send-buffer"), all.send_buffer.expect(filled))?,
         receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
         link_shaping: all.link_shaping.expect(filled),

@@ -320,7 +320,7 @@ axes! {
     /// Least time that a retransmission time-out allows beyond the round trip (with net "nstor": altogether), "1 ms" to "10 s". Default: "200 ms"; with net "shadow" and "nstor" "1 s".
     #[schemars(with = "Option<DurationText>")]
     min_rto: SimDuration,
-    /// Which round trips set the retransmission time-out. With "released" `min-rto` is the least time-out altogether. Default: "measured"; with net "shadow" "never".
+    /// With net "shadow": which round trips set the retransmission time-out. With "released" `min-rto` is the least time-out altogether. Default: "never".
     round_trips: RoundTrips,
     /// Most bytes that a socket's send buffer grows to. Default: "4 MiB"; with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
