@@ -242,7 +242,7 @@ def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypat
 def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
     reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The longest of several; one that is kept with an hour too is there with that."""
+    """The longest of several; one that is kept with an hour too is there with that, and with the longest that has more load."""
     monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     other = NAME.replace("-9", "-8")
     targets = json.loads((reference / "targets.json").read_text())
@@ -261,13 +261,18 @@ def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
         kept.add(called, "whatever it was", reduce(one))
 
     keep(NAME, 3600.0)
-    keep(f"{NAME}, 40 min", 2400.0)
+    for called, seconds in (("40 min", 2400.0), ("20 min", 1200.0), ("load 1.2, 20 min", 1200.0)):
+        keep(f"{NAME}, {called}", seconds)
     for called, seconds in (("10 min", 600.0), ("26 min", 1560.0), ("load 1.2, 26 min", 1560.0), ("load 1.2, 10 min", 600.0)):
         keep(f"{other}, {called}", seconds)
     folders = ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs"
     text = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")[0].read_text(encoding="utf-8")
     assert f"    onionlab reproduce shadow-networks --networks {NAME}\n" in text
     assert f'    onionlab reproduce shadow-networks --networks {other} --duration "26 min"\n' in text
+    assert f'    onionlab reproduce shadow-networks --networks {NAME} --duration "20 min"\n' in text
+    assert f'    onionlab reproduce shadow-networks --networks {NAME} --load 1.2 --duration "20 min"\n' in text
+    assert f'    onionlab reproduce shadow-networks --networks {other} --load 1.2 --duration "26 min"\n' in text
+    assert f"## 20 % more load: {NAME}\n\nThe same network with 1.2 times the circuits, 20 simulated minutes" in text
     assert f"| {NAME} | 60 min |" in text
     assert f"| {other} | 26 min |" in text
     assert f"## 20 % more load: {other}\n\nThe same network with 1.2 times the circuits, 26 simulated minutes" in text

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -126,6 +126,14 @@ class Comparison:
         return float(np.median(ratios)) if ratios else math.nan
 
 
+@dataclass(frozen=True)
+class Pair:
+    """A network's runs of one simulated time: with the usual load, and with more of it if that was run."""
+
+    usual: Observed
+    more: Observed | None
+
+
 def reproduce(
     experiments: Path,
     reference: Path | None,
@@ -152,8 +160,8 @@ def reproduce(
     networks : sequence of str, optional
         Which networks are run: names, or beginnings of names; by default those of 1 %. None of them: only the page is written.
     duration : str, optional
-        Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart; without it a network that is
-        only kept with another time than an hour is on the page with that.
+        Simulated time in place of an hour, as an experiment file has it. Such runs are kept apart. Without it a network that is
+        only kept with another time than an hour is on the page with that, and so is the effect of more load.
     load : float
         Users open so many times as many circuits: 1, or `MORE_LOAD`, of which the page shows what it changes. Such runs are kept
         apart too, and are only made of networks that have been run with the usual load.
@@ -188,38 +196,35 @@ def reproduce(
     with watching(observe) as observer:
         for _ in work_off(ahead, lambda _, results: reduce(results), observer, store):
             pass
-    usual = {name: observed for name in known if (observed := finished(name)) is not None}
-    shorter = _kept_with_another(store, set(known) - set(usual)) if duration is None else {}
-    usual = {name: found for name in known if (found := usual.get(name) or shorter.get((name, 1.0))) is not None}
-    if not usual:
+    runs = {}
+    for name in known:
+        asked = [] if (own := finished(name)) is None else [Pair(own, finished(name, MORE_LOAD))]
+        if found := asked + (_kept_with_another_time(store, name) if duration is None else []):
+            runs[name] = found
+    if not runs:
         raise ResultsError(f"{folder} holds no finished run of these networks")
-    comparisons = [compare(name, reference, observed) for name, observed in usual.items()]
-    effects = [
-        effect(name, reference, observed, more)
-        for name, observed in usual.items()
-        if (more := shorter.get((name, MORE_LOAD)) if (name, 1.0) in shorter else finished(name, MORE_LOAD)) is not None
-    ]
+    comparisons = [compare(name, reference, pairs[0].usual) for name, pairs in runs.items()]
+    effects = []
+    for name, pairs in runs.items():
+        both = next(((pair.usual, pair.more) for pair in pairs if pair.more is not None), None)
+        if both is not None:
+            effects.append(effect(name, reference, *both))
     reasons = load_differences(experiments / "differences.toml")
     return write(comparisons, effects, reasons, docs), []
 
 
-def _kept_with_another(store: Kept | None, lacking: Collection[str]) -> dict[tuple[str, float], Observed]:
-    """Networks that are kept with some other simulated time alone, by name and load: those with the longest."""
-    found: dict[tuple[str, float], Observed] = {}
+def _kept_with_another_time(store: Kept | None, name: str) -> list[Pair]:
+    """Runs of a network that are kept with other simulated times than an hour: the longest first."""
     if store is None:
-        return found
-    for name in lacking:
-        durations = {parts[-1] for called in store.names if (parts := called.split(", "))[0] == name and len(parts) > 1}
-        runs = [
-            (duration, store.take(_called(name, duration, 1.0))) for duration in durations if not duration.startswith("load ")
-        ]
-        complete = [(Observed.of(run), duration) for duration, run in runs if run is not None]
-        if not complete:
-            continue
-        found[name, 1.0], duration = max(complete, key=lambda one: one[0].duration)
-        if (more := store.take(_called(name, duration, MORE_LOAD))) is not None:
-            found[name, MORE_LOAD] = Observed.of(more)
-    return found
+        return []
+    named = (called.split(", ") for called in store.names)
+    times = {parts[-1] for parts in named if parts[0] == name and len(parts) > 1 and not parts[-1].startswith("load ")}
+    pairs = []
+    for time in times:
+        usual, more = (store.take(_called(name, time, load)) for load in (1.0, MORE_LOAD))
+        if usual is not None:
+            pairs.append(Pair(Observed.of(usual), None if more is None else Observed.of(more)))
+    return sorted(pairs, key=lambda pair: pair.usual.duration, reverse=True)
 
 
 def _called(name: str, duration: str | None, load: float) -> str:

@@ -71,7 +71,9 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
 
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
     latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
-    lines = [INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, commands="\n".join(_commands(comparisons)))]
+    lines = [
+        INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, commands="\n".join(_commands(comparisons, effects)))
+    ]
     inside, all_ = (sum(counts) for counts in zip(*(one.within for one in comparisons), strict=True))
     lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
     lines += _overview(comparisons)
@@ -90,15 +92,20 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
     return "\n".join(lines)
 
 
-def _commands(comparisons: list[Comparison]) -> Iterator[str]:
-    """What to run for these networks: a line for each simulated time."""
-    by_length: dict[float, list[str]] = {}
-    for one in comparisons:
-        by_length.setdefault(one.observed.duration, []).append(one.name)
-    for length, names in by_length.items():
-        words = [f"--networks {','.join(names)}"] if len(by_length) > 1 else []
-        words += [f'--duration "{length / 60:g} min"'] if length != HOUR else []
-        yield " ".join(["    onionlab reproduce shadow-networks", *words])
+def _commands(comparisons: list[Comparison], effects: list[Effect]) -> Iterator[str]:
+    """What to run for these networks: a line for each simulated time and load, the usual load first."""
+    usual = [(one.observed.duration, one.name) for one in comparisons]
+    usual += [(60 * one.minutes, one.name) for one in effects]
+    more = [(60 * one.minutes, one.name) for one in effects]
+    for load, runs in ((1.0, dict.fromkeys(usual)), (MORE_LOAD, dict.fromkeys(more))):
+        by_length: dict[float, list[str]] = {}
+        for length, name in runs:
+            by_length.setdefault(length, []).append(name)
+        for length, names in by_length.items():
+            words = [f"--networks {','.join(names)}"] if len(by_length) > 1 or load != 1 else []
+            words += [f"--load {load:g}"] if load != 1 else []
+            words += [f'--duration "{length / 60:g} min"'] if length != HOUR else []
+            yield " ".join(["    onionlab reproduce shadow-networks", *words])
 
 
 def _overview(comparisons: list[Comparison]) -> Iterator[str]:
