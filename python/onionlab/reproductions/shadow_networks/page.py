@@ -60,7 +60,8 @@ MODEL = """\
   by segments that leave while another is being processed; a receive queue that practically never drops (Shadow 3: CoDel),
   because that Shadow counts packets into its 1,024,000 B without headers and out of them with headers; and a KIST that is told of
   no unsent data, because it answers `SIOCOUTQNSD` with a number that tor takes for success. What differs still: sockets' buffers
-  begin with Shadow 3's sizes, there with the product of rate and round trip.
+  grow to 4 and 6 MiB (sending, receiving), there to the product of link rate and round trip if that is larger, at most ten
+  times as much.
 - **Tor.** No directory traffic, no padding, no processor time; Shadow 1.13 counts no processor time either.
 """
 
