@@ -35,7 +35,7 @@ pub enum UplinkQueue {
     Sockets,
     /// The sockets too, asked first for what has no payload and then in the order in which their data was written; a SYN and its answer wait their turn
     /// like data. So in Shadow, whose interface takes the packet that was made first (`NetworkInterface::pop`, `interface_qdisc: fifo`), where only
-    /// packets without a sequence number come before all others (`_tcp_createPacketWithoutPayload`).
+    /// packets without a sequence number come before all others (`_tcp_createPacketWithoutPayload`). In Shadow 1.13 a SYN has none either.
     WriteOrder,
     /// One queue of packets, first in, first out, into which sockets push whatever their windows allow; what finds it full is dropped. So in
     /// ns-3: a device's drop-tail queue and `pfifo_fast` above it.

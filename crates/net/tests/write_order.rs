@@ -3,7 +3,7 @@
 mod star;
 
 use onionlab_net::UplinkQueue;
-use onionlab_net::tcp::TcpConfig;
+use onionlab_net::tcp::{RoundTrips, TcpConfig};
 use onionlab_quantities::SimTime;
 use star::Star;
 
@@ -29,7 +29,11 @@ fn what_was_written_first_goes_first() {
 /// A short second connection opens at 500 ms, while the first still has much to send: when its SYN was answered, which tells the peer's window, and
 /// when it has delivered its kilobyte, both in milliseconds.
 fn second_is_through(uplink_queue: UplinkQueue) -> (u64, u64) {
-    let mut star = Star::new(TcpConfig::shadow(), &[1, 10, 10], uplink_queue, 1000);
+    second_is_through_with(TcpConfig::shadow(), uplink_queue)
+}
+
+fn second_is_through_with(tcp: TcpConfig, uplink_queue: UplinkQueue) -> (u64, u64) {
+    let mut star = Star::new(tcp, &[1, 10, 10], uplink_queue, 1000);
     star.start(0, 1, 120_000);
     star.run_until(SimTime::from_nanos(500_000_000));
     star.start(0, 2, 1000);
@@ -53,4 +57,14 @@ fn a_syn_waits_its_turn() {
     assert!(in_order > in_turns + 100, "{in_order} ms, {in_turns} ms");
     assert!((580..620).contains(&opened_in_turns), "{opened_in_turns} ms");
     assert!(opened_in_order > opened_in_turns + 100, "{opened_in_order} ms, {opened_in_turns} ms: the SYN itself waits");
+}
+
+/// In Shadow 1.13 a SYN has no number, and so does not wait for what was written before it; its kilobyte does.
+#[test]
+fn a_syn_of_shadow_1_does_not_wait() {
+    let first = TcpConfig { round_trips: RoundTrips::Released, ..TcpConfig::shadow() };
+    let (opened, delivered) = second_is_through_with(first, UplinkQueue::WriteOrder);
+    let (opened_later, _) = second_is_through(UplinkQueue::WriteOrder);
+    assert!((540..620).contains(&opened) && opened + 100 < opened_later, "{opened} ms, {opened_later} ms");
+    assert!(delivered > opened + 100, "{delivered} ms");
 }

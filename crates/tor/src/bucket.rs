@@ -4,7 +4,9 @@
 //! (`connection_bucket_refill_single`). Time counts in steps of 16 ticks of 2^20 ns (16.8 ms), and the remainder of a step is discarded at each
 //! refill. The time is the kernel's coarse clock's, so that with ticks of 4 ms a limit that is always reached delivers only 83 to 90 % of its rate (measured with
 //! the real code: `docs/fidelity.md`), while in Shadow, whose clocks are exact, a relay that is short of tokens in one direction alone, and so still goes on in the other,
-//! delivers nearly all of it. A connection that finds the bucket empty is woken up 100 ms later.
+//! delivers nearly all of it. A connection whose operation leaves the bucket empty is no longer watched, and is watched again with all others 100 ms after the first. That does not keep
+//! the scheduler from writing it: what KIST writes draws on whatever there is (`channel_write_to_kernel`), and a cell that joins an outbuf has its connection watched at once
+//! (`connection_write_to_buf_commit`).
 //!
 //! Before, a timer added a tenth of the rate each 100 ms, exactly, and woke up the connections that had found the bucket empty.
 
@@ -166,6 +168,13 @@ impl Buckets {
             Connection::Channel => all.min(relayed),
             Connection::Edge => all,
         }
+    }
+
+    /// Whether nothing may pass over a connection of this kind until the next refill (`connection_consider_empty_read_buckets` and its twin).
+    pub fn are_empty(&self, connection: Connection, operation: Operation) -> bool {
+        let all = self.all.level[operation as usize];
+        let relayed = self.relayed.level[operation as usize];
+        all <= 0 || connection == Connection::Channel && relayed <= 0
     }
 
     /// `bytes` passed over a connection of this kind.

@@ -266,7 +266,7 @@ impl World {
         if effects.has(Effects::CONNECTED) {
             self.channel_connected(end);
         }
-        if effects.has(Effects::WRITABLE) {
+        if effects.has(Effects::WRITABLE) && !self.ends[end.index()].write_blocked {
             self.write_channel(end);
         }
         if effects.has(Effects::READABLE) {

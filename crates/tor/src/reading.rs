@@ -39,6 +39,12 @@ impl World {
             }
             Opening::Connecting | Opening::Arriving | Opening::Sending { .. } | Opening::Closed => return,
         }
+        if self.ends[id.index()].opening == Opening::Open && self.tokens_are_used_up(host, Operation::Read) {
+            // `connection_consider_empty_read_buckets`
+            self.ends[id.index()].read_blocked = true;
+            self.wait_for_tokens(host);
+            return;
+        }
         if self.ends[id.index()].opening != Opening::Closed && self.net.readable(socket) > 0 {
             self.watch_channel_reading(id);
         }

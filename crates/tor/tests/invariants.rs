@@ -11,7 +11,7 @@ use onionlab_net::quic::QuicCongestion;
 use onionlab_net::tcp::{RoundTrips, TcpConfig};
 use onionlab_net::{Path, QueueConfig, QueueDiscipline, Shaping, UplinkQueue};
 use onionlab_predictor::{Form, Parameters};
-use onionlab_quantities::{Bytes, Cells, SimDuration, SimTime};
+use onionlab_quantities::{Bandwidth, Bytes, Cells, SimDuration, SimTime};
 use onionlab_tor::{
     ChannelScheduler, CircuitOutcome, CloseReason, ConfluxSettings, CongestionSettings, Cpu, DestroyCells, Feedback, FlowControl,
     Handshake, Handshakes, LightAndHeavy, Links, Outcome, Phase, PredictorSettings, ProbeOutcome, RateLimit, Records, RelayClass,
@@ -294,12 +294,18 @@ fn check_probes(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// What a link passes in a second: its rate, and what waited for it may pass ahead of its time, as much as a burst holds.
+fn in_a_second(plan: &Plan, rate: Bandwidth) -> u64 {
+    let ahead = if let Shaping::Bursts { span } = plan.shaping { span } else { SimDuration::ZERO };
+    rate.bytes_in(SimDuration::from_secs(1) + ahead).get()
+}
+
 /// What holds where downloads may take for ever: nothing is lost, doubled or overtaken (which would panic), nobody gets too much, breaks a rule or sends more than the link carries.
 fn check_unfinished(plan: &Plan, records: &Records) -> Result<(), TestCaseError> {
     prop_assert!(records.transfers.iter().all(|transfer| transfer.received <= transfer.size), "{:?}", records.transfers);
     prop_assert!(records.circuits.iter().all(|circuit| circuit.reason != Some(CloseReason::Protocol)), "{:?}", records.circuits);
     for sample in &records.relays {
-        let second = plan.hosts[sample.relay.index()].2.bytes_in(SimDuration::from_secs(1)).get();
+        let second = in_a_second(plan, plan.hosts[sample.relay.index()].2);
         prop_assert!(sample.bytes_sent <= second + 4500 && sample.bytes_received <= second + 4500, "{:?}", sample);
     }
     Ok(())
@@ -402,7 +408,7 @@ proptest! {
         // No link carried more than its rate allows, no rate limit was exceeded by more than its burst (and one read of overdraft).
         for sample in &records.relays {
             let (_, role, rate) = &plan.hosts[sample.relay.index()];
-            let second = rate.bytes_in(SimDuration::from_secs(1)).get();
+            let second = in_a_second(&plan, *rate);
             prop_assert!(sample.bytes_sent <= second + 4500 && sample.bytes_received <= second + 4500, "{:?}", sample);
             if let Role::Relay { limit: Some(limit), .. } = role {
                 let allowed = limit.rate.bytes_in(SimDuration::from_secs(1)).get() + limit.burst.get() + 20_000;

@@ -25,13 +25,16 @@ TOR = "0.3.5"
 #: to 4).
 LATENCY_FACTOR = 1.76
 
-#: What Shadow 1.13.2, which ran them, does otherwise than Shadow 3 (`shd-tcp.c`, `shd-network-interface.c`, `shd-options.c`).
+#: What Shadow 1.13.2, which ran them, does otherwise than Shadow 3 (`shd-tcp.c`, `shd-network-interface.c`, `shd-options.c`), and
+#: the tor that its plugin builds otherwise than one of today.
 LINKS = (
+    'tls = "1.2" # shadow-plugin-tor builds tor with OpenSSL 1.1.0h',
     "mss = 1434 # 1500 less 66 of headers",
     'packet-header = "66 B"',
     "kist-knows-unsent = false # it answers SIOCOUTQNSD with a number that tor takes for success and leaves the count at nothing",
     'link-shaping = "bursts" # what waits for a link passes together, 5 ms of it',
-    'round-trips = "released" # timestamps are echoed only by what leaves while a segment is being processed',
+    'round-trips = "released" # timestamps are echoed only by what leaves while a segment is being processed, and time-outs are as there',
+    "initial-window = 1 # a SYN has no number, so that its acknowledgement opens no window",
     'min-rto = "200 ms"',
     'downlink-queue = "drop-tail"',
     'downlink-queue-size = "1 GiB" # its 1,024,000 B never fill: packets are counted in without headers and out with them',

@@ -1,5 +1,6 @@
 //! A host's access link: what it is given, what it keeps and what it has counted.
 
+use super::write_queue::WriteQueue;
 use crate::link::{Shaper, Shaping};
 use crate::packet::{NONE, PacketList};
 use crate::queue::{CoDel, QueueConfig, UplinkQueue};
@@ -65,6 +66,8 @@ pub(super) struct Host {
     pub(super) codel: CoDel,
     /// The same as `ready_head` and `ready_tail` where the order of writes decides: number of the write, then order of becoming ready.
     pub(super) ready_by_write: BinaryHeap<Reverse<(u64, u64, u32)>>,
+    /// The same where Shadow 1.13's order does.
+    pub(super) write_queue: WriteQueue,
     /// How many became ready, and how many writes there were.
     pub(super) made_ready: u64,
     pub(super) writes: u64,
@@ -97,6 +100,7 @@ impl Host {
             queue: config.queue,
             codel: CoDel::default(),
             ready_by_write: BinaryHeap::new(),
+            write_queue: WriteQueue::default(),
             made_ready: 0,
             writes: 0,
             leaving: PacketList::EMPTY,

@@ -10,12 +10,13 @@ mod socket;
 mod streams;
 mod transport;
 mod uplink;
+mod write_queue;
 
 pub use crate::packet::PacketId;
 use crate::packet::{NONE, Packet, PacketPool};
 use crate::path::{Path, Topology};
 use crate::quic::QuicConfig;
-use crate::tcp::{Effects, Filled, TcpConfig};
+use crate::tcp::{Effects, Filled, RoundTrips, TcpConfig};
 use host::{HOT_HOST, Host};
 pub use host::{HostConfig, HostCounters};
 use onionlab_engine::{EventQueue, HostId, prefetch};
@@ -170,6 +171,8 @@ impl Network {
                 let host = &self.hosts[host.index()];
                 if host.ready_head != NONE {
                     self.prefetch_socket(SocketId(host.ready_head), step);
+                } else if let Some(first) = host.write_queue.first() {
+                    self.prefetch_socket(first, step);
                 } else if let Some(first) = host.ready_by_write.peek() {
                     if step == 1 {
                         prefetch(first, size_of_val(first));
@@ -252,6 +255,11 @@ impl Network {
             let host_id = socket.host;
             self.push_ready(host_id, id);
             self.transmit(queue, host_id);
+        } else if socket.in_ready
+            && self.protocols.tcp.round_trips == RoundTrips::Released
+            && socket.transport.order(&self.protocols) == (false, 0)
+        {
+            self.hosts[socket.host.index()].write_queue.note_unnumbered(id);
         }
         self.arm_timer(queue, id);
     }

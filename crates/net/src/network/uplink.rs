@@ -3,6 +3,7 @@
 use super::{NetEvent, Network, SocketId};
 use crate::packet::{NONE, PacketId};
 use crate::queue::UplinkQueue;
+use crate::tcp::RoundTrips;
 use onionlab_engine::{EventQueue, HostId};
 use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Reverse;
@@ -12,9 +13,13 @@ impl Network {
         let host = &mut self.hosts[host_id.index()];
         if host.uplink_queue == UplinkQueue::WriteOrder {
             host.made_ready += 1;
-            let (numbered, order) = self.sockets[id.index()].transport.order();
+            let (numbered, order) = self.sockets[id.index()].transport.order(&self.protocols);
             host.writes += u64::from(numbered);
             let order = if numbered { host.writes } else { order };
+            if self.protocols.tcp.round_trips == RoundTrips::Released {
+                host.write_queue.push(order, id);
+                return;
+            }
             host.ready_by_write.push(Reverse((order, host.made_ready, id.0)));
             return;
         }
@@ -49,7 +54,7 @@ impl Network {
         }
         loop {
             let host = &mut self.hosts[host_id.index()];
-            if host.ready_head == NONE && host.ready_by_write.is_empty() {
+            if host.ready_head == NONE && host.ready_by_write.is_empty() && host.write_queue.is_empty() {
                 return;
             }
             if host.up_free > until {
@@ -71,6 +76,8 @@ impl Network {
         let host = &mut self.hosts[host_id.index()];
         let id = if let Some(Reverse((_, _, first))) = host.ready_by_write.pop() {
             SocketId(first)
+        } else if let Some(first) = host.write_queue.pop() {
+            first
         } else {
             let id = SocketId(host.ready_head);
             host.ready_head = self.sockets[id.index()].ready_next;

@@ -28,9 +28,10 @@ impl Tcb {
         self.una = ack;
         if let Some(mut flight) = self.flight.take() {
             self.update(cfg, now, segment, &mut flight, advanced, duplicate && same_window);
-            if flight.is_empty() {
+            if flight.is_empty() && flight.stale_bytes == 0 {
                 self.clear_alarm();
-            } else {
+            }
+            if !flight.is_empty() || flight.lingers() {
                 self.flight = Some(flight);
             }
         }
@@ -69,7 +70,8 @@ impl Tcb {
             flight.selective(now, segment, min_rtt, &mut delivered);
         }
         if advanced {
-            flight.acknowledge(now, segment.ack, min_rtt, &mut delivered);
+            let overtaken = cfg.round_trips == RoundTrips::Released;
+            flight.acknowledge(now, segment.ack, min_rtt, overtaken, &mut delivered);
         }
         if !cfg.sack {
             count_duplicates(flight, advanced, duplicate, &mut delivered);
@@ -99,7 +101,7 @@ impl Tcb {
         if let Some(rtt) = clean {
             self.congestion.on_rtt(cfg, now, rtt, &mut flight.round, self.una, self.next);
         }
-        if advanced && !flight.is_empty() {
+        if advanced && (!flight.is_empty() || flight.stale_bytes > 0) {
             self.arm(cfg, now, flight, true);
         }
         if cfg.plain_reno {

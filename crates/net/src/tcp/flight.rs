@@ -6,6 +6,7 @@
 
 use super::hystart::Round;
 use super::segment::Segment;
+use super::stale::Stale;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
@@ -89,6 +90,8 @@ pub(super) struct Flight {
     /// Segments marked lost and not sent again since.
     pub(super) to_resend: u32,
     pub(super) most_out: u32,
+    /// Bytes that went again for nothing and stay in the send buffer.
+    pub(super) stale_bytes: u32,
     pub(super) phase: Phase,
     /// Linux's `is_cwnd_limited`, besides `max_packets_out` and `cwnd_usage_seq`, which are `most_out` and `usage_end`.
     pub(super) window_limited: bool,
@@ -102,6 +105,8 @@ pub(super) struct Flight {
     pub(super) timeouts: u8,
     /// Duplicate acknowledgements in a row (plain Reno).
     pub(super) duplicates: u32,
+    /// What time-outs have left behind.
+    pub(super) stale: Stale,
     /// `snd_nxt` when `phase` was entered.
     pub(super) high_seq: u64,
     /// Originals below it are judged.
@@ -151,10 +156,12 @@ impl Flight {
             small_end: 0,
             window_limited: false,
             most_out: 0,
+            stale_bytes: 0,
             usage_end: 0,
             round: Round::new(),
             duplicates: 0,
             timeouts: 0,
+            stale: Stale::default(),
         }
     }
 
@@ -194,8 +201,15 @@ impl Flight {
         self.ring.partition_point(|sent| self.offset(sent) < wanted)
     }
 
-    /// Takes a cumulative acknowledgement beyond `una`.
-    pub(super) fn acknowledge(&mut self, now: SimTime, ack: u64, min_rtt: SimDuration, delivered: &mut Delivered) {
+    /// Takes a cumulative acknowledgement beyond `una`; what it acknowledges of the segments to be sent again is `overtaken`, and noted if that is wanted.
+    pub(super) fn acknowledge(
+        &mut self,
+        now: SimTime,
+        ack: u64,
+        min_rtt: SimDuration,
+        overtaken: bool,
+        delivered: &mut Delivered,
+    ) {
         let mut any_resent = false;
         while let Some(front) = self.ring.front_mut() {
             let end = self.una + u64::from(front.len);
@@ -216,6 +230,9 @@ impl Flight {
                 Mark::Lost | Mark::LostAgain => {
                     self.to_resend -= 1;
                     delivered.segments += 1;
+                    if overtaken && !front.fin {
+                        self.stale.overtake(end - u64::from(front.len), front.len);
+                    }
                 }
                 Mark::Original | Mark::Resent => delivered.segments += 1,
             }

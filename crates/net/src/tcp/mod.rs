@@ -35,7 +35,7 @@
 //! | congestion signals | RFC 3168, 9330 | loss alone | ECN is off by default towards servers | - |
 //!
 //! [`TcpConfig::shadow`] is Shadow 3's own TCP instead, as far as it matters to tor: the modules `plain` (losses and windows) and
-//! `receive::timed` (acknowledgements). A packet that repeats what was received is acknowledged here, so that nothing can stall; there it is not.
+//! `receive::timed` (acknowledgements); `stale` has what Shadow 1.13 does besides. A packet that repeats what was received is acknowledged here, so that nothing can stall; there it is not.
 //! [`TcpConfig::nstor`] is the TCP of the PredicTor paper's simulator: no congestion window, and the acknowledgements of `receive::counted`.
 
 mod acknowledge;
@@ -53,6 +53,7 @@ mod reassembly;
 mod receive;
 mod rtt;
 mod segment;
+mod stale;
 mod tcb;
 mod ticks;
 mod timer;

@@ -16,6 +16,8 @@ enum Next {
     Syn,
     /// A segment that was lost.
     Lost,
+    /// A segment that was thought to be, and was acknowledged since.
+    Stale,
     /// A tail loss probe that repeats the last segment.
     Repeat,
     /// So many new bytes, and the FIN or not; `probe`: as a tail loss probe.
@@ -68,6 +70,7 @@ impl Tcb {
                 }
             }
             Next::Lost => self.send_lost(cfg, now, segment),
+            Next::Stale => self.send_stale(cfg, now, segment),
             Next::Repeat => self.send_repeat(cfg, now, segment),
             Next::New { len, fin, probe } => self.send_new(cfg, now, segment, len, fin, probe),
             Next::WindowProbe => {
@@ -106,7 +109,7 @@ impl Tcb {
             && self.receive.duplicates == 0
             && self.due == Due::Nothing
             && (!self.closing || self.fin_sent)
-            && self.flight.as_deref().is_none_or(|flight| flight.to_resend == 0 && !flight.probe_due)
+            && self.flight.as_deref().is_none_or(|flight| flight.to_resend == 0 && !flight.probe_due && !flight.stale.is_due())
     }
 
     fn pick(&self, cfg: &TcpConfig) -> Option<Next> {
@@ -125,6 +128,9 @@ impl Tcb {
         }
         let mut probe = false;
         if let Some(flight) = self.flight.as_deref() {
+            if flight.stale.is_due() {
+                return Some(Next::Stale);
+            }
             if flight.to_resend > 0 && (flight.before_lost(cfg) < self.congestion.cwnd || flight.force_resend) {
                 return Some(Next::Lost);
             }
@@ -259,7 +265,7 @@ impl Tcb {
         self.set_alarm(Alarm::Retransmit, now + self.rto(cfg));
     }
 
-    fn repeat(&mut self, segment: &mut Segment, seq: u64, len: u16, fin: bool) {
+    pub(super) fn repeat(&mut self, segment: &mut Segment, seq: u64, len: u16, fin: bool) {
         segment.seq = seq;
         segment.len = len - u16::from(fin);
         if fin {

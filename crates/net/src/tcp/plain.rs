@@ -25,7 +25,7 @@ impl Tcb {
                 self.congestion.cwnd = self.congestion.ssthresh;
                 flight.phase = Phase::Open;
             }
-            self.congestion.grow(cfg, now, acked);
+            self.grow_plainly(cfg, now, flight, acked);
         } else if duplicate {
             flight.duplicates += 1;
             if flight.phase == Phase::Recovery {
@@ -46,6 +46,7 @@ impl Tcb {
         self.congestion.cwnd = RESTART_WINDOW;
         flight.phase = Phase::Open;
         flight.duplicates = 0;
+        flight.stale.restarted = cfg.round_trips == RoundTrips::Released;
         flight.mark_all_lost(now, false, true);
     }
 

@@ -360,15 +360,12 @@ impl Receive {
     fn free(&self, cfg: &TcpConfig) -> u32 {
         let whole = offered(self.buffer, cfg);
         let free = whole.saturating_sub(self.readable);
-        if cfg.acks != AckRule::Counted && free < whole / 2 && (free < whole / 16 || free < u32::from(self.full)) {
-            0
-        } else {
-            free
-        }
+        let may_be_silly = cfg.acks == AckRule::Counted || cfg.round_trips == RoundTrips::Released;
+        if !may_be_silly && free < whole / 2 && (free < whole / 16 || free < u32::from(self.full)) { 0 } else { free }
     }
 
     /// The application reads (`tcp_cleanup_rbuf`, `tcp_rcv_space_adjust`).
-    pub(super) fn read(&mut self, cfg: &TcpConfig, now: SimTime, bytes: u64) {
+    pub(super) fn read(&mut self, cfg: &TcpConfig, now: SimTime, bytes: u64, smoothed: Option<SimDuration>) {
         let bytes = bytes.min(u64::from(self.readable)) as u32;
         if bytes == 0 {
             return;
@@ -377,7 +374,7 @@ impl Receive {
         self.copied = self.copied.saturating_add(bytes);
         match cfg.acks {
             AckRule::Adaptive => {}
-            AckRule::Timed => return self.read_timed(cfg, now),
+            AckRule::Timed => return self.read_timed(cfg, now, smoothed),
             AckRule::Counted => return self.read_counted(cfg),
         }
         self.tune(cfg, now);

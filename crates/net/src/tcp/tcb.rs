@@ -135,8 +135,8 @@ impl Tcb {
 
     /// Bytes that [`Tcb::write`] would take.
     pub fn send_space(&self, cfg: &TcpConfig) -> u64 {
-        let _ = cfg;
-        if self.takes_data() { u64::from(self.send_buffer).saturating_sub(self.buffered()) } else { 0 }
+        let filled = self.buffered() + self.stale_bytes(cfg);
+        if self.takes_data() { u64::from(self.send_buffer).saturating_sub(filled) } else { 0 }
     }
 
     /// Writes up to `bytes` bytes; returns how many were taken. Data may be sendable afterwards: see [`Tcb::wants_send`].
@@ -170,7 +170,7 @@ impl Tcb {
     /// The number of the write that the next segment belongs to; zero for what has no payload and for what goes again.
     pub fn next_order(&self) -> u64 {
         let alone = self.receive.ack_now || self.receive.duplicates > 0 || self.due != Due::Nothing;
-        let again = self.flight.as_deref().is_some_and(|flight| flight.to_resend > 0);
+        let again = self.flight.as_deref().is_some_and(|flight| flight.to_resend > 0 || flight.stale.is_due());
         if alone || again { 0 } else { self.cuts.as_deref().and_then(VecDeque::front).map_or(0, |cut| cut.order) }
     }
 
@@ -186,7 +186,7 @@ impl Tcb {
 
     /// Reads up to `bytes` bytes (at most [`Tcb::readable`]). A window update or an acknowledgement may become due.
     pub fn read(&mut self, cfg: &TcpConfig, now: SimTime, bytes: u64) {
-        self.receive.read(cfg, now, bytes);
+        self.receive.read(cfg, now, bytes, self.rtt.smoothed());
     }
 
     /// No more data will be written; a FIN follows what was.
@@ -322,7 +322,7 @@ impl Tcb {
     /// Whether a third of the send buffer is free, so that poll would call the socket writable (`sk_stream_is_writeable`); or any of it, if so
     /// configured.
     pub fn is_writable(&self, cfg: &TcpConfig) -> bool {
-        let (buffered, whole) = (self.buffered(), u64::from(self.send_buffer));
+        let (buffered, whole) = (self.buffered() + self.stale_bytes(cfg), u64::from(self.send_buffer));
         self.takes_data() && if cfg.writable_at_once { buffered < whole } else { buffered * 3 <= whole * 2 }
     }
     fn takes_data(&self) -> bool {

@@ -44,7 +44,8 @@ impl Tcb {
             RoundTrips::Measured => self.backoff,
             RoundTrips::Released | RoundTrips::Never => self.flight.as_deref().map_or(self.backoff, |flight| flight.timeouts),
         };
-        if in_a_row >= if connecting { SYN_RETRIES } else { RETRIES } {
+        let waits_in_vain = self.flight.as_deref().is_none_or(|flight| !flight.is_empty());
+        if waits_in_vain && in_a_row >= if connecting { SYN_RETRIES } else { RETRIES } {
             self.vanish();
             return Effects::RESET;
         }

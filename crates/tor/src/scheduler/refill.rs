@@ -14,7 +14,7 @@ impl World {
     /// The end of `append_cell_to_circuit_queue`.
     pub(super) fn prime(&mut self, id: EndId) {
         if self.is_open(id) && self.ends[id.index()].outbuf.len() == 0 && self.flush_one_cell(id) {
-            self.watch_channel_writing(id);
+            self.start_writing(id);
         }
     }
 

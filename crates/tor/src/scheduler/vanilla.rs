@@ -25,7 +25,7 @@ impl World {
             }
         }
         for id in touched {
-            self.watch_channel_writing(id);
+            self.start_writing(id);
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use super::Receive;
 use crate::tcp::config::TcpConfig;
+use crate::tcp::ticks::Ticks;
 use onionlab_quantities::{SimDuration, SimTime};
 
 /// Timers of a connection that run the shorter while (Shadow: `numQuickACKsSent`).
@@ -35,10 +36,15 @@ impl Receive {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
-    /// Data was read: without a round trip to measure by, the buffer grows to twice all that ever was.
-    pub(super) fn read_timed(&mut self, cfg: &TcpConfig, now: SimTime) {
+    /// Data was read: the buffer grows to twice all that was read in a round trip, which without one to measure by is all that ever was
+    /// (`_tcp_autotuneReceiveBuffer`).
+    pub(super) fn read_timed(&mut self, cfg: &TcpConfig, now: SimTime, smoothed: Option<SimDuration>) {
         let wanted = (2 * u64::from(self.copied)).min(cfg.receive_buffer.max.get()) as u32;
         self.buffer = self.buffer.max(wanted);
+        if smoothed.is_some_and(|smoothed| self.space_since.until(now) > smoothed) {
+            self.space_since = Ticks::at(now);
+            self.copied = 0;
+        }
         if self.next > 0 && self.free(cfg) / cfg.mss > self.space / cfg.mss {
             self.owed = true;
             self.ack_at = self.ack_at.min(now + UPDATE_DELAY);

@@ -224,3 +224,61 @@ fn a_round_trip_ends_the_doubling_of_timeouts() {
     let rto = pair.ends[1].tcb.info(&pair.cfg).rto;
     assert!(rto < millis(500), "{rto}");
 }
+
+/// A time-out that comes just before the acknowledgement of thirty segments: ten have gone again by then, and the other twenty go though they are acknowledged, as the acknowledgements come,
+/// as nothing that is acknowledged does in Shadow 3. They fill the send buffer for good, the timer goes on with nothing in flight, and each time it ends the window is
+/// ten. The next acknowledgement lowers it to the threshold.
+#[test]
+fn a_spurious_timeout_sends_the_whole_flight_again_and_never_forgets_it() {
+    let mut pair = shadow_1_connected(millis(100));
+    pair.ends[0].to_write = 40 * MSS;
+    pair.run_until(at(6000));
+    let free = |pair: &Pair| pair.ends[0].tcb.send_space(&pair.cfg);
+    let (before, started) = (free(&pair), pair.now);
+    assert_eq!(pair.ends[1].read, 40 * MSS);
+    pair.trace = Some(Vec::new());
+    // Other connections' packets keep the acknowledgements until just after the time-out.
+    let rto = pair.ends[0].tcb.info(&pair.cfg).rto;
+    pair.wires[1].occupy(started + (rto - millis(95)));
+    pair.ends[0].to_write = 30 * MSS;
+    pair.run_until(started + rto + millis(300));
+    assert_eq!(sent(&pair).len(), 60);
+    assert_eq!(before - free(&pair), 20 * MSS);
+    let took = sent(&pair)[59].0.saturating_since(sent(&pair)[30].0);
+    assert!(took < millis(10), "{took}");
+    let info = pair.ends[0].tcb.info(&pair.cfg);
+    assert_eq!((pair.ends[1].read, info.unacked_segments), (70 * MSS, 0));
+    pair.run_until(at(60_000));
+    let info = pair.ends[0].tcb.info(&pair.cfg);
+    assert_eq!((info.cwnd_segments, info.ssthresh_segments), (10, 6), "it has ended twice or more");
+    pair.ends[0].to_write = 2 * MSS;
+    pair.run_until(at(61_000));
+    assert_eq!((pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, pair.ends[1].read), (7, 72 * MSS));
+
+    let mut pair = warm();
+    pair.cfg.initial_rto = millis(100);
+    pair.cfg.min_rto = millis(100);
+    let until = pair.now + millis(55);
+    pair.wires[1].occupy(until);
+    pair.ends[0].to_write = 30 * MSS;
+    pair.run_until(at(5000));
+    assert_eq!(sent(&pair).len(), 40, "without it what is acknowledged does not go");
+}
+
+/// Once a round trip is known the buffer follows what is read in one; without, all that was ever read.
+#[test]
+fn a_receive_buffer_follows_what_is_read_in_a_round_trip() {
+    let grown = |round_trips: RoundTrips| {
+        let cfg = TcpConfig { round_trips, ..shadow_1() };
+        let mut pair = Pair::new(cfg, millis(50), 1);
+        pair.now = at(1000);
+        for second in 2..60 {
+            pair.ends[0].to_write = 30 * MSS;
+            pair.run_until(at(1000 * second));
+        }
+        assert_eq!(pair.ends[1].read, 58 * 30 * MSS);
+        pair.ends[0].tcb.info(&pair.cfg).peer_window
+    };
+    assert!(grown(RoundTrips::Never) > 1_000_000);
+    assert!(grown(RoundTrips::Released) <= 174_760);
+}
