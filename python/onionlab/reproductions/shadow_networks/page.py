@@ -57,7 +57,9 @@ MODEL = """\
   countries ([latency](../latency.md)). Hosts of one country are equally far from all others; there, cities differ.
 - **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What is set besides: segments of 1434 B with 66 B of
   headers; links that pass what has waited for them together, 5 ms of it at a time; a time-out that follows the round trips told
-  by segments that leave while another is being processed; a receive queue that practically never drops (Shadow 3: CoDel),
+  by segments that leave while another is being processed, and all that a time-out does there
+  ([how](../../crates/net/README.md#shadow-113)); a window that begins with one segment;
+  a receive queue that practically never drops (Shadow 3: CoDel),
   because that Shadow counts packets into its 1,024,000 B without headers and out of them with headers; and a KIST that is told of
   no unsent data, because it answers `SIOCOUTQNSD` with a number that tor takes for success. What differs still: sockets' buffers
   grow to 4 and 6 MiB (sending, receiving), there to the product of link rate and round trip if that is larger, at most ten
