@@ -127,7 +127,7 @@ def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None
     assert "| | | | ours | **0.25** | **0.25** | **0.25** |" in page
     assert "| | | | ours | 0.50 | 0.80 | **1.00** |" in page
     assert "the built-in places" in page
-    assert 'onionlab reproduce shadow-networks --duration "1 min"' in page
+    assert f'onionlab reproduce shadow-networks --networks {NAME} --duration "1 min"' in page
     assert max(map(len, page.splitlines())) < 260
 
 
@@ -277,6 +277,22 @@ def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
     assert f"| {other} | 26 min |" in text
     assert f"## 20 % more load: {other}\n\nThe same network with 1.2 times the circuits, 26 simulated minutes" in text
     assert "40 min" not in text
+
+
+def test_loads_that_different_builds_have_run_are_not_compared(
+    reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
+    (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
+    kept = Kept(tmp_path / "kept", FORM)
+    kept.add(NAME, "whatever it was", reduce(experiment()))
+    other = experiment()
+    other.runs = other.runs.with_columns(build=pl.lit("3f"))
+    kept.add(f"{NAME}, load 1.2", "whatever it was", reduce(other))
+    folders = ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs"
+    text = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")[0].read_text(encoding="utf-8")
+    assert f"## 20 % more load: {NAME}\n\nRun by another build than the usual load" in text
+    assert "--load" not in text
 
 
 @pytest.mark.parametrize(

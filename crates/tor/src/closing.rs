@@ -112,7 +112,7 @@ impl World {
                 if self.switching.is_some() {
                     self.note_switch_in_outbuf(id, cell);
                 }
-                self.watch_channel_writing(id);
+                self.start_writing(id);
             }
         }
     }

@@ -193,7 +193,7 @@ impl World {
         self.sent.push_cell(&mut end.sent, last);
         end.outbuf.append(CELL_BYTES);
         end.cells_sent += 1;
-        self.watch_channel_writing(old);
+        self.start_writing(old);
         if !self.ends[old.index()].has_circuits() {
             self.has_no_circuits(old);
         }

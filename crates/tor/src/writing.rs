@@ -64,12 +64,17 @@ impl World {
         self.wait_for_tokens(self.ends[id.index()].host);
     }
 
-    /// Cells have joined the outbuf: it is written in the next pass, whatever tokens there were before (`connection_start_writing`). A plan that is used up stays so.
+    /// Cells have joined the outbuf: it is written in the next pass, whatever tokens there were before.
     pub(crate) fn start_writing(&mut self, id: EndId) {
+        self.unblock_writing(id);
+        self.watch_channel_writing(id);
+    }
+
+    /// The socket may be watched for room again (`connection_start_writing`). A plan that is used up stays so.
+    pub(crate) fn unblock_writing(&mut self, id: EndId) {
         if self.predictor.is_none() {
             self.ends[id.index()].write_blocked = false;
         }
-        self.watch_channel_writing(id);
     }
 
     /// Whether a channel of this node would find no tokens if none came.
@@ -237,6 +242,22 @@ mod tests {
         bench.advance_to(at(2099));
         let written = written(&bench);
         assert!((4 * 1678..6 * 1678).contains(&written), "{written} bytes");
+    }
+
+    /// A run of KIST that moves cells has the connection watched again, so that it is written until the tokens are gone, and not once a run: the first of two writes has no
+    /// more than a share, four cells.
+    #[test]
+    fn what_kist_moves_is_written_as_far_as_there_are_tokens() {
+        let mut bench = without_tokens_but(TokenRefill::Lazy, Scheduling::default());
+        let circuit = bench.circuit(0);
+        bench.queue(circuit, 1);
+        bench.world.settle();
+        bench.advance_to(at(2090));
+        assert_eq!(written(&bench), 0);
+        bench.queue(circuit, 9);
+        bench.world.settle();
+        bench.advance_to(at(2095));
+        assert!(written(&bench) > 10 * 514, "{} bytes", written(&bench));
     }
 
     /// A cell that joins the outbuf has its connection watched again, whatever there was when it was written last. What waits alone is not.

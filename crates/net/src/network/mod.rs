@@ -22,7 +22,7 @@ pub use host::{HostConfig, HostCounters};
 use onionlab_engine::{EventQueue, HostId, prefetch};
 use onionlab_quantities::{Bytes, Seed, SimDuration, SimTime};
 pub use socket::SocketId;
-use socket::{Connection, Socket};
+use socket::{Connection, Ready, Socket};
 use std::collections::{HashMap, VecDeque};
 pub(crate) use transport::Protocols;
 use transport::Transport;
@@ -133,8 +133,9 @@ impl Network {
     }
 
     fn forget_if_silent(&mut self, socket: SocketId) {
-        let silent =
-            |socket: &Socket| socket.released && socket.timer_events == 0 && !socket.in_ready && socket.transport.is_over();
+        let silent = |socket: &Socket| {
+            socket.released && socket.timer_events == 0 && socket.ready == Ready::No && socket.transport.is_over()
+        };
         let ends = [socket.index(), socket.peer().index()];
         let on_their_way = self.sockets[ends[0]].balance.wrapping_add(self.sockets[ends[1]].balance);
         if on_their_way == 0 && ends.iter().all(|&end| silent(&self.sockets[end])) {
@@ -172,7 +173,11 @@ impl Network {
                 if host.ready_head != NONE {
                     self.prefetch_socket(SocketId(host.ready_head), step);
                 } else if let Some(first) = host.write_queue.first() {
-                    self.prefetch_socket(first, step);
+                    if step == 1 {
+                        prefetch(first, size_of_val(first));
+                    } else {
+                        self.prefetch_socket(*first, step - 1);
+                    }
                 } else if let Some(first) = host.ready_by_write.peek() {
                     if step == 1 {
                         prefetch(first, size_of_val(first));
@@ -250,15 +255,16 @@ impl Network {
 
     fn serve<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
         let socket = &mut self.sockets[id.index()];
-        if !socket.in_ready && socket.transport.wants_send(&self.protocols, queue.now()) {
-            socket.in_ready = true;
+        if socket.ready == Ready::No && socket.transport.wants_send(&self.protocols, queue.now()) {
+            socket.ready = Ready::Waits;
             let host_id = socket.host;
             self.push_ready(host_id, id);
             self.transmit(queue, host_id);
-        } else if socket.in_ready
+        } else if socket.ready == Ready::Waits
             && self.protocols.tcp.round_trips == RoundTrips::Released
-            && socket.transport.order(&self.protocols) == (false, 0)
+            && socket.transport.owes_unnumbered()
         {
+            socket.ready = Ready::WaitsUnnumbered;
             self.hosts[socket.host.index()].write_queue.note_unnumbered(id);
         }
         self.arm_timer(queue, id);

@@ -43,8 +43,17 @@ pub(super) struct Socket {
     /// is on its way.
     pub(super) balance: i32,
     pub(super) timer_events: u16,
-    pub(super) in_ready: bool,
+    pub(super) ready: Ready,
     pub(super) released: bool,
+}
+
+/// Whether a socket waits for its host's uplink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ready {
+    No,
+    Waits,
+    /// It waits, and has come to owe something without payload, as its host's write queue knows.
+    WaitsUnnumbered,
 }
 
 impl Socket {
@@ -96,7 +105,7 @@ impl Network {
             packets: 0,
             balance: 0,
             timer_events: 0,
-            in_ready: false,
+            ready: Ready::No,
             released: false,
         });
         if let Some(slot) = self.free.pop() {

@@ -82,6 +82,11 @@ impl Transport {
         }
     }
 
+    /// Whether something without payload is due, which goes before all data where the order of writes decides.
+    pub fn owes_unnumbered(&self) -> bool {
+        matches!(self, Self::Tcp(tcb) if tcb.owes_unnumbered())
+    }
+
     /// Nothing of it is needed any more, once its owner has released it and no packet is on its way.
     pub fn is_over(&self) -> bool {
         match self {

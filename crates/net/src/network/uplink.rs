@@ -1,5 +1,6 @@
 //! From sockets onto wires: the uplink asks the sockets in turn for one segment each, or takes what they pushed into a queue.
 
+use super::socket::Ready;
 use super::{NetEvent, Network, SocketId};
 use crate::packet::{NONE, PacketId};
 use crate::queue::UplinkQueue;
@@ -87,7 +88,7 @@ impl Network {
             id
         };
         let socket = &mut self.sockets[id.index()];
-        socket.in_ready = false;
+        socket.ready = Ready::No;
         let packet_id = self.packets.reserve();
         let packet = self.packets.get_mut(packet_id);
         if !socket.transport.write_packet(&self.protocols, now, packet) {
@@ -98,7 +99,7 @@ impl Network {
         packet.to = id.peer();
         let again = socket.transport.wants_send(&self.protocols, now);
         if again {
-            socket.in_ready = true;
+            socket.ready = Ready::Waits;
             self.push_ready(host_id, id);
         }
         Some((id, packet_id))

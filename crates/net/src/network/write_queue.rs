@@ -18,8 +18,8 @@ impl WriteQueue {
     }
 
     /// The socket that goes first.
-    pub fn first(&self) -> Option<SocketId> {
-        self.heap.first().map(|&(_, socket)| socket)
+    pub fn first(&self) -> Option<&SocketId> {
+        self.heap.first().map(|(_, socket)| socket)
     }
 
     /// `priorityqueue_push`
@@ -34,7 +34,7 @@ impl WriteQueue {
 
     /// `priorityqueue_pop`
     pub fn pop(&mut self) -> Option<SocketId> {
-        let first = self.first()?;
+        let first = *self.first()?;
         self.heap.swap_remove(0);
         let mut index = 0;
         loop {
@@ -86,7 +86,7 @@ mod tests {
         for socket in 1..=3 {
             equal.push(0, SocketId(socket));
         }
-        assert_eq!(equal.first(), Some(SocketId(3)), "the latest of equal ones");
+        assert_eq!(equal.first(), Some(&SocketId(3)), "the latest of equal ones");
     }
 
     /// In the heap [1, 2, 3, 4, 5, 6, 7, 8, 9] the sixth and the seventh lie below the third. Of two that come to owe something the sixth rises when the third has left, and the

@@ -28,8 +28,11 @@ impl Tcb {
         self.una = ack;
         if let Some(mut flight) = self.flight.take() {
             self.update(cfg, now, segment, &mut flight, advanced, duplicate && same_window);
-            if flight.is_empty() && flight.stale_bytes == 0 {
-                self.clear_alarm();
+            if flight.is_empty() {
+                flight.resent.clear();
+                if !flight.stale.gone {
+                    self.clear_alarm();
+                }
             }
             if !flight.is_empty() || flight.lingers() {
                 self.flight = Some(flight);
@@ -101,7 +104,7 @@ impl Tcb {
         if let Some(rtt) = clean {
             self.congestion.on_rtt(cfg, now, rtt, &mut flight.round, self.una, self.next);
         }
-        if advanced && (!flight.is_empty() || flight.stale_bytes > 0) {
+        if advanced && (!flight.is_empty() || flight.stale.gone) {
             self.arm(cfg, now, flight, true);
         }
         if cfg.plain_reno {

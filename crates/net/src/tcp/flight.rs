@@ -90,7 +90,7 @@ pub(super) struct Flight {
     /// Segments marked lost and not sent again since.
     pub(super) to_resend: u32,
     pub(super) most_out: u32,
-    /// Bytes that went again for nothing and stay in the send buffer.
+    /// Bytes that go again for nothing, or went, and stay in the send buffer.
     pub(super) stale_bytes: u32,
     pub(super) phase: Phase,
     /// Linux's `is_cwnd_limited`, besides `max_packets_out` and `cwnd_usage_seq`, which are `most_out` and `usage_end`.
@@ -231,7 +231,7 @@ impl Flight {
                     self.to_resend -= 1;
                     delivered.segments += 1;
                     if overtaken && !front.fin {
-                        self.stale.overtake(end - u64::from(front.len), front.len);
+                        self.overtake(end - u64::from(front.len), front.len);
                     }
                 }
                 Mark::Original | Mark::Resent => delivered.segments += 1,

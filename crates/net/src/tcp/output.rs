@@ -109,7 +109,7 @@ impl Tcb {
             && self.receive.duplicates == 0
             && self.due == Due::Nothing
             && (!self.closing || self.fin_sent)
-            && self.flight.as_deref().is_none_or(|flight| flight.to_resend == 0 && !flight.probe_due && !flight.stale.is_due())
+            && self.flight.as_deref().is_none_or(|flight| flight.to_resend == 0 && !flight.probe_due && !flight.owes_stale())
     }
 
     fn pick(&self, cfg: &TcpConfig) -> Option<Next> {
@@ -128,7 +128,7 @@ impl Tcb {
         }
         let mut probe = false;
         if let Some(flight) = self.flight.as_deref() {
-            if flight.stale.is_due() {
+            if flight.owes_stale() {
                 return Some(Next::Stale);
             }
             if flight.to_resend > 0 && (flight.before_lost(cfg) < self.congestion.cwnd || flight.force_resend) {
@@ -193,7 +193,7 @@ impl Tcb {
             self.congestion.resume(idle, now);
             Box::new(Flight::new(self.next))
         });
-        let first = flight.is_empty();
+        let first = flight.is_empty() && !flight.lingers();
         segment.len = len as u16;
         if fin {
             segment.flags = Flags::FIN;

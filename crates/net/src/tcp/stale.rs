@@ -4,8 +4,8 @@
 //! All that is in flight is to go again (`_tcp_runRetransmitTimerExpiredTask`), in order of sequence as the window of ten opens. An acknowledgement takes nothing out of
 //! what waits to go (`throttledOutput`), so that what it acknowledges goes all the same, and at once, for it lies before the window. Once it has gone it is
 //! something that may have to go again (`_tcp_addRetransmit`), and as only what lies beyond the last acknowledgement is ever taken out of there
-//! (`_tcp_clearRetransmitRange`), it stays: it fills the send buffer, and keeps the retransmission timer running with nothing in flight. Each time that timer ends the
-//! window is ten segments again, and the threshold half of the window.
+//! (`_tcp_clearRetransmitRange`), it stays: it fills the send buffer, as it did while it waited, and keeps the retransmission timer running with nothing in flight. Each time
+//! that timer ends the window is ten segments again, and the threshold half of the window.
 
 use super::flight::Flight;
 use super::tcb::Tcb;
@@ -19,26 +19,28 @@ use std::collections::VecDeque;
 pub(super) struct Stale {
     /// Segments that are acknowledged and go again: first sequence number and bytes.
     waiting: VecDeque<(u64, u16)>,
+    /// Some went, and keep the timer running.
+    pub(super) gone: bool,
     /// No acknowledgement came since the last time-out.
     pub(super) restarted: bool,
 }
 
-impl Stale {
+impl Flight {
     /// An acknowledgement came for a segment that was to go again.
     pub(super) fn overtake(&mut self, seq: u64, bytes: u16) {
-        self.waiting.push_back((seq, bytes));
+        self.stale_bytes = self.stale_bytes.saturating_add(u32::from(bytes));
+        self.stale.waiting.push_back((seq, bytes));
     }
 
     /// Whether anything goes again for nothing.
-    pub(super) fn is_due(&self) -> bool {
-        !self.waiting.is_empty()
+    #[inline]
+    pub(super) fn owes_stale(&self) -> bool {
+        self.stale_bytes > 0 && !self.stale.waiting.is_empty()
     }
-}
 
-impl Flight {
     /// With nothing in flight there is still something to go, or a timer to run.
     pub(super) fn lingers(&self) -> bool {
-        self.stale_bytes > 0 || self.stale.is_due()
+        self.stale_bytes > 0
     }
 }
 
@@ -55,10 +57,18 @@ impl Tcb {
     pub(super) fn send_stale(&mut self, cfg: &TcpConfig, now: SimTime, segment: &mut Segment) {
         let Some(flight) = self.flight.as_deref_mut() else { return };
         let Some((seq, bytes)) = flight.stale.waiting.pop_front() else { return };
-        flight.stale_bytes = flight.stale_bytes.saturating_add(u32::from(bytes));
+        flight.stale.gone = true;
         self.repeat(segment, seq, bytes, false);
         if self.alarm_at == SimTime::MAX {
             self.set_alarm(Alarm::Retransmit, now + self.rto(cfg));
+        }
+    }
+
+    /// A connection that is closing keeps nothing of it (`_tcp_clearRetransmit`).
+    pub(super) fn forget_stale(&mut self) {
+        if self.flight.as_deref().is_some_and(Flight::is_empty) {
+            self.flight = None;
+            self.clear_alarm();
         }
     }
 

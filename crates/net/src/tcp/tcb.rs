@@ -169,9 +169,17 @@ impl Tcb {
 
     /// The number of the write that the next segment belongs to; zero for what has no payload and for what goes again.
     pub fn next_order(&self) -> u64 {
-        let alone = self.receive.ack_now || self.receive.duplicates > 0 || self.due != Due::Nothing;
-        let again = self.flight.as_deref().is_some_and(|flight| flight.to_resend > 0 || flight.stale.is_due());
-        if alone || again { 0 } else { self.cuts.as_deref().and_then(VecDeque::front).map_or(0, |cut| cut.order) }
+        let again = self.flight.as_deref().is_some_and(|flight| flight.to_resend > 0 || flight.owes_stale());
+        if self.owes_unnumbered() || again {
+            0
+        } else {
+            self.cuts.as_deref().and_then(VecDeque::front).map_or(0, |cut| cut.order)
+        }
+    }
+
+    /// Whether something without payload is due, which goes before all data.
+    pub fn owes_unnumbered(&self) -> bool {
+        self.receive.ack_now || self.receive.duplicates > 0 || self.due != Due::Nothing
     }
 
     /// Whether a SYN is due, one that opens or one that answers.
@@ -352,7 +360,7 @@ impl Tcb {
     }
     /// Arms the zero-window probe if the window alone keeps data back and nothing is in flight.
     pub(super) fn watch_window(&mut self, cfg: &TcpConfig, now: SimTime) {
-        if self.flight.is_none()
+        if self.flight.as_deref().is_none_or(Flight::is_empty)
             && self.state.is_synchronized()
             && self.peer_window == 0
             && (self.written > self.next || self.closing && !self.fin_sent)

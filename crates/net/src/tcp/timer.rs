@@ -44,10 +44,20 @@ impl Tcb {
             RoundTrips::Measured => self.backoff,
             RoundTrips::Released | RoundTrips::Never => self.flight.as_deref().map_or(self.backoff, |flight| flight.timeouts),
         };
-        let waits_in_vain = self.flight.as_deref().is_none_or(|flight| !flight.is_empty());
-        if waits_in_vain && in_a_row >= if connecting { SYN_RETRIES } else { RETRIES } {
+        let gives_up = connecting || cfg.round_trips != RoundTrips::Released;
+        if gives_up && in_a_row >= if connecting { SYN_RETRIES } else { RETRIES } {
             self.vanish();
             return Effects::RESET;
+        }
+        if self.flight.as_deref().is_some_and(Flight::is_empty) {
+            if !matches!(self.state, State::Established | State::CloseWait) {
+                self.forget_stale();
+                return Effects::NONE;
+            }
+            if self.peer_window == 0 && self.written > self.next {
+                // Its alarm is the only one, and so stands for that of the window.
+                self.due = Due::WindowProbe;
+            }
         }
         if let Some(mut flight) = self.flight.take() {
             flight.timeouts = flight.timeouts.saturating_add(1);

@@ -63,6 +63,7 @@ impl World {
                     continue;
                 }
                 self.ends[id.index()].kist_written += CELL_COST as u32;
+                self.unblock_writing(id);
             }
             let end = &mut self.ends[id.index()];
             if end.queued_cells() == 0 {

@@ -133,6 +133,12 @@ class Pair:
     usual: Observed
     more: Observed | None
 
+    @property
+    def of_one_code(self) -> bool:
+        """Whether the same code made both, so that what differs between them is the load."""
+        codes = [{(made.version, made.build) for made in run.made} for run in (self.usual, self.more) if run is not None]
+        return len(codes) == 2 and codes[0] == codes[1]
+
 
 def reproduce(
     experiments: Path,
@@ -204,11 +210,13 @@ def reproduce(
     if not runs:
         raise ResultsError(f"{folder} holds no finished run of these networks")
     comparisons = [compare(name, reference, pairs[0].usual) for name, pairs in runs.items()]
-    effects = []
+    effects: list[Effect | str] = []
     for name, pairs in runs.items():
-        both = next(((pair.usual, pair.more) for pair in pairs if pair.more is not None), None)
-        if both is not None:
-            effects.append(effect(name, reference, *both))
+        both = [(pair.usual, pair.more) for pair in pairs if pair.more is not None and pair.of_one_code]
+        if both:
+            effects.append(effect(name, reference, *both[0]))
+        elif any(pair.more is not None for pair in pairs):
+            effects.append(name)
     reasons = load_differences(experiments / "differences.toml")
     return write(comparisons, effects, reasons, docs), []
 
@@ -220,7 +228,7 @@ def _kept_with_another_time(store: Kept | None, name: str) -> list[Pair]:
     named = (called.split(", ") for called in store.names)
     times = {parts[-1] for parts in named if parts[0] == name and len(parts) > 1 and not parts[-1].startswith("load ")}
     pairs = []
-    for time in times:
+    for time in sorted(times):
         usual, more = (store.take(_called(name, time, load)) for load in (1.0, MORE_LOAD))
         if usual is not None:
             pairs.append(Pair(Observed.of(usual), None if more is None else Observed.of(more)))
@@ -296,7 +304,7 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
     )
 
 
-def write(comparisons: list[Comparison], effects: list[Effect], differences: list[dict[str, str]], docs: Path) -> Path:
+def write(comparisons: list[Comparison], effects: list[Effect | str], differences: list[dict[str, str]], docs: Path) -> Path:
     """Write ``shadow-networks.md`` and the charts of each network as SVG and PNG into ``docs``; return the page."""
     for comparison in comparisons:
         export.write(docs, shadow_networks_charts.stem(comparison), shadow_networks_charts.chart(comparison))

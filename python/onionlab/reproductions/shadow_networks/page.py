@@ -68,10 +68,11 @@ MODEL = """\
 """
 
 
-def page(comparisons: list[Comparison], effects: list[Effect], differences: list[dict[str, str]]) -> str:
-    """The page as Markdown."""
+def page(comparisons: list[Comparison], found: list[Effect | str], differences: list[dict[str, str]]) -> str:
+    """The page as Markdown; ``found`` are the effects of more load, or names of networks whose runs are of two codes."""
     from onionlab.reproductions.shadow_networks import SPREAD
 
+    effects = [effect for effect in found if not isinstance(effect, str)]
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
     latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
     lines = [
@@ -88,8 +89,8 @@ def page(comparisons: list[Comparison], effects: list[Effect], differences: list
     ]
     lines += ["", MODEL]
     lines += differences_section(differences)
-    for effect in effects:
-        lines += _effect(effect)
+    for effect in found:
+        lines += [*_not_compared(effect)] if isinstance(effect, str) else [*_effect(effect)]
     for one in comparisons:
         lines += _section(one)
     return "\n".join(lines)
@@ -105,7 +106,7 @@ def _commands(comparisons: list[Comparison], effects: list[Effect]) -> Iterator[
         for length, name in runs:
             by_length.setdefault(length, []).append(name)
         for length, names in by_length.items():
-            words = [f"--networks {','.join(names)}"] if len(by_length) > 1 or load != 1 else []
+            words = [f"--networks {','.join(names)}"]
             words += [f"--load {load:g}"] if load != 1 else []
             words += [f'--duration "{length / 60:g} min"'] if length != HOUR else []
             yield " ".join(["    onionlab reproduce shadow-networks", *words])
@@ -142,6 +143,12 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
 
 def _ratio_of(value: float) -> str:
     return "–" if math.isnan(value) else format_fixed(value, 2)
+
+
+def _not_compared(name: str) -> Iterator[str]:
+    """A network whose two loads were run by different codes."""
+    yield from (f"## {100 * (MORE_LOAD - 1):.0f} % more load: {name}", "")
+    yield from ("Run by another build than the usual load, so that more than the load may differ: not compared.", "")
 
 
 def _effect(one: Effect) -> Iterator[str]:

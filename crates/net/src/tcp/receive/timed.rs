@@ -6,7 +6,7 @@
 //! ever read, and `space` is the window last offered.
 
 use super::Receive;
-use crate::tcp::config::TcpConfig;
+use crate::tcp::config::{RoundTrips, TcpConfig};
 use crate::tcp::ticks::Ticks;
 use onionlab_quantities::{SimDuration, SimTime};
 
@@ -41,7 +41,7 @@ impl Receive {
     pub(super) fn read_timed(&mut self, cfg: &TcpConfig, now: SimTime, smoothed: Option<SimDuration>) {
         let wanted = (2 * u64::from(self.copied)).min(cfg.receive_buffer.max.get()) as u32;
         self.buffer = self.buffer.max(wanted);
-        if smoothed.is_some_and(|smoothed| self.space_since.until(now) > smoothed) {
+        if cfg.round_trips == RoundTrips::Released && smoothed.is_some_and(|smoothed| self.space_since.until(now) > smoothed) {
             self.space_since = Ticks::at(now);
             self.copied = 0;
         }

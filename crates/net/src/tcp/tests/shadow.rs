@@ -225,29 +225,34 @@ fn a_round_trip_ends_the_doubling_of_timeouts() {
     assert!(rto < millis(500), "{rto}");
 }
 
-/// A time-out that comes just before the acknowledgement of thirty segments: ten have gone again by then, and the other twenty go though they are acknowledged, as the acknowledgements come,
-/// as nothing that is acknowledged does in Shadow 3. They fill the send buffer for good, the timer goes on with nothing in flight, and each time it ends the window is
-/// ten. The next acknowledgement lowers it to the threshold.
-#[test]
-fn a_spurious_timeout_sends_the_whole_flight_again_and_never_forgets_it() {
+/// A connection with a spurious time-out behind it, at which thirty segments went again, of which ten might have had to.
+fn with_a_spurious_timeout() -> Pair {
     let mut pair = shadow_1_connected(millis(100));
     pair.ends[0].to_write = 40 * MSS;
     pair.run_until(at(6000));
-    let free = |pair: &Pair| pair.ends[0].tcb.send_space(&pair.cfg);
-    let (before, started) = (free(&pair), pair.now);
-    assert_eq!(pair.ends[1].read, 40 * MSS);
+    let started = pair.now;
     pair.trace = Some(Vec::new());
     // Other connections' packets keep the acknowledgements until just after the time-out.
     let rto = pair.ends[0].tcb.info(&pair.cfg).rto;
     pair.wires[1].occupy(started + (rto - millis(95)));
     pair.ends[0].to_write = 30 * MSS;
     pair.run_until(started + rto + millis(300));
+    assert_eq!(pair.ends[1].read, 70 * MSS);
+    pair
+}
+
+/// A time-out that comes just before the acknowledgement of thirty segments: ten have gone again by then, and the other twenty go though they are acknowledged, as the acknowledgements come,
+/// as nothing that is acknowledged does in Shadow 3. They fill the send buffer for good, the timer goes on with nothing in flight, and each time it ends the window is
+/// ten. The next acknowledgement lowers it to the threshold.
+#[test]
+fn a_spurious_timeout_sends_the_whole_flight_again_and_never_forgets_it() {
+    let mut pair = with_a_spurious_timeout();
+    let info = pair.ends[0].tcb.info(&pair.cfg);
     assert_eq!(sent(&pair).len(), 60);
-    assert_eq!(before - free(&pair), 20 * MSS);
+    assert_eq!(info.send_buffer - pair.ends[0].tcb.send_space(&pair.cfg), 20 * MSS);
     let took = sent(&pair)[59].0.saturating_since(sent(&pair)[30].0);
     assert!(took < millis(10), "{took}");
-    let info = pair.ends[0].tcb.info(&pair.cfg);
-    assert_eq!((pair.ends[1].read, info.unacked_segments), (70 * MSS, 0));
+    assert_eq!(info.unacked_segments, 0);
     pair.run_until(at(60_000));
     let info = pair.ends[0].tcb.info(&pair.cfg);
     assert_eq!((info.cwnd_segments, info.ssthresh_segments), (10, 6), "it has ended twice or more");
@@ -281,4 +286,53 @@ fn a_receive_buffer_follows_what_is_read_in_a_round_trip() {
     };
     assert!(grown(RoundTrips::Never) > 1_000_000);
     assert!(grown(RoundTrips::Released) <= 174_760);
+}
+
+/// What is acknowledged before it goes again is free at no time: nobody is told of room that is gone again before he can use it.
+#[test]
+fn what_waits_to_go_again_for_nothing_fills_the_send_buffer() {
+    let mut pair = shadow_1_connected(millis(100));
+    pair.ends[0].to_write = 40 * MSS;
+    pair.run_until(at(6000));
+    let started = pair.now;
+    let rto = pair.ends[0].tcb.info(&pair.cfg).rto;
+    pair.wires[1].occupy(started + (rto - millis(95)));
+    pair.ends[0].to_write = 30 * MSS;
+    pair.run_until(started + rto + millis(1));
+    // Ten have gone again; now other connections' packets keep the rest.
+    pair.wires[0].occupy(started + rto + millis(50));
+    pair.run_until(started + rto + millis(20));
+    let free = |pair: &Pair| pair.ends[0].tcb.send_space(&pair.cfg);
+    let info = pair.ends[0].tcb.info(&pair.cfg);
+    assert_eq!((info.unacked_segments, info.send_buffer - free(&pair)), (0, 20 * MSS));
+    let before = free(&pair);
+    pair.run_until(started + rto + millis(100));
+    assert_eq!(free(&pair), before);
+}
+
+/// Data that is written later leaves the timer as it is: it was started by the last acknowledgement. Without such a past a segment starts it.
+#[test]
+fn new_data_does_not_put_off_a_timer_that_runs_for_nothing() {
+    let mut pair = with_a_spurious_timeout();
+    let before = pair.ends[0].tcb.deadline();
+    assert!(before < SimTime::MAX);
+    pair.ends[0].to_write = MSS;
+    let soon = pair.now + millis(1);
+    pair.run_until(soon);
+    assert_eq!(pair.ends[0].tcb.deadline(), before);
+}
+
+/// Once the FIN is acknowledged nothing runs any more.
+#[test]
+fn a_connection_that_closes_forgets_what_went_for_nothing() {
+    let mut pair = with_a_spurious_timeout();
+    for end in &mut pair.ends {
+        end.close_when_written = true;
+    }
+    let later = pair.now + millis(5000);
+    pair.run_until(later);
+    for end in &pair.ends {
+        assert!(end.peer_closed_at.is_some());
+        assert!(end.tcb.flight.is_none() && end.tcb.deadline() == SimTime::MAX, "{:?}", end.tcb.state());
+    }
 }
