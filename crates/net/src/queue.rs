@@ -35,14 +35,24 @@ pub enum UplinkQueue {
     Sockets,
     /// The sockets too, asked first for what has no payload and then in the order in which their data was written; a SYN and its answer wait their turn
     /// like data. So in Shadow, whose interface takes the packet that was made first (`NetworkInterface::pop`, `interface_qdisc: fifo`), where only
-    /// packets without a sequence number come before all others (`_tcp_createPacketWithoutPayload`). In Shadow 1.13 a SYN has none either.
+    /// packets without a sequence number come before all others (`_tcp_createPacketWithoutPayload`).
     WriteOrder,
+    /// The same as in Shadow 1.13, where a SYN has no sequence number either, and a socket that comes to owe an acknowledgement while it waits stays in its place of a
+    /// heap (`network::write_queue`).
+    WriteHeap,
     /// One queue of packets, first in, first out, into which sockets push whatever their windows allow; what finds it full is dropped. So in
     /// ns-3: a device's drop-tail queue and `pfifo_fast` above it.
     DropTail {
         /// Packets that wait at most, besides the one on the wire.
         packets: u32,
     },
+}
+
+impl UplinkQueue {
+    /// Whether writes are numbered, and leave in that order.
+    pub(crate) fn follows_writes(self) -> bool {
+        matches!(self, Self::WriteOrder | Self::WriteHeap)
+    }
 }
 
 /// The control law of CoDel (RFC 8289, section 5; the names are its pseudo-code's).

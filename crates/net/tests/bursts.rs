@@ -21,7 +21,7 @@ fn shadow_1() -> TcpConfig {
 
 /// Hosts of these rates in Mbit/s, 40 ms apart.
 fn star(rates: &[u64]) -> Star {
-    Star::shaped(BURSTS, shadow_1(), rates, UplinkQueue::WriteOrder, 1_000_000)
+    Star::shaped(BURSTS, shadow_1(), rates, UplinkQueue::WriteHeap, 1_000_000)
 }
 
 /// A bulk flow before a narrow uplink, and one before a narrow downlink: both carry what a wire would, and it comes each 5 ms and a packet, together.

@@ -159,6 +159,7 @@ mod tests {
     use crate::settings::{ChannelScheduler, Scheduling};
     use crate::test_world::at;
     use crate::{Settings, TokenRefill};
+    use onionlab_net::tcp::{BufferLimits, TcpConfig};
     use onionlab_quantities::{Bandwidth, Bytes};
 
     /// A relay of 100 kB/s whose buckets are empty at 2 s, and whose timer, if it has one, ticks at 2.03 s and each 100 ms after.
@@ -169,9 +170,15 @@ mod tests {
 
     /// The same with another scheduler.
     fn without_tokens_but(token_refill: TokenRefill, scheduling: Scheduling) -> Bench {
-        let mut bench = Bench::new(Settings { token_refill, scheduling, max_cell_queue_out: None, ..Settings::default() }, 2);
+        without_tokens_over(token_refill, scheduling, 100_000, TcpConfig::linux())
+    }
+
+    /// The same with another rate and TCP, too.
+    fn without_tokens_over(token_refill: TokenRefill, scheduling: Scheduling, rate: u64, tcp: TcpConfig) -> Bench {
+        let settings = Settings { token_refill, scheduling, max_cell_queue_out: None, ..Settings::default() };
+        let mut bench = Bench::with_tcp(settings, 2, tcp);
         bench.advance_to(at(2000));
-        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(100_000), burst: Bytes::new(50_000), relayed: None };
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(rate), burst: Bytes::new(50_000), relayed: None };
         let clock = match token_refill {
             TokenRefill::Lazy => RefillClock::Exact,
             TokenRefill::Timer => RefillClock::Timer(at(2030)),
@@ -258,6 +265,49 @@ mod tests {
         bench.world.settle();
         bench.advance_to(at(2095));
         assert!(written(&bench) > 10 * 514, "{} bytes", written(&bench));
+    }
+
+    /// A write that takes the last tokens and fills the kernel ends the watching too: the room that acknowledgements make, within 50 ms, finds tokens and is not used before the wake-up,
+    /// 100 ms after the write. A step of 200 kB/s is 3,357 bytes: a record of four cells, and one of the 1,279
+    /// bytes that are left.
+    #[test]
+    fn room_that_comes_after_the_last_tokens_were_written_waits_for_the_wake_up() {
+        let full = (2056 + 22) + (1279 + 22);
+        let tcp = TcpConfig { send_buffer: BufferLimits::fixed(full), ..TcpConfig::linux() };
+        let vanilla = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
+        let mut bench = without_tokens_over(TokenRefill::Lazy, vanilla, 200_000, tcp);
+        let circuit = bench.circuit(0);
+        bench.advance_to(at(2018));
+        bench.queue(circuit, 60);
+        bench.world.settle();
+        assert_eq!(written(&bench), full);
+        bench.advance_to(at(2117));
+        let socket = bench.world.ends[bench.ends[0].index()].socket;
+        assert_eq!((bench.world.net.info(socket).unacked_bytes, written(&bench)), (0, full));
+        bench.advance_to(at(2118));
+        assert!(written(&bench) > full);
+    }
+
+    /// A read that takes the last tokens ends the watching, though the kernel has nothing left: what comes 40 ms later finds tokens and is not read before the wake-up, 100 ms after
+    /// the first, which came after a millisecond.
+    #[test]
+    fn what_comes_after_the_last_tokens_were_read_waits_for_the_wake_up() {
+        let mut bench = without_tokens(TokenRefill::Lazy);
+        let circuit = bench.incoming_circuit(0);
+        let read = |bench: &Bench| bench.world.nodes[Bench::RELAY.index()].counters.channel_bytes_read;
+        bench.advance_to(at(2018));
+        let before = read(&bench);
+        for (queued_at, cells, arrived) in [(2018, 4, 4 * 514 + 22), (2060, 1, 4 * 514 + 22)] {
+            bench.advance_to(at(queued_at));
+            bench.queue(circuit, cells);
+            bench.world.settle();
+            bench.advance_to(at(queued_at + 2));
+            assert_eq!(read(&bench) - before, arrived, "at {queued_at} ms");
+        }
+        bench.advance_to(at(2118));
+        assert_eq!(read(&bench) - before, 4 * 514 + 22);
+        bench.advance_to(at(2119));
+        assert_eq!(read(&bench) - before, 5 * 514 + 44);
     }
 
     /// A cell that joins the outbuf has its connection watched again, whatever there was when it was written last. What waits alone is not.

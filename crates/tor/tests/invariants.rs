@@ -56,6 +56,7 @@ fn uplinks() -> impl Strategy<Value = UplinkQueue> {
     prop_oneof![
         2 => Just(UplinkQueue::Sockets),
         1 => Just(UplinkQueue::WriteOrder),
+        1 => Just(UplinkQueue::WriteHeap),
         1 => (20_u32..1100).prop_map(|packets| UplinkQueue::DropTail { packets }),
     ]
 }

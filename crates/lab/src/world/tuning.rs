@@ -268,6 +268,9 @@ pub(super) fn shaping(treatment: &Treatment) -> Shaping {
 pub(super) fn uplink_queue(treatment: &Treatment) -> onionlab_net::UplinkQueue {
     match (treatment.uplink_queue, treatment.uplink_queue_packets) {
         (UplinkQueue::DropTail, Some(packets)) => onionlab_net::UplinkQueue::DropTail { packets },
+        (UplinkQueue::WriteOrder, _) if treatment.round_trips == Some(RoundTrips::Released) => {
+            onionlab_net::UplinkQueue::WriteHeap
+        }
         (UplinkQueue::WriteOrder, _) => onionlab_net::UplinkQueue::WriteOrder,
         _ => onionlab_net::UplinkQueue::Sockets,
     }

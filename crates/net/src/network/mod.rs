@@ -16,7 +16,7 @@ pub use crate::packet::PacketId;
 use crate::packet::{NONE, Packet, PacketPool};
 use crate::path::{Path, Topology};
 use crate::quic::QuicConfig;
-use crate::tcp::{Effects, Filled, RoundTrips, TcpConfig};
+use crate::tcp::{Effects, Filled, TcpConfig};
 use host::{HOT_HOST, Host};
 pub use host::{HostConfig, HostCounters};
 use onionlab_engine::{EventQueue, HostId, prefetch};
@@ -256,15 +256,11 @@ impl Network {
     fn serve<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
         let socket = &mut self.sockets[id.index()];
         if socket.ready == Ready::No && socket.transport.wants_send(&self.protocols, queue.now()) {
-            socket.ready = Ready::Waits;
             let host_id = socket.host;
             self.push_ready(host_id, id);
             self.transmit(queue, host_id);
-        } else if socket.ready == Ready::Waits
-            && self.protocols.tcp.round_trips == RoundTrips::Released
-            && socket.transport.owes_unnumbered()
-        {
-            socket.ready = Ready::WaitsUnnumbered;
+        } else if socket.ready == Ready::WaitsByNumber && socket.transport.owes_unnumbered() {
+            socket.ready = Ready::Waits;
             self.hosts[socket.host.index()].write_queue.note_unnumbered(id);
         }
         self.arm_timer(queue, id);

@@ -4,7 +4,6 @@ use super::transport::Transport;
 use super::{NetEvent, Network};
 use crate::packet::NONE;
 use crate::path::Path;
-use crate::queue::UplinkQueue;
 use crate::quic;
 use crate::tcp::{Tcb, TcpInfo};
 use onionlab_engine::{EventQueue, HostId};
@@ -52,8 +51,8 @@ pub(super) struct Socket {
 pub(super) enum Ready {
     No,
     Waits,
-    /// It waits, and has come to owe something without payload, as its host's write queue knows.
-    WaitsUnnumbered,
+    /// It waits in a heap by the number of its write, which it will leave sooner if it comes to owe something that has none.
+    WaitsByNumber,
 }
 
 impl Socket {
@@ -193,7 +192,7 @@ impl Network {
         };
         let accepted = tcb.write(&self.protocols.tcp, queue.now(), bytes);
         let host = &mut self.hosts[host.index()];
-        if accepted > 0 && host.uplink_queue == UplinkQueue::WriteOrder {
+        if accepted > 0 && host.uplink_queue.follows_writes() {
             host.writes += 1;
             tcb.number_last_write(host.writes);
         }

@@ -3,7 +3,7 @@
 use crate::network::SocketId;
 use crate::packet::{Body, Packet};
 use crate::quic::{self, QuicConfig};
-use crate::tcp::{RoundTrips, Tcb, TcpConfig};
+use crate::tcp::{Tcb, TcpConfig};
 use onionlab_quantities::SimTime;
 
 /// How all connections behave.
@@ -73,10 +73,10 @@ impl Transport {
         if let Self::Quic(connection) = self { Some(connection) } else { None }
     }
 
-    /// Where the order of writes decides: whether the packet that is due takes its number now, as a SYN does (but not in Shadow 1.13) and what QUIC sends, and otherwise its number.
-    pub fn order(&self, protocols: &Protocols) -> (bool, u64) {
+    /// Where the order of writes decides: whether the packet that is due takes its number now, as what QUIC sends does and, if they are numbered, a SYN, and otherwise its number.
+    pub fn order(&self, syns: bool) -> (bool, u64) {
         match self {
-            Self::Tcp(tcb) => (tcb.owes_syn() && protocols.tcp.round_trips != RoundTrips::Released, tcb.next_order()),
+            Self::Tcp(tcb) => (syns && tcb.owes_syn(), tcb.next_order()),
             Self::Quic(connection) => (connection.has_content(), 0),
             Self::Stream { .. } | Self::Over => (false, 0),
         }

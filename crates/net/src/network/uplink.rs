@@ -4,27 +4,33 @@ use super::socket::Ready;
 use super::{NetEvent, Network, SocketId};
 use crate::packet::{NONE, PacketId};
 use crate::queue::UplinkQueue;
-use crate::tcp::RoundTrips;
 use onionlab_engine::{EventQueue, HostId};
 use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Reverse;
 
 impl Network {
+    /// The socket waits for its host's uplink.
     pub(super) fn push_ready(&mut self, host_id: HostId, id: SocketId) {
         let host = &mut self.hosts[host_id.index()];
-        if host.uplink_queue == UplinkQueue::WriteOrder {
+        let socket = &mut self.sockets[id.index()];
+        socket.ready = Ready::Waits;
+        if host.uplink_queue.follows_writes() {
             host.made_ready += 1;
-            let (numbered, order) = self.sockets[id.index()].transport.order(&self.protocols);
+            let heap = host.uplink_queue == UplinkQueue::WriteHeap;
+            let (numbered, order) = socket.transport.order(!heap);
             host.writes += u64::from(numbered);
             let order = if numbered { host.writes } else { order };
-            if self.protocols.tcp.round_trips == RoundTrips::Released {
+            if heap {
+                if order > 0 {
+                    socket.ready = Ready::WaitsByNumber;
+                }
                 host.write_queue.push(order, id);
                 return;
             }
             host.ready_by_write.push(Reverse((order, host.made_ready, id.0)));
             return;
         }
-        self.sockets[id.index()].ready_next = NONE;
+        socket.ready_next = NONE;
         if host.ready_tail == NONE {
             host.ready_head = id.0;
         } else {
@@ -99,7 +105,6 @@ impl Network {
         packet.to = id.peer();
         let again = socket.transport.wants_send(&self.protocols, now);
         if again {
-            socket.ready = Ready::Waits;
             self.push_ready(host_id, id);
         }
         Some((id, packet_id))

@@ -28,13 +28,13 @@ impl Tcb {
         self.una = ack;
         if let Some(mut flight) = self.flight.take() {
             self.update(cfg, now, segment, &mut flight, advanced, duplicate && same_window);
-            if flight.is_empty() {
-                flight.resent.clear();
-                if !flight.stale.gone {
-                    self.clear_alarm();
-                }
+            if flight.is_empty() && !flight.stale.gone {
+                self.clear_alarm();
             }
-            if !flight.is_empty() || flight.lingers() {
+            if !flight.is_empty() {
+                self.flight = Some(flight);
+            } else if flight.lingers() {
+                flight.resent.clear();
                 self.flight = Some(flight);
             }
         }

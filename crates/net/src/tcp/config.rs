@@ -38,7 +38,7 @@ pub enum RoundTrips {
     /// one is being processed and the wire is free. So do data that an acknowledgement releases, the answer to a SYN, and what answers data beyond
     /// a hole, but neither acknowledgements, which wait a millisecond, nor data that is written later. Whoever receives such a segment takes its
     /// round trip, by RFC 6298 in whole milliseconds, unless a time-out is not answered yet. Time-outs are that version's altogether then (module `stale`), and receive
-    /// buffers, which grow to twice what was read in a round trip once one is known, and SYNs, which pass what waits for the uplink.
+    /// buffers, which grow to twice what was read in a round trip once one is known.
     Released,
     /// None: the time-out is `initial_rto` all the time, as Shadow 3 has it, where nothing leaves while a segment is being processed.
     Never,

@@ -107,7 +107,7 @@ impl Tcb {
         if segment.flags.has(Flags::ACK) {
             effects |= self.on_ack(cfg, now, segment);
             if self.fin_sent && self.una == self.next {
-                self.forget_stale();
+                self.forget_stale(cfg, now);
                 self.state = match self.state {
                     State::FinWait1 => State::FinWait2,
                     State::Closing => State::TimeWait,

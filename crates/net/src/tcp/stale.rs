@@ -64,11 +64,12 @@ impl Tcb {
         }
     }
 
-    /// A connection that is closing keeps nothing of it (`_tcp_clearRetransmit`).
-    pub(super) fn forget_stale(&mut self) {
+    /// A connection that is closing and has nothing in flight keeps nothing of it (`_tcp_clearRetransmit`).
+    pub(super) fn forget_stale(&mut self, cfg: &TcpConfig, now: SimTime) {
         if self.flight.as_deref().is_some_and(Flight::is_empty) {
             self.flight = None;
             self.clear_alarm();
+            self.watch_window(cfg, now);
         }
     }
 

@@ -51,7 +51,7 @@ impl Tcb {
         }
         if self.flight.as_deref().is_some_and(Flight::is_empty) {
             if !matches!(self.state, State::Established | State::CloseWait) {
-                self.forget_stale();
+                self.forget_stale(cfg, now);
                 return Effects::NONE;
             }
             if self.peer_window == 0 && self.written > self.next {

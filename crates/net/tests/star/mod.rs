@@ -67,6 +67,24 @@ impl Star {
         self.work();
     }
 
+    /// The sender of a flow writes so much more.
+    pub fn write_more(&mut self, flow: usize, bytes: u64) {
+        assert_eq!(self.net.write(&mut self.queue, self.flows[flow].sender, bytes), bytes);
+        self.work();
+    }
+
+    /// The receiver of a flow writes too.
+    pub fn answer(&mut self, flow: usize, bytes: u64) {
+        let receiver = self.flows[flow].sender.peer();
+        assert_eq!(self.net.write(&mut self.queue, receiver, bytes), bytes);
+        self.work();
+    }
+
+    /// What the receiver's socket of a flow tells.
+    pub fn info_of_receiver(&self, flow: usize) -> TcpInfo {
+        self.net.info(self.flows[flow].sender.peer())
+    }
+
     /// Bytes read by the receivers, flow by flow.
     pub fn delivered(&self) -> Vec<u64> {
         self.flows.iter().map(|flow| flow.delivered).collect()

@@ -136,8 +136,11 @@ class Pair:
     @property
     def of_one_code(self) -> bool:
         """Whether the same code made both, so that what differs between them is the load."""
-        codes = [{(made.version, made.build) for made in run.made} for run in (self.usual, self.more) if run is not None]
-        return len(codes) == 2 and codes[0] == codes[1]
+        return self.more is not None and _codes(self.usual) == _codes(self.more)
+
+
+def _codes(run: Observed) -> set[tuple[str, str]]:
+    return {(made.version, made.build) for made in run.made}
 
 
 def reproduce(
@@ -210,15 +213,16 @@ def reproduce(
     if not runs:
         raise ResultsError(f"{folder} holds no finished run of these networks")
     comparisons = [compare(name, reference, pairs[0].usual) for name, pairs in runs.items()]
-    effects: list[Effect | str] = []
-    for name, pairs in runs.items():
-        both = [(pair.usual, pair.more) for pair in pairs if pair.more is not None and pair.of_one_code]
-        if both:
-            effects.append(effect(name, reference, *both[0]))
-        elif any(pair.more is not None for pair in pairs):
-            effects.append(name)
+    loaded = {name: [pair for pair in pairs if pair.more is not None] for name, pairs in runs.items()}
+    effects = [
+        effect(name, reference, both.usual, both.more)
+        for name, pairs in loaded.items()
+        for both in [pair for pair in pairs if pair.of_one_code][:1]
+        if both.more is not None
+    ]
+    unlike = [name for name, pairs in loaded.items() if pairs and not any(pair.of_one_code for pair in pairs)]
     reasons = load_differences(experiments / "differences.toml")
-    return write(comparisons, effects, reasons, docs), []
+    return write(comparisons, effects, unlike, reasons, docs), []
 
 
 def _kept_with_another_time(store: Kept | None, name: str) -> list[Pair]:
@@ -304,10 +308,12 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
     )
 
 
-def write(comparisons: list[Comparison], effects: list[Effect | str], differences: list[dict[str, str]], docs: Path) -> Path:
+def write(
+    comparisons: list[Comparison], effects: list[Effect], unlike: list[str], differences: list[dict[str, str]], docs: Path
+) -> Path:
     """Write ``shadow-networks.md`` and the charts of each network as SVG and PNG into ``docs``; return the page."""
     for comparison in comparisons:
         export.write(docs, shadow_networks_charts.stem(comparison), shadow_networks_charts.chart(comparison))
     path = docs / "shadow-networks.md"
-    write_text(path, shadow_networks_page.page(comparisons, effects, differences))
+    write_text(path, shadow_networks_page.page(comparisons, effects, differences, unlike))
     return path

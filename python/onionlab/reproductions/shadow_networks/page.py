@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -68,11 +68,12 @@ MODEL = """\
 """
 
 
-def page(comparisons: list[Comparison], found: list[Effect | str], differences: list[dict[str, str]]) -> str:
-    """The page as Markdown; ``found`` are the effects of more load, or names of networks whose runs are of two codes."""
+def page(
+    comparisons: list[Comparison], effects: list[Effect], differences: list[dict[str, str]], unlike: Sequence[str] = ()
+) -> str:
+    """The page as Markdown; ``unlike`` are networks that one code has run with the usual load and another with more."""
     from onionlab.reproductions.shadow_networks import SPREAD
 
-    effects = [effect for effect in found if not isinstance(effect, str)]
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
     latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
     lines = [
@@ -89,8 +90,10 @@ def page(comparisons: list[Comparison], found: list[Effect | str], differences: 
     ]
     lines += ["", MODEL]
     lines += differences_section(differences)
-    for effect in found:
-        lines += [*_not_compared(effect)] if isinstance(effect, str) else [*_effect(effect)]
+    for effect in effects:
+        lines += _effect(effect)
+    for name in unlike:
+        lines += _not_compared(name)
     for one in comparisons:
         lines += _section(one)
     return "\n".join(lines)
