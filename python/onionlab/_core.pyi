@@ -110,14 +110,15 @@ def run_one(
     network_index: int,
     seed: int,
     out_dir: str,
-    callback: Callable[[Progress], bool],
+    callback: Callable[[Progress], bool | float],
     text: str | None = None,
     point: int = 0,
 ) -> str:
     """Simulate one run without holding the interpreter lock.
 
     Write its record tables below the results directory ``out_dir`` and return the row of its ``run`` table as JSON. ``callback``
-    returns False to stop. ``text`` stands for the content of the file; ``point`` is the point of its sweep.
+    returns True to go on and False to stop and leave nothing; a number is the simulated second at which the run shall end, as
+    one of an experiment with that duration. ``text`` stands for the content of the file; ``point`` is the point of its sweep.
     """
 
 def synth(options_json: str) -> str:

@@ -2,6 +2,9 @@
 //!
 //! The simulation advances in steps of at most [`STEP`]; after each the caller hears how far it is and may end it. Rows go to the
 //! tables as they come, so that memory follows what is in flight. The run's directory appears when all is written.
+//!
+//! A run may end sooner than its experiment says. Nothing that happens depends on what comes later, so that it is then, to the byte,
+//! the run of an experiment with that duration, and says so.
 
 mod predictor;
 mod probes;
@@ -18,6 +21,7 @@ use crate::world::{self, Built, Interpreter, Names, WorldError};
 use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{ChannelClose, CloseReason, LatencySample, RelayClass, VegasSample, VegasState, World};
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -44,6 +48,9 @@ pub struct Progress {
 pub enum Continue {
     /// It goes on.
     Yes,
+    /// It ends at this simulated time, as a run of the experiment with such a duration ([`ResolvedScenario::ending_at`]): what has
+    /// been recorded by then is kept. A time that is past already means now.
+    Until(SimTime),
     /// It ends and leaves nothing.
     No,
 }
@@ -190,7 +197,8 @@ pub fn run_with(
     };
     let mut tables = Tables::create(directory.path(), &names, optional)?;
 
-    let end = SimTime::ZERO + scenario.duration;
+    let mut scenario = Cow::Borrowed(scenario);
+    let mut end = SimTime::ZERO + scenario.duration;
     let mut now = SimTime::ZERO;
     let mut next_sample = now + scenario.sample_interval;
     while now < end {
@@ -211,8 +219,16 @@ pub fn run_with(
             cell_hops: world.cell_hops(),
             wall_seconds: began.elapsed().as_secs_f64(),
         };
-        if progress(so_far) == Continue::No {
-            return Err(RunError::Cancelled);
+        match progress(so_far) {
+            Continue::Yes => {}
+            Continue::Until(sooner) => {
+                // What is due now has happened, so that the end is later, if only just.
+                let sooner = sooner.max(now + SimDuration::from_nanos(1));
+                scenario = Cow::Owned(scenario.ending_at(sooner - SimTime::ZERO));
+                end = SimTime::ZERO + scenario.duration;
+                world.stop_loads_at(end);
+            }
+            Continue::No => return Err(RunError::Cancelled),
         }
     }
     world.finish();

@@ -169,6 +169,8 @@ const AXES: &[(&str, &str)] = &[
     ("", "uplink-queue = \"drop-tail\""),
     ("", "uplink-queue = \"write-order\""),
     ("net = \"shadow\"", "uplink-queue = \"sockets\""),
+    ("net = \"shadow\"", "round-trips = \"released\""),
+    ("net = \"shadow\"", "round-trips = \"measured\""),
     ("uplink-queue = \"drop-tail\"", "uplink-queue-packets = 5"),
     ("", "downlink-queue-size = \"8 KiB\""),
     ("", "downlink-queue-packets = 5"),

@@ -3,6 +3,7 @@
 use crate::errors;
 use crate::policy::Policies;
 use onionlab_lab::{Continue, Progress};
+use onionlab_quantities::{SimDuration, SimTime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,6 +12,15 @@ use std::time::{Duration, Instant};
 
 /// Between two calls of the callback, in wall time.
 const PACE: Duration = Duration::from_millis(50);
+
+/// What the callback may return.
+#[derive(FromPyObject)]
+enum Answer {
+    #[pyo3(annotation = "bool")]
+    GoesOn(bool),
+    #[pyo3(annotation = "float")]
+    Until(f64),
+}
 
 /// Simulate one run, at one point of the sweep if there is one, and write its record tables to `out_dir`/runs; the row of its `run` table as JSON.
 #[pyfunction]
@@ -41,8 +51,7 @@ pub fn run_one(
                 }
                 told = Some(Instant::now());
                 match Python::attach(|py| tell(py, &callback, progress)) {
-                    Ok(true) => Continue::Yes,
-                    Ok(false) => Continue::No,
+                    Ok(answer) => answer,
                     Err(error) => {
                         raised = Some(error);
                         Continue::No
@@ -63,11 +72,16 @@ pub fn run_one(
 }
 
 /// Calls the callback, after giving Python's signal handlers (Ctrl-C) their turn.
-fn tell(py: Python<'_>, callback: &Py<PyAny>, progress: Progress) -> PyResult<bool> {
+fn tell(py: Python<'_>, callback: &Py<PyAny>, progress: Progress) -> PyResult<Continue> {
     py.check_signals()?;
     let fields = PyDict::new(py);
     fields.set_item("sim_seconds", progress.sim_time.as_secs_f64())?;
     fields.set_item("duration_seconds", progress.sim_end.as_secs_f64())?;
     fields.set_item("events", progress.events)?;
-    callback.call1(py, (fields,))?.is_truthy(py)
+    let answer = callback.call1(py, (fields,))?;
+    Ok(match answer.extract::<Answer>(py)? {
+        Answer::GoesOn(true) => Continue::Yes,
+        Answer::GoesOn(false) => Continue::No,
+        Answer::Until(seconds) => Continue::Until(SimTime::ZERO + SimDuration::from_secs_f64_rounded(seconds)),
+    })
 }

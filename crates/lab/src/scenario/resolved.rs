@@ -114,6 +114,19 @@ impl ResolvedScenario {
         serde_json::to_value(self).expect("no map with keys other than strings").to_string()
     }
 
+    /// The same experiment, over at `duration`; where statistics would not have begun by then, or not every client, then just after.
+    #[must_use]
+    pub fn ending_at(&self, duration: SimDuration) -> Self {
+        let starts = self.clients.iter().map(|group| group.start.to);
+        let least = starts.fold(self.measure_from, SimDuration::max) + SimDuration::from_nanos(1);
+        let duration = duration.max(least).min(self.duration);
+        let mut sooner = Self { duration, ..self.clone() };
+        for group in &mut sooner.clients {
+            group.stop = group.stop.min(duration);
+        }
+        sooner
+    }
+
     /// The seed of the network with this index: places, sampling, capacities.
     pub fn network_seed(&self, index: u32) -> Seed {
         Seed(RandomStream::new(Seed(self.base_seed), "network", "seed").at(u64::from(index)).bits())

@@ -188,6 +188,13 @@ impl World {
         self.second(client);
     }
 
+    /// No client's load begins anything from this time on, which is still to come.
+    pub fn stop_loads_at(&mut self, time: SimTime) {
+        for client in &mut self.clients {
+            client.config.stop = client.config.stop.min(time);
+        }
+    }
+
     /// Records what is still going on when the run ends: transfers as unfinished, circuits and channels as open.
     pub fn finish(&mut self) {
         let mut ids: Vec<_> = self.transfers.iter().map(|(id, _)| TransferId(id as u32)).collect();
