@@ -140,7 +140,7 @@ impl World {
     /// The connection to the server waits for tokens.
     fn wait_to_write(&mut self, exit: HostId, id: StreamId) {
         if let Some(buckets) = &mut self.nodes[exit.index()].buckets
-            && !buckets.waiting_writers.contains(&id)
+            && !std::mem::replace(&mut self.streams[id.index()].waits_to_write, true)
         {
             buckets.waiting_writers.push(id);
         }
@@ -149,7 +149,8 @@ impl World {
 
     /// Writing to the server may go on: if there is anything, in the next pass.
     pub(crate) fn resume_writing(&mut self, id: StreamId) {
-        let stream = &self.streams[id.index()];
+        let stream = &mut self.streams[id.index()];
+        stream.waits_to_write = false;
         let waiting = stream.ends[Place::Exit as usize].outbuf;
         let writes = matches!(stream.exit, ExitState::Connected | ExitState::Flushing);
         if writes && waiting > 0 && self.net.is_writable(stream.socket) {

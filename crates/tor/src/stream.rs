@@ -175,6 +175,8 @@ pub(crate) struct Stream {
     /// The exit's socket; the server's is its peer.
     pub socket: SocketId,
     pub server_closed: bool,
+    /// The exit's connection to the server has found no tokens, and tries again when others do.
+    pub waits_to_write: bool,
     /// The client ended it.
     pub client_ended: bool,
     /// Cells that name this stream and exist.

@@ -235,6 +235,7 @@ impl World {
             unread: None,
             socket: SocketId(u32::MAX),
             server_closed: false,
+            waits_to_write: false,
             client_ended: false,
             live_cells: 0,
             switching: StreamSwitching::NONE,
