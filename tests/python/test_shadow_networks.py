@@ -295,6 +295,30 @@ def test_loads_that_different_builds_have_run_are_not_compared(
     assert "--load" not in text
 
 
+def test_runs_of_unlike_lengths_are_compared_as_far_as_both_go(reference: Path) -> None:
+    """Ours is at minute 1 with the usual load and at second 36 with more: downloads that were complete by then."""
+    targets = json.loads((reference / "targets.json").read_text())
+    spread = {"runs": 100, "mean": [1.0] * len(MORE_QUANTILES), "sd": [0.1] * len(MORE_QUANTILES)}
+    of_scale = dict.fromkeys(targets["shadow"]["1% load 1.0"], spread)
+    targets = {"quantiles": MORE_QUANTILES, "shadow": {"1% load 1.0": of_scale, "1% load 1.2": of_scale}}
+    (reference / "targets.json").write_text(json.dumps(targets))
+    long, short, other = experiment(), experiment(), experiment()
+    short.duration = 36.0
+    short.transfers = short.transfers.filter(pl.col("last_byte_ns") <= 36e9)
+    other.measure_from = 10.0
+    pair = shadow_networks.Runs([observed(other), observed(long)], [observed(short)]).pair
+    assert pair is not None
+    assert [run.duration for run in pair] == [60.0, 36.0]
+    found = effect(NAME, reference, *pair)
+    assert found.minutes == 0.6
+    # The same downloads on both sides; without the limit those of the usual load would go on to longer ones.
+    assert {(ratio.ours, ratio.low, ratio.high) for row in found.ratios.values() for ratio in row} == {(1.0, 1.0, 1.0)}
+    assert found.failed == (0.125, 0.0)
+    page = shadow_networks_page.page([compare(NAME, reference, observed(long))], [found], [])
+    assert f"--networks {NAME} --load 1.2 --at-most TIME   # until minute 0.6\n" in page
+    assert shadow_networks.Runs([observed(other)], [observed(short)]).pair is None
+
+
 @pytest.mark.parametrize(
     ("words", "chosen"),
     [
@@ -318,6 +342,17 @@ def test_networks_are_named_with_commas_or_several_times(
     with pytest.raises(SystemExit) as leave:
         cli.main()
     assert (leave.value.code, asked) == (0, [chosen])
+
+
+@pytest.mark.parametrize(("given", "sentence"), [("soon", "is not a duration"), ("0 s", "leaves no time for anything")])
+def test_a_limit_of_time_is_a_time(
+    given: str, sentence: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "shadow-networks", "--at-most", given])
+    with pytest.raises(SystemExit) as leave:
+        cli.main()
+    assert leave.value.code == cli.EXIT_REFUSED
+    assert sentence in capsys.readouterr().err
 
 
 def test_options_of_other_reproductions_are_refused(

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from onionlab.commands import EXIT_FAILED
 from onionlab.files import write_text
+from onionlab.quantity import seconds
 
 
 def calibrate(
@@ -68,6 +69,17 @@ def _parts(given: list[str]) -> list[str]:
     return named
 
 
+def _wall_time(given: str) -> str:
+    """A length of time; anything else is refused."""
+    try:
+        length = seconds(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--at-most") from error
+    if length <= 0:
+        raise typer.BadParameter(f"{given!r} leaves no time for anything", param_hint="--at-most")
+    return given
+
+
 def reproduce(
     paper: Annotated[
         str,
@@ -119,6 +131,15 @@ def reproduce(
             show_default="1",
         ),
     ] = None,
+    at_most: Annotated[
+        str | None,
+        typer.Option(
+            metavar='"3 h"',
+            help="shadow-networks: wall time; a run that is not over by then ends at the next simulated minute, and is kept and "
+            "shown with the time that it has reached.",
+            show_default="no limit",
+        ),
+    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
     ] = False,
@@ -168,6 +189,7 @@ def reproduce(
         ("--networks", networks, ("shadow-networks",)),
         ("--duration", duration, ("shadow-networks",)),
         ("--load", load, ("shadow-networks",)),
+        ("--at-most", at_most, ("shadow-networks",)),
         ("--consensus", consensus, COMPUTED),
         ("--quick", quick or None, SELF_CONTAINED),
         ("--quarter", quarter or None, ("cci",)),
@@ -208,6 +230,8 @@ def reproduce(
                 chosen["duration"] = duration
             if load is not None:
                 chosen["load"] = load
+            if at_most is not None:
+                chosen["at_most"] = _wall_time(at_most)
             if kept is not None:
                 chosen["kept"] = kept
             measurements = reference if reference is not None else Path("../shared/data/reference") / paper

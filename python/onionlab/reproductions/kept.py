@@ -30,6 +30,7 @@ from onionlab.results.cost import clock
 from onionlab.results.describe import plural
 from onionlab.results.experiment import Experiment
 from onionlab.running import runner
+from onionlab.running.time_limit import TimeLimit
 
 #: Written into every index; one with another number is not read.
 FORMAT = 2
@@ -236,7 +237,11 @@ def _parquet(frame: pl.DataFrame) -> bytes:
 
 def identity(file: Path) -> str:
     """Hash of everything that determines what an experiment comes to, but for the code that runs it."""
-    plan = Plan.of(file, read_experiment(file))
+    return identity_of(Plan.of(file, read_experiment(file)))
+
+
+def identity_of(plan: Plan) -> str:
+    """The same of an experiment whose plan is known."""
     scenarios = [_without_paths(scenario) for scenario in plan.scenarios] or [_without_paths(plan.scenario)]
     runs = [fingerprint(scenarios[run.point], ("", ""), run.treatment, run.network, run.seed) for run in plan.runs]
     text = json.dumps([sorted(runs), plan.points, plan.scenario["measure-from"]], sort_keys=True, ensure_ascii=False)
@@ -256,6 +261,8 @@ def work_off(
     reduce: Callable[[int, Experiment], Reduced],
     observer: runner.Observer,
     kept: Kept | None = None,
+    limit: TimeLimit | None = None,
+    sooner: Callable[[int, float], str] | None = None,
 ) -> Generator[Reduced]:
     """Run the experiments that are not kept, and give what each comes to, in their order, as soon as it is known.
 
@@ -269,6 +276,10 @@ def work_off(
         Told of all runs together.
     kept : Kept, optional
         What is there is not run, and what is run is added.
+    limit : TimeLimit, optional
+        Runs that are not over by then end sooner (`onionlab.running.runner.run_all`).
+    sooner : callable, optional
+        From the place of an experiment and the simulated seconds at which it ended, if that was before its time: its name then.
     """
     known: list[tuple[str, Reduced | None]] = [("", None)] * len(ahead)
     if kept is not None:
@@ -277,10 +288,13 @@ def work_off(
             known[number] = own, kept.take(name, own)
     missing = [one for one, (_, found) in zip(ahead, known, strict=True) if found is None]
     # Closed with this one, so that no run goes on for nobody.
-    with closing(runner.run_all(missing, observer=observer, whole=True) if missing else _nothing()) as results:
-        for number, ((name, _, _), (own, found)) in enumerate(zip(ahead, known, strict=True)):
+    with closing(runner.run_all(missing, observer=observer, whole=True, limit=limit) if missing else _nothing()) as made:
+        for number, ((name, file, _), (own, found)) in enumerate(zip(ahead, known, strict=True)):
             if found is None:
-                found = reduce(number, whole(next(results)))
+                results = whole(next(made))
+                found = reduce(number, results)
+                if sooner is not None and (there := identity_of(results.plan)) != identity(file):
+                    name, own = sooner(number, results.duration), there
                 if kept is not None:
                     kept.add(name, own, found)
             yield found

@@ -46,6 +46,11 @@ class Place:
         if self.cluster is not None:
             on_cluster.check(self.cluster)
 
+    @property
+    def at_once(self) -> int:
+        """How many runs are made at a time on this machine."""
+        return self.jobs or threads.cores()
+
     def try_policies(self, experiment: Path, text: str) -> None:
         """Make every policy of the user's own once, so that no run has to end for want of it hours later.
 
@@ -64,7 +69,7 @@ class Place:
         if not tasks:
             return
         if self.cluster is None:
-            yield from threads.make(tasks, self.jobs or threads.cores())
+            yield from threads.make(tasks, self.at_once)
         else:
             yield from on_cluster.make(tasks, self.cluster, self.jobs)
 

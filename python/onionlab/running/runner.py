@@ -21,6 +21,7 @@ from onionlab.results.experiment import Experiment, Failure, opened
 from onionlab.running.directory import prepared
 from onionlab.running.observer import Observer, Passing, Silent
 from onionlab.running.place import chosen
+from onionlab.running.time_limit import TimeLimit, become, check_limited
 from onionlab.running.work import Task, Work
 
 if TYPE_CHECKING:
@@ -134,6 +135,7 @@ def run_all(
     observer: Observer | None = None,
     report: bool = False,
     whole: bool = False,
+    limit: TimeLimit | None = None,
 ) -> Generator[Experiment]:
     """Run many experiments as one: no core waits for the last run of one before it begins with the next.
 
@@ -148,6 +150,9 @@ def run_all(
     whole : bool
         Nothing is of use with a run missing: `RunError` at the first experiment that has a failed one, once all runs of all the
         others are made, so that only what failed is left to do when that is mended.
+    limit : TimeLimit, optional
+        For experiments of one run each, on this machine, all of which can begin at once: a run that is not over by then ends at
+        the next whole simulated minute, and its experiment becomes one of that duration.
 
     Yields
     ------
@@ -167,8 +172,10 @@ def run_all(
             plan = Plan.of(path, text)
             place.try_policies(path, text)
             stack.enter_context(prepared(root, text, plan))
-            works.append(Work(path, text, plan, root, Passing(watcher, name)))
+            works.append(Work(path, text, plan, root, Passing(watcher, name), limit))
         waiting = [task for work in works for task in work.waiting()]
+        if limit is not None:
+            check_limited(works, waiting, place)
         together = Plan.together([work.plan for work in works])
         watcher.planned(together, len(together.runs) - len(waiting), _outdated(waiting))
         left = Counter(task.work.root for task in waiting)
@@ -185,7 +192,7 @@ def run_all(
                     also = f"; so did {plural(others, 'other run')}" if others else ""
                     first = failures[work.root][0]
                     raise RunError(f"{work.root}: {first.run.label} failed ({first.reason}){also}")
-                yield _results(work, failures[work.root], None, report=report)
+                yield _results(work if limit is None else become(work), failures[work.root], None, report=report)
 
 
 def _outdated(waiting: Sequence[Task]) -> int:

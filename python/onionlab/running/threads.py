@@ -52,9 +52,11 @@ def _make(task: Task, stop: threading.Event) -> None:
     """Make one run; in a thread of the pool."""
     work, planned = task.work, task.run
 
-    def moved(progress: Progress) -> bool:
+    def moved(progress: Progress) -> bool | float:
         work.observer.advanced(planned, progress)
-        return not stop.is_set()
+        if stop.is_set():
+            return False
+        return True if work.limit is None else work.limit.answer(progress)
 
     if stop.is_set():
         raise Cancelled("stopped before it began")

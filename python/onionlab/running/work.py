@@ -11,6 +11,7 @@ from onionlab.plan import Plan, PlannedRun, is_finished, is_of
 from onionlab.results.experiment import Failure
 from onionlab.running.directory import check_replaceable
 from onionlab.running.observer import Observer
+from onionlab.running.time_limit import TimeLimit, ended_sooner
 
 #: The ``code`` of a `RunError` that says that records could not be written.
 UNWRITABLE = "run-records"
@@ -28,6 +29,8 @@ class Work:
     #: The results directory.
     root: Path
     observer: Observer
+    #: Until when its runs may take.
+    limit: TimeLimit | None = None
 
     def waiting(self, *, fresh: bool = False) -> list[Task]:
         """What is still to be made; with ``fresh`` everything. A place that holds something else is refused."""
@@ -37,7 +40,9 @@ class Work:
         return tasks
 
     def check(self, run: PlannedRun, row: dict[str, Any]) -> None:
-        """Refuse a finished run that is not the planned one."""
+        """Refuse a finished run that is not the planned one, or that one with a sooner end where there is a limit of time."""
+        if self.limit is not None and ended_sooner(self, row):
+            return
         if not is_of(self.plan, run, row):
             raise DocumentError(
                 f"a file that {self.experiment} names has changed while the experiment ran; the same command makes it anew"

@@ -20,6 +20,7 @@ from onionlab.charts import export
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.importing.sources import ImportedError, read_json
+from onionlab.quantity import seconds
 from onionlab.reproductions.kept import Kept, Made, Reduced, opened, work_off
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.published_networks import imported, names, settle
@@ -30,6 +31,7 @@ from onionlab.reproductions.shadow_networks import transfer_times
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
 from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, Samples, errors, reduce, times
 from onionlab.results.experiment import load as load_results
+from onionlab.running.time_limit import TimeLimit
 from onionlab.stats.intervals import Floats, lower_quantile
 
 #: What is run where nobody says otherwise: the networks of 1 %.
@@ -127,16 +129,23 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Pair:
-    """A network's runs of one simulated time: with the usual load, and with more of it if that was run."""
+class Runs:
+    """What there is of one network, with the usual load and with more of it: the one for the page first, then the longest."""
 
-    usual: Observed
-    more: Observed | None
+    usual: list[Observed]
+    more: list[Observed]
 
     @property
-    def of_one_code(self) -> bool:
-        """Whether the same code made both, so that what differs between them is the load."""
-        return self.more is not None and _codes(self.usual) == _codes(self.more)
+    def pair(self) -> tuple[Observed, Observed] | None:
+        """A run with each load that differ in nothing else, for the longest time; None where there is none."""
+        pairs = [
+            (usual, more)
+            for usual in self.usual
+            for more in self.more
+            if _codes(usual) == _codes(more) and usual.measure_from == more.measure_from
+        ]
+        # Among several, runs of one length: they are what a command makes.
+        return max(pairs, key=lambda pair: (min(lengths := [run.duration for run in pair]), -max(lengths)), default=None)
 
 
 def _codes(run: Observed) -> set[tuple[str, str]]:
@@ -153,6 +162,7 @@ def reproduce(
     duration: str | None = None,
     load: float = 1.0,
     kept: Path | None = None,
+    at_most: str | None = None,
 ) -> tuple[Path, list[str]]:
     """Run networks and write the page of all that have been run; return its path and no complaints.
 
@@ -177,7 +187,11 @@ def reproduce(
     kept : path, optional
         A folder of runs that are finished and reduced (`onionlab.reproductions.kept.Kept`): they are not made again, and are on
         the page beside those in ``out``.
+    at_most : str, optional
+        Wall time, such as ``"3 h"``: a run that is not over by then ends at the next whole simulated minute, and is one of that
+        duration.
     """
+    limit = None if at_most is None else TimeLimit.of(seconds(at_most))
     if reference is None or not (reference / "targets.json").is_file():
         raise ResultsError(f"the published networks are not in {reference}; --reference names their folder")
     if load not in (1, MORE_LOAD):
@@ -203,40 +217,46 @@ def reproduce(
         for name in chosen
     ]
     with watching(observe) as observer:
-        for _ in work_off(ahead, lambda _, results: reduce(results), observer, store):
+
+        def sooner(number: int, reached: float) -> str:
+            return _called(chosen[number], _minutes(reached), load)
+
+        for _ in work_off(ahead, lambda _, results: reduce(results), observer, store, limit, sooner):
             pass
     runs = {}
     for name in known:
-        asked = [] if (own := finished(name)) is None else [Pair(own, finished(name, MORE_LOAD))]
-        if found := asked + (_kept_with_another_time(store, name) if duration is None else []):
-            runs[name] = found
+        usual, more = (
+            [
+                *([own] if (own := finished(name, load)) else []),
+                *(_kept_with_another_time(store, name, load) if duration is None else []),
+            ]
+            for load in (1.0, MORE_LOAD)
+        )
+        if usual:
+            runs[name] = Runs(usual, more)
     if not runs:
         raise ResultsError(f"{folder} holds no finished run of these networks")
-    comparisons = [compare(name, reference, pairs[0].usual) for name, pairs in runs.items()]
-    loaded = {name: [pair for pair in pairs if pair.more is not None] for name, pairs in runs.items()}
-    effects = [
-        effect(name, reference, both.usual, both.more)
-        for name, pairs in loaded.items()
-        for both in [pair for pair in pairs if pair.of_one_code][:1]
-        if both.more is not None
-    ]
-    unlike = [name for name, pairs in loaded.items() if pairs and not any(pair.of_one_code for pair in pairs)]
+    comparisons = [compare(name, reference, of.usual[0]) for name, of in runs.items()]
+    effects = [effect(name, reference, *of.pair) for name, of in runs.items() if of.pair is not None]
+    unlike = [name for name, of in runs.items() if of.more and of.pair is None]
     reasons = load_differences(experiments / "differences.toml")
     return write(comparisons, effects, unlike, reasons, docs), []
 
 
-def _kept_with_another_time(store: Kept | None, name: str) -> list[Pair]:
+def _kept_with_another_time(store: Kept | None, name: str, load: float) -> list[Observed]:
     """Runs of a network that are kept with other simulated times than an hour: the longest first."""
     if store is None:
         return []
-    named = (called.split(", ") for called in store.names)
-    times = {parts[-1] for parts in named if parts[0] == name and len(parts) > 1 and not parts[-1].startswith("load ")}
-    pairs = []
-    for time in sorted(times):
-        usual, more = (store.take(_called(name, time, load)) for load in (1.0, MORE_LOAD))
-        if usual is not None:
-            pairs.append(Pair(Observed.of(usual), None if more is None else Observed.of(more)))
-    return sorted(pairs, key=lambda pair: pair.usual.duration, reverse=True)
+    whole = _called(name, None, load)
+    times = {called.removeprefix(f"{whole}, ") for called in store.names if called.startswith(f"{whole}, ")}
+    found = [store.take(_called(name, time, load)) for time in sorted(times) if not time.startswith("load ")]
+    runs = [Observed.of(run) for run in found if run is not None]
+    return sorted(runs, key=lambda run: run.duration, reverse=True)
+
+
+def _minutes(duration: float) -> str:
+    """Simulated seconds as ``--duration`` has them."""
+    return f"{duration / 60:g} min"
 
 
 def _called(name: str, duration: str | None, load: float) -> str:

@@ -82,7 +82,10 @@ class Effect:
 
 
 def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effect:
-    """Compare two finished runs of a network, which differ in their load alone."""
+    """Compare two finished runs of a network, which differ in their load, and perhaps in how long they are.
+
+    If one is longer, downloads count that were complete when the other ends. What failed is counted over the whole of each.
+    """
     scale = f"{name.split('pct')[0]}%"
     try:
         targets = read_json(reference / "targets.json")
@@ -93,7 +96,8 @@ def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effec
         }
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ImportedError) as error:
         raise ResultsError(f"{reference} does not say what more load does to networks of {scale}: {error!r}") from error
-    before, after = usual.perf, more.perf
+    duration = min(usual.duration, more.duration)
+    before, after = (run.until(duration).perf for run in (usual, more))
     random = np.random.default_rng(SEED)
     ratios = {}
     for (metric, size), expected in theirs.items():
@@ -102,10 +106,10 @@ def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effec
             ratios[metric, size] = tuple(Ratio(*own, *pair) for own, pair in zip(ours, expected, strict=True))
     return Effect(
         name=name,
-        minutes=usual.duration / 60,
+        minutes=duration / 60,
         measure_from=usual.measure_from / 60,
         ratios=ratios,
-        failed=(float(np.mean(errors(before))), float(np.mean(errors(after)))),
+        failed=(float(np.mean(errors(usual.perf))), float(np.mean(errors(more.perf)))),
         made=more.made,
     )
 

@@ -101,18 +101,23 @@ def page(
 
 def _commands(comparisons: list[Comparison], effects: list[Effect]) -> Iterator[str]:
     """What to run for these networks: a line for each simulated time and load, the usual load first."""
-    usual = [(one.observed.duration, one.name) for one in comparisons]
-    usual += [(60 * one.minutes, one.name) for one in effects]
-    more = [(60 * one.minutes, one.name) for one in effects]
-    for load, runs in ((1.0, dict.fromkeys(usual)), (MORE_LOAD, dict.fromkeys(more))):
-        by_length: dict[float, list[str]] = {}
-        for length, name in runs:
-            by_length.setdefault(length, []).append(name)
-        for length, names in by_length.items():
-            words = [f"--networks {','.join(names)}"]
-            words += [f"--load {load:g}"] if load != 1 else []
-            words += [f'--duration "{length / 60:g} min"'] if length != HOUR else []
-            yield " ".join(["    onionlab reproduce shadow-networks", *words])
+    usual = [(one.observed.duration, one.observed.measure_from, one.name) for one in comparisons]
+    more = [(60 * one.minutes, 60 * one.measure_from, one.name) for one in effects]
+    for load, runs in ((1.0, dict.fromkeys(usual + more)), (MORE_LOAD, dict.fromkeys(more))):
+        by_length: dict[str, list[str]] = {}
+        for length, measure_from, name in runs:
+            by_length.setdefault(_length(length, measure_from), []).append(name)
+        for option, names in by_length.items():
+            words = [f"--networks {','.join(names)}", f"--load {load:g}" if load != 1 else "", option]
+            yield " ".join(["    onionlab reproduce shadow-networks", *filter(None, words)])
+
+
+def _length(duration: float, measure_from: float) -> str:
+    """How a command says for how long it runs: an hour that ended sooner counts downloads from later on than half of its time."""
+    if duration == HOUR:
+        return ""
+    ended_sooner = measure_from > duration / 2
+    return f"--at-most TIME   # until minute {duration / 60:g}" if ended_sooner else f'--duration "{duration / 60:g} min"'
 
 
 def _overview(comparisons: list[Comparison]) -> Iterator[str]:

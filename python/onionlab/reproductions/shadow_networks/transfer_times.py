@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -69,6 +69,13 @@ class Observed:
         facts = dict(reduced.facts)
         latency, models = facts.pop("settings")
         return cls(perf=reduced.frames["perf"], settings=(latency, models), made=reduced.made, **facts)
+
+    def until(self, duration: float) -> Observed:
+        """What of its downloads was complete so early, in simulated seconds; how many had failed by then is not known."""
+        if duration >= self.duration:
+            return self
+        done = (pl.col("outcome") == "ok") & (pl.col("last_byte_ns") <= duration * 1e9)
+        return replace(self, perf=self.perf.filter(done), duration=duration)
 
 
 def reduce(experiment: Experiment) -> Reduced:

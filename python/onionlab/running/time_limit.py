@@ -1,0 +1,87 @@
+"""A limit of wall time for long runs: what is not over by then ends sooner, and is kept as what it has become."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from onionlab.errors import ResultsError
+from onionlab.files import write_all
+from onionlab.plan import Plan, read_run_table
+from onionlab.quantity import seconds
+
+if TYPE_CHECKING:
+    from onionlab._core import Progress
+    from onionlab.running.place import Place
+    from onionlab.running.work import Task, Work
+
+#: Simulated seconds at whose multiples a run ends that has to end.
+MINUTE = 60.0
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """So long runs may take, all together.
+
+    Parameters
+    ----------
+    ends : float
+        By ``clock``.
+    clock : callable
+        Seconds of wall time since any moment.
+    """
+
+    ends: float
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def of(cls, length: float, clock: Callable[[], float] = time.monotonic) -> TimeLimit:
+        """From now on so many seconds."""
+        return cls(clock() + length, clock)
+
+    def answer(self, progress: Progress) -> bool | float:
+        """What a run is told (`onionlab._core.run_one`): that it goes on, or ends when the simulated minute is over."""
+        is_over = self.clock() >= self.ends
+        return (progress["sim_seconds"] // MINUTE + 1) * MINUTE if is_over else True
+
+
+def check_limited(works: Sequence[Work], waiting: Sequence[Task], place: Place) -> None:
+    """Refuse with a `ResultsError` what a limit of time is not for."""
+    if place.cluster is not None:
+        raise ResultsError("runs on a cluster cannot be made to end sooner; leave out the limit of time")
+    if several := [work for work in works if len(work.plan.runs) != 1]:
+        raise ResultsError(
+            f"{several[0].experiment} has several runs, which would end at different times; leave out the limit of time"
+        )
+    if len(waiting) > place.at_once:
+        raise ResultsError(
+            f"{len(waiting)} runs cannot begin at once where {place.at_once} are made at a time, and the last would have no time "
+            "left; name fewer, or leave out the limit of time"
+        )
+
+
+def ended_sooner(work: Work, row: dict[str, Any]) -> bool:
+    """Whether a run of the experiment has ended before its time, by the row of its ``run`` table."""
+    return float(row["sim_seconds"]) < seconds(work.plan.scenario["duration"])
+
+
+def become(work: Work) -> Work:
+    """The experiment of one run that its results directory holds now: the same, or, if the run ended sooner, a shorter one.
+
+    Of a shorter one the copy of the file and the plan are written too, so that the directory is that experiment's, as if its file
+    had been run.
+    """
+    (run,) = work.plan.runs
+    row = read_run_table(work.root / run.directory)
+    if row is None or not ended_sooner(work, row):
+        return work
+    text = re.sub(r"(?m)^duration = .*$", f'duration = "{row["sim_seconds"]:g} s"', work.text, count=1)
+    plan = Plan.of(work.experiment, text)
+    if plan.scenario != json.loads(row["scenario"]):
+        raise AssertionError(f"{work.root}: a run that ended sooner is not that of a shorter experiment")
+    write_all({work.root / "experiment.toml": text.encode(), work.root / "plan.json": plan.to_json().encode()})
+    return replace(work, text=text, plan=plan)

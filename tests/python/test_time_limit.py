@@ -1,0 +1,108 @@
+"""A limit of wall time: a run that is not over by then ends sooner, and is that of a shorter experiment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+
+import onionlab
+from onionlab.errors import ResultsError
+from onionlab.reproductions.kept import Kept, Made, Reduced, identity, work_off
+from onionlab.running.observer import Silent
+from onionlab.running.place import Place, made_at
+from onionlab.running.runner import run_all
+from onionlab.running.time_limit import TimeLimit
+
+TEXT = """\
+title = "Two clients"
+duration = "5 min"
+measure-from = "10 s"
+seeds = [1]
+[network]
+kind = "synthetic"
+relays = 30
+[[clients]]
+group = "web"
+count = 2
+load = { kind = "web", size = "50 kB", pause = { uniform = ["1 s", "20 s"] } }
+"""
+
+
+class Watch(Silent):
+    """Wall time that is up when the run is at a simulated second."""
+
+    def __init__(self, up_at: float) -> None:
+        self.now, self.up_at = 0.0, up_at
+
+    def advanced(self, run: object, progress: object) -> None:  # noqa: ARG002
+        self.now = 100.0 if progress["sim_seconds"] >= self.up_at else 0.0  # type: ignore[index]
+
+    def limit(self) -> TimeLimit:
+        return TimeLimit.of(50.0, lambda: self.now)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "two.toml"
+    path.write_text(TEXT)
+    return path
+
+
+def test_a_run_that_ends_sooner_makes_its_directory_a_shorter_experiments(file: Path, tmp_path: Path) -> None:
+    # Before it begins: the first answer already names the end.
+    watch = Watch(0.0)
+    (short,) = run_all([("two", file, tmp_path / "out")], observer=watch, limit=watch.limit())
+    assert short.duration % 60 == 0
+    assert 60 <= short.duration < 300
+    other = tmp_path / "other.toml"
+    other.write_text(TEXT.replace('"5 min"', f'"{short.duration:g} s"'))
+    alone = onionlab.run(other, tmp_path / "alone", report=False)
+    for results in (short, onionlab.load(tmp_path / "out")):
+        assert results.missing == ()
+        assert results.plan.scenario == alone.plan.scenario
+        assert results.transfers.equals(alone.transfers)
+    # Without a limit it is made anew, to its end.
+    (long,) = run_all([("two", file, tmp_path / "out")])
+    assert long.duration == 300
+    assert onionlab.load(tmp_path / "out").duration == 300
+
+
+def test_one_that_is_over_in_time_is_as_it_would_be(file: Path, tmp_path: Path) -> None:
+    watch = Watch(1e9)
+    (limited,) = run_all([("two", file, tmp_path / "out")], observer=watch, limit=watch.limit())
+    assert limited.plan == onionlab.run(file, tmp_path / "alone", report=False).plan
+
+
+def test_it_is_kept_by_the_time_that_it_has_reached(file: Path, tmp_path: Path) -> None:
+    def reduce(_: int, results: onionlab.Experiment) -> Reduced:
+        return Reduced({"all": results.transfers.select(pl.len())}, Made.of(results), {"duration": results.duration})
+
+    kept = Kept(tmp_path / "kept", 1)
+    watch = Watch(0.0)
+    ahead = [("two", file, tmp_path / "out")]
+    named = lambda number, reached: f"{ahead[number][0]}, {reached:g} s"  # noqa: E731
+    (found,) = work_off(ahead, reduce, watch, kept, watch.limit(), named)
+    reached = found.facts["duration"]
+    assert kept.names == (f"two, {reached:g} s",)
+    other = tmp_path / "other.toml"
+    other.write_text(TEXT.replace('"5 min"', f'"{reached:g} s"'))
+    assert kept.take(f"two, {reached:g} s", identity(other)) is not None
+    (found,) = work_off(ahead, reduce, Silent(), kept, sooner=named)
+    assert found.facts["duration"] == 300
+    assert kept.names == (f"two, {reached:g} s", "two")
+
+
+def test_what_it_is_not_for_is_refused(file: Path, tmp_path: Path) -> None:
+    limit = Watch(1e9).limit()
+    with pytest.raises(ResultsError, match=r"2 runs cannot begin at once where 1 are made at a time"), made_at(Place(jobs=1)):
+        list(run_all([(name, file, tmp_path / name) for name in ("a", "b")], limit=limit))
+    file.write_text(TEXT.replace("[1]", "[1, 2]"))
+    with pytest.raises(ResultsError, match="has several runs"):
+        list(run_all([("two", file, tmp_path / "two")], limit=limit))
+    assert not (tmp_path / "two").exists()
+    elsewhere = SimpleNamespace(cluster="tcp://here:1", jobs=None, try_policies=lambda *_: None)
+    with pytest.raises(ResultsError, match="cannot be made to end sooner"), made_at(elsewhere):  # type: ignore[arg-type]
+        list(run_all([("two", file, tmp_path / "two")], limit=limit))
