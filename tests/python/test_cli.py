@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,13 @@ def test_interrupt_is_exit_code_130(
 ) -> None:
     import _thread
 
-    core.on_step = lambda directory: _thread.interrupt_main() if directory == "ewma--net1--seed1" else None
+    def interrupt(directory: str) -> None:
+        if directory == "ewma--net1--seed1":
+            _thread.interrupt_main()
+            # The run goes on until the main thread, which looks up five times a second, has noticed; however busy the machine is.
+            time.sleep(0.5)
+
+    core.on_step = interrupt
     out = experiment_file.parent / "out"
     assert call(monkeypatch, "run", experiment_file, "--out", out, "--jobs", 1) == 130
     assert "the same command goes on" in capsys.readouterr().err
