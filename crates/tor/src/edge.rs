@@ -138,7 +138,7 @@ impl World {
     }
 
     /// The connection to the server waits for tokens.
-    fn wait_to_write(&mut self, exit: HostId, id: StreamId) {
+    pub(crate) fn wait_to_write(&mut self, exit: HostId, id: StreamId) {
         if let Some(buckets) = &mut self.nodes[exit.index()].buckets
             && !std::mem::replace(&mut self.streams[id.index()].waits_to_write, true)
         {

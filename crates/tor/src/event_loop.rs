@@ -130,6 +130,12 @@ impl EventLoop {
         next_of(&mut self.effects, passes)
     }
 
+    /// The sockets that are ready, in the order in which they will be served.
+    #[cfg(test)]
+    pub fn ready(&self) -> Vec<SocketId> {
+        self.passes.ready.iter().copied().collect()
+    }
+
     fn next_of_pass(&mut self) -> Option<(SocketId, Effects)> {
         next_of(&mut self.effects, &mut self.passes)
     }

@@ -4,10 +4,11 @@ use crate::cell::CELL_BYTES;
 use crate::channel::Opening;
 use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
-use crate::ids::EndId;
+use crate::ids::{EndId, StreamId};
 use crate::tls::Tls;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
+use onionlab_net::SocketId;
 
 impl World {
     /// One write callback of a channel, or a write that KIST asks for (`connection_handle_write`): its share of bytes as records, as far as the
@@ -127,27 +128,50 @@ impl World {
         }
     }
 
+    /// All that waits for tokens is watched again (`reenable_blocked_connections_cb`), whatever kind of connection it is.
+    ///
+    /// tor goes through its array of connections, in which a new one takes the place of one that is gone, and Shadow's `epoll` through
+    /// descriptors, of which the lowest that is free is taken: neither has channels in front of streams. Here the order is that of
+    /// sockets, whose places are taken again likewise. It matters where tokens are never enough: what comes last has none.
     pub(crate) fn tokens_again(&mut self, host: HostId) {
         let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
         buckets.wake_up_pending = false;
-        for index in 0..self.nodes[host.index()].ends.len() {
-            let id = self.nodes[host.index()].ends[index];
-            if std::mem::take(&mut self.ends[id.index()].read_blocked) {
-                self.watch_channel_reading(id);
+        let readers = std::mem::take(&mut buckets.waiting_streams).into_iter().map(Waiting::Reader);
+        let writers = std::mem::take(&mut buckets.waiting_writers).into_iter().map(Waiting::Writer);
+        let is_blocked = |id: &EndId| self.ends[id.index()].read_blocked || self.ends[id.index()].write_blocked;
+        let channels = self.nodes[host.index()].ends.iter().copied().filter(is_blocked).map(Waiting::Channel);
+        let mut waiting: Vec<_> = channels.chain(readers).chain(writers).collect();
+        waiting.sort_by_key(|&one| self.socket_of(one).index());
+        for one in waiting {
+            match one {
+                Waiting::Channel(id) => {
+                    if std::mem::take(&mut self.ends[id.index()].read_blocked) {
+                        self.watch_channel_reading(id);
+                    }
+                    if std::mem::take(&mut self.ends[id.index()].write_blocked) {
+                        self.watch_channel_writing(id);
+                    }
+                }
+                Waiting::Reader(stream) => self.resume_reading(stream, Place::Exit),
+                Waiting::Writer(stream) => self.resume_writing(stream),
             }
-            if std::mem::take(&mut self.ends[id.index()].write_blocked) {
-                self.watch_channel_writing(id);
-            }
-        }
-        let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
-        let (readers, writers) = (std::mem::take(&mut buckets.waiting_streams), std::mem::take(&mut buckets.waiting_writers));
-        for stream in readers {
-            self.resume_reading(stream, Place::Exit);
-        }
-        for stream in writers {
-            self.resume_writing(stream);
         }
     }
+
+    fn socket_of(&self, waiting: Waiting) -> SocketId {
+        match waiting {
+            Waiting::Channel(id) => self.ends[id.index()].socket,
+            Waiting::Reader(stream) | Waiting::Writer(stream) => self.streams[stream.index()].socket,
+        }
+    }
+}
+
+/// A connection that may wait for tokens.
+#[derive(Debug, Clone, Copy)]
+enum Waiting {
+    Channel(EndId),
+    Reader(StreamId),
+    Writer(StreamId),
 }
 
 #[cfg(test)]
@@ -157,7 +181,7 @@ mod tests {
     use crate::bucket::{Buckets, RefillClock};
     use crate::node::RateLimit;
     use crate::settings::{ChannelScheduler, Scheduling};
-    use crate::test_world::at;
+    use crate::test_world::{at, in_a_row};
     use crate::{Settings, TokenRefill};
     use onionlab_net::tcp::{BufferLimits, TcpConfig};
     use onionlab_quantities::{Bandwidth, Bytes};
@@ -217,6 +241,32 @@ mod tests {
             assert_eq!(written(&bench), before);
             bench.advance_to(at(again));
             assert_eq!(written(&bench), before + 536);
+        }
+    }
+
+    /// An exit's channel and its stream both wait for tokens: the one whose socket has the lower place is served first.
+    #[test]
+    fn connections_are_watched_again_in_the_order_of_their_places() {
+        for stream_is_first in [false, true] {
+            let mut world =
+                in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
+            world.run_until(at(10_500));
+            let (exit, stream) = (HostId(3), StreamId(0));
+            let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(1000), burst: Bytes::new(1000), relayed: None };
+            world.nodes[exit.index()].buckets = Some(Box::new(Buckets::new(limit, RefillClock::Exact)));
+            let channel = world.nodes[exit.index()].ends[0];
+            let mut sockets = [world.ends[channel.index()].socket, world.streams[stream.index()].socket];
+            assert!(sockets[0].index() < sockets[1].index() && world.event_loop.ready().is_empty());
+            if stream_is_first {
+                sockets.swap(0, 1);
+                (world.ends[channel.index()].socket, world.streams[stream.index()].socket) = (sockets[0], sockets[1]);
+            }
+            world.streams[stream.index()].end(Place::Exit).outbuf = 100;
+            world.wait_to_write(exit, stream);
+            world.ends[channel.index()].read_blocked = true;
+            world.tokens_again(exit);
+            sockets.sort_by_key(|socket| socket.index());
+            assert_eq!(world.event_loop.ready(), sockets, "stream first: {stream_is_first}");
         }
     }
 
