@@ -255,21 +255,21 @@ fn a_run_that_ends_sooner_is_that_of_a_shorter_experiment() {
     // Fixed pauses, so that something begins just when the end comes.
     let long = BY_HAND
         .replace("pause = { uniform = [\"500 ms\", \"2 s\"] }", "pause = \"500 ms\"")
-        .replace("1 s\", to = \"3 s", "1 s\", to = \"1 s");
+        .replace("1 s\", to = \"3 s", "1 s\", to = \"1 s")
+        .replace("duration = \"20 s\"", "duration = \"20 s\"\nmeasure-from = \"2 s\"");
     for (number, (asked_at, end, reached)) in
         [(3.0, 8.25, "8250 ms"), (6.0, 2.0, "6000000001 ns"), (0.1, 0.5, "2000000001 ns")].into_iter().enumerate()
     {
-        let long = long.replace("duration = \"20 s\"", "duration = \"20 s\"\nmeasure-from = \"2 s\"");
         let scenario = Scenario::parse(Path::new("test.toml"), long.clone()).unwrap().resolve().unwrap();
         let out = out.0.join(number.to_string());
         let mut ends = Vec::new();
         let (directory, summary) = run(&scenario, 0, 0, 1, &out.join("sooner"), |progress| {
-            ends.push(progress.sim_end.as_secs_f64());
+            ends.push(progress.sim_end);
             let asked = progress.sim_time.as_secs_f64() >= asked_at - 1e-9;
             if asked { Continue::Until(SimTime::ZERO + SimDuration::from_secs_f64_rounded(end)) } else { Continue::Yes }
         })
         .unwrap();
-        assert_eq!(ends[0], 20.0);
+        assert_eq!(ends[0], SimTime::ZERO + SimDuration::from_secs(20));
         let short = long.replace("duration = \"20 s\"", &format!("duration = \"{reached}\""));
         let scenario = Scenario::parse(Path::new("test.toml"), short).unwrap().resolve().unwrap();
         let (shorter, of_shorter) = run(&scenario, 0, 0, 1, &out.join("shorter"), |_| Continue::Yes).unwrap();
