@@ -70,6 +70,24 @@ def test_a_run_that_ends_sooner_makes_its_directory_a_shorter_experiments(file: 
     assert onionlab.load(tmp_path / "out").duration == 300
 
 
+@pytest.mark.parametrize(
+    ("measure_from", "start", "now", "end"),
+    [("10 s", "5 s", 70.0, 120.0), ("150 s", "5 s", 70.0, 180.0), ("0 s", "60 s", 1.0, 120.0)],
+)
+def test_it_ends_when_there_is_something_to_measure(measure_from: str, start: str, now: float, end: float) -> None:
+    limit = Watch(0.0).limit()
+    limit = TimeLimit(limit.ends, lambda: limit.ends)
+    scenario = {"measure-from": measure_from, "clients": [{"start": {"from": "0 s", "to": start}}]}
+    assert limit.answer({"sim_seconds": now, "duration_seconds": 600.0, "events": 0}, scenario) == end
+
+
+def test_an_end_before_anything_is_measured_is_put_off(file: Path, tmp_path: Path) -> None:
+    file.write_text(TEXT.replace('"10 s"', '"200 s"'))
+    watch = Watch(0.0)
+    (short,) = run_all([("two", file, tmp_path / "out")], observer=watch, limit=watch.limit())
+    assert short.duration == 240
+
+
 def test_one_that_is_over_in_time_is_as_it_would_be(file: Path, tmp_path: Path) -> None:
     watch = Watch(1e9)
     (limited,) = run_all([("two", file, tmp_path / "out")], observer=watch, limit=watch.limit())

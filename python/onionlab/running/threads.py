@@ -56,7 +56,7 @@ def _make(task: Task, stop: threading.Event) -> None:
         work.observer.advanced(planned, progress)
         if stop.is_set():
             return False
-        return True if work.limit is None else work.limit.answer(progress)
+        return True if work.limit is None else work.limit.answer(progress, work.plan.scenario_of(planned))
 
     if stop.is_set():
         raise Cancelled("stopped before it began")

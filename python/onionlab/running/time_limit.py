@@ -43,10 +43,15 @@ class TimeLimit:
         """From now on so many seconds."""
         return cls(clock() + length, clock)
 
-    def answer(self, progress: Progress) -> bool | float:
-        """What a run is told (`onionlab._core.run_one`): that it goes on, or ends when the simulated minute is over."""
-        is_over = self.clock() >= self.ends
-        return (progress["sim_seconds"] // MINUTE + 1) * MINUTE if is_over else True
+    def answer(self, progress: Progress, scenario: dict[str, Any]) -> bool | float:
+        """What a run is told (`onionlab._core.run_one`): that it goes on, or ends with this simulated minute.
+
+        At the earliest with the minute in which statistics and all clients have begun: a shorter one would be no experiment.
+        """
+        if self.clock() < self.ends:
+            return True
+        begun = [seconds(scenario["measure-from"]), *(seconds(group["start"]["to"]) for group in scenario["clients"])]
+        return (max(progress["sim_seconds"], *begun) // MINUTE + 1) * MINUTE
 
 
 def check_limited(works: Sequence[Work], waiting: Sequence[Task], place: Place) -> None:
@@ -79,7 +84,7 @@ def become(work: Work) -> Work:
     row = read_run_table(work.root / run.directory)
     if row is None or not ended_sooner(work, row):
         return work
-    text = re.sub(r"(?m)^duration = .*$", f'duration = "{row["sim_seconds"]:g} s"', work.text, count=1)
+    text = re.sub(r"(?m)^duration = .*$", f'duration = "{row["sim_seconds"]:.0f} s"', work.text, count=1)
     plan = Plan.of(work.experiment, text)
     if plan.scenario != json.loads(row["scenario"]):
         raise AssertionError(f"{work.root}: a run that ended sooner is not that of a shorter experiment")
