@@ -252,25 +252,28 @@ fn a_cancelled_run_leaves_nothing() {
 #[test]
 fn a_run_that_ends_sooner_is_that_of_a_shorter_experiment() {
     let out = Folder::new("sooner");
-    // Fixed pauses, so that something begins just when the end comes.
-    let long = BY_HAND
-        .replace("pause = { uniform = [\"500 ms\", \"2 s\"] }", "pause = \"500 ms\"")
-        .replace("1 s\", to = \"3 s", "1 s\", to = \"1 s")
-        .replace("duration = \"20 s\"", "duration = \"20 s\"\nmeasure-from = \"2 s\"");
-    for (number, (asked_at, end, reached)) in
-        [(3.0, 8.25, "8250 ms"), (6.0, 2.0, "6000000001 ns"), (0.1, 0.5, "2000000001 ns")].into_iter().enumerate()
-    {
+    let long = BY_HAND.replace("duration = \"20 s\"", "duration = \"20 s\"\nmeasure-from = \"2 s\"");
+    let starts: Vec<_> = rows(&go(&long, (0, 0, 1), &out.0), "transfers").iter().map(|row| number(&row["start_ns"])).collect();
+    // Just when a download would begin.
+    let begins = starts.into_iter().find(|&start| start > 8_000_000_000).unwrap();
+    let ends = [
+        (3.0, 8_250_000_000, 8_250_000_000),
+        (3.0, begins, begins),
+        (6.0, 2_000_000_000, 6_000_000_001),
+        (0.1, 500_000_000, 3_000_000_001),
+    ];
+    for (case, (asked_at, end, reached)) in ends.into_iter().enumerate() {
         let scenario = Scenario::parse(Path::new("test.toml"), long.clone()).unwrap().resolve().unwrap();
-        let out = out.0.join(number.to_string());
+        let out = out.0.join(case.to_string());
         let mut ends = Vec::new();
         let (directory, summary) = run(&scenario, 0, 0, 1, &out.join("sooner"), |progress| {
             ends.push(progress.sim_end);
             let asked = progress.sim_time.as_secs_f64() >= asked_at - 1e-9;
-            if asked { Continue::Until(SimTime::ZERO + SimDuration::from_secs_f64_rounded(end)) } else { Continue::Yes }
+            if asked { Continue::Until(SimTime::from_nanos(end)) } else { Continue::Yes }
         })
         .unwrap();
         assert_eq!(ends[0], SimTime::ZERO + SimDuration::from_secs(20));
-        let short = long.replace("duration = \"20 s\"", &format!("duration = \"{reached}\""));
+        let short = long.replace("duration = \"20 s\"", &format!("duration = \"{reached} ns\""));
         let scenario = Scenario::parse(Path::new("test.toml"), short).unwrap().resolve().unwrap();
         let (shorter, of_shorter) = run(&scenario, 0, 0, 1, &out.join("shorter"), |_| Continue::Yes).unwrap();
         assert_eq!((&summary.scenario, summary.sim_seconds), (&of_shorter.scenario, of_shorter.sim_seconds), "{reached}");
