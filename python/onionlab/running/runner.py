@@ -21,7 +21,7 @@ from onionlab.results.experiment import Experiment, Failure, opened
 from onionlab.running.directory import prepared
 from onionlab.running.observer import Observer, Passing, Silent
 from onionlab.running.place import chosen
-from onionlab.running.time_limit import TimeLimit, become, check_limited
+from onionlab.running.time_limit import TimeLimit, as_it_ended, check_limited
 from onionlab.running.work import Task, Work
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def run_all(
                     also = f"; so did {plural(others, 'other run')}" if others else ""
                     first = failures[work.root][0]
                     raise RunError(f"{work.root}: {first.run.label} failed ({first.reason}){also}")
-                yield _results(work if limit is None else become(work), failures[work.root], None, report=report)
+                yield _results(work if limit is None else as_it_ended(work), failures[work.root], None, report=report)
 
 
 def _outdated(waiting: Sequence[Task]) -> int:

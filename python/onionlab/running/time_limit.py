@@ -74,7 +74,7 @@ def ended_sooner(work: Work, row: dict[str, Any]) -> bool:
     return float(row["sim_seconds"]) < seconds(work.plan.scenario["duration"])
 
 
-def become(work: Work) -> Work:
+def as_it_ended(work: Work) -> Work:
     """The experiment of one run that its results directory holds now: the same, or, if the run ended sooner, a shorter one.
 
     Of a shorter one the copy of the file and the plan are written too, so that the directory is that experiment's, as if its file
