@@ -150,6 +150,7 @@ const AXES: &[(&str, &str)] = &[
     ("channel-scheduler = \"vanilla\"\nsend-buffer = \"32 KiB\"", "outbuf-low = \"4 KiB\""),
     ("channel-scheduler = \"kist-lite\"", "outbuf-high = \"4 KiB\""),
     ("", "outbuf-chunk = \"4064 B\""),
+    ("", "channel-reads = \"record\""),
     ("", "tls = \"1.2\""),
     ("", "net = \"shadow\""),
     ("", "net = \"nstor\""),

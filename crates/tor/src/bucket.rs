@@ -142,9 +142,8 @@ pub(crate) struct Buckets {
     relayed: TokenBucket,
     /// Connections wait for tokens, and an event will wake them up.
     pub wake_up_pending: bool,
-    /// Exit streams that wait for tokens to read, and to write.
+    /// Streams whose connections to servers wait for tokens.
     pub waiting_streams: Vec<StreamId>,
-    pub waiting_writers: Vec<StreamId>,
 }
 
 impl Buckets {
@@ -156,7 +155,6 @@ impl Buckets {
             relayed: TokenBucket::new(relayed_rate, relayed_burst, clock),
             wake_up_pending: false,
             waiting_streams: Vec::new(),
-            waiting_writers: Vec::new(),
         }
     }
 

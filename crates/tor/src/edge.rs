@@ -90,30 +90,40 @@ impl World {
         }
         // Written in the next pass: cells that came in one read leave in one write, not in a segment each.
         if self.streams[cell.stream.index()].exit == ExitState::Connected {
-            self.watch_stream(cell.stream, Effects::WRITABLE);
+            self.start_writing_to_server(cell.stream);
         }
+    }
+
+    /// More is to be written, or all of it before the end: in the next pass, whatever tokens there were before (`connection_start_writing`).
+    fn start_writing_to_server(&mut self, id: StreamId) {
+        self.streams[id.index()].blocked.writing = false;
+        self.watch_stream(id, Effects::WRITABLE);
     }
 
     /// One write callback.
     fn write_to_server(&mut self, id: StreamId) {
         let stream = &self.streams[id.index()];
-        if !matches!(stream.exit, ExitState::Connected | ExitState::Flushing) {
+        if !matches!(stream.exit, ExitState::Connected | ExitState::Flushing) || stream.blocked.writing {
             return;
         }
         let (circuit, socket, waiting) = (stream.circuit, stream.socket, stream.ends[Place::Exit as usize].outbuf);
+        let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
         let mut written = 0;
         if waiting > 0 {
-            let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
             let Some(share) = self.share(exit, Connection::Edge, Operation::Write) else {
-                self.wait_to_write(exit, id);
+                self.block_stream(exit, id, Operation::Write);
                 return;
             };
             written = self.net.write(&mut self.queue, socket, waiting.min(share));
             self.charge(exit, Connection::Edge, Operation::Write, written);
         }
         self.sampler.bytes_to_servers += written;
-        if waiting > written && self.net.is_writable(socket) {
-            self.watch(socket, Effects::WRITABLE);
+        if waiting > written {
+            if self.tokens_are_used_up(exit, Connection::Edge, Operation::Write) {
+                self.block_stream(exit, id, Operation::Write);
+            } else if self.net.is_writable(socket) {
+                self.watch(socket, Effects::WRITABLE);
+            }
         }
         if self.streams[id.index()].exit == ExitState::Connected {
             self.delivered(id, Place::Exit, written);
@@ -131,29 +141,44 @@ impl World {
         let stream = &mut self.streams[id.index()];
         if stream.exit == ExitState::Connected && stream.end(Place::Exit).outbuf > 0 {
             stream.exit = ExitState::Flushing;
-            self.watch_stream(id, Effects::WRITABLE);
+            self.start_writing_to_server(id);
         } else {
             self.end_at_exit(id);
         }
     }
 
-    /// The connection to the server waits for tokens.
-    pub(crate) fn wait_to_write(&mut self, exit: HostId, id: StreamId) {
+    /// The connection to the server is not watched any more until the exit's tokens are back (`connection_read_bw_exhausted`,
+    /// `connection_write_bw_exhausted`).
+    pub(crate) fn block_stream(&mut self, exit: HostId, id: StreamId, operation: Operation) {
+        let blocked = &mut self.streams[id.index()].blocked;
+        match operation {
+            Operation::Read => blocked.reading = true,
+            Operation::Write => blocked.writing = true,
+        }
+        let listed = std::mem::replace(&mut blocked.listed, true);
         if let Some(buckets) = &mut self.nodes[exit.index()].buckets
-            && !std::mem::replace(&mut self.streams[id.index()].waits_to_write, true)
+            && !listed
         {
-            buckets.waiting_writers.push(id);
+            buckets.waiting_streams.push(id);
         }
         self.wait_for_tokens(exit);
     }
 
-    /// Writing to the server may go on: if there is anything, in the next pass.
-    pub(crate) fn resume_writing(&mut self, id: StreamId) {
+    /// The exit's tokens are back: what was stopped for want of them goes on, in the next pass.
+    pub(crate) fn unblock_stream(&mut self, exit: HostId, id: StreamId) {
         let stream = &mut self.streams[id.index()];
-        stream.waits_to_write = false;
-        let waiting = stream.ends[Place::Exit as usize].outbuf;
+        if !stream.blocked.listed || self.net.host(stream.socket) != exit {
+            // That stream is over, and its number another's.
+            return;
+        }
+        let blocked = std::mem::take(&mut stream.blocked);
+        if blocked.reading {
+            self.resume_reading(id, Place::Exit);
+        }
+        let stream = &self.streams[id.index()];
         let writes = matches!(stream.exit, ExitState::Connected | ExitState::Flushing);
-        if writes && waiting > 0 && self.net.is_writable(stream.socket) {
+        let waiting = stream.ends[Place::Exit as usize].outbuf;
+        if blocked.writing && writes && waiting > 0 && self.net.is_writable(stream.socket) {
             self.watch_stream(id, Effects::WRITABLE);
         }
     }
@@ -169,6 +194,8 @@ impl World {
             Place::Exit if stream.unread.is_some() => self.event_loop.watch_service(id),
             // Bytes that tor has read but not packaged wait for the next that come, or a SENDME; here they do not wait.
             Place::Exit => {
+                self.streams[id.index()].blocked.reading = false;
+                let stream = &self.streams[id.index()];
                 let waiting = stream.ends[Place::Exit as usize].inbuf > 0 || self.net.readable(stream.socket) > 0;
                 if waiting || stream.server_closed {
                     self.watch_stream(id, Effects::READABLE);
@@ -179,7 +206,7 @@ impl World {
 
     /// One read callback: the share of an edge connection, packaged at once. What is left is read in the next pass, if queue and windows allow.
     fn read_from_server(&mut self, id: StreamId, at_most: u64) {
-        if !self.may_read(id, Place::Exit) {
+        if !self.may_read(id, Place::Exit) || self.streams[id.index()].blocked.reading {
             return;
         }
         let (circuit, socket) = (self.streams[id.index()].circuit, self.streams[id.index()].socket);
@@ -188,10 +215,7 @@ impl World {
             let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
             let Some(tokens) = self.edge_tokens(id, Place::Exit, readable) else { return };
             let Some(share) = self.share(exit, Connection::Edge, Operation::Read) else {
-                if let Some(buckets) = &mut self.nodes[exit.index()].buckets {
-                    buckets.waiting_streams.push(id);
-                }
-                self.wait_for_tokens(exit);
+                self.block_stream(exit, id, Operation::Read);
                 return;
             };
             let mut taken = tokens.min(share);
@@ -208,6 +232,9 @@ impl World {
             let end = self.streams[id.index()].end(Place::Exit);
             end.charge(taken);
             end.inbuf += taken;
+            if self.tokens_are_used_up(exit, Connection::Edge, Operation::Read) {
+                self.block_stream(exit, id, Operation::Read);
+            }
         }
         let mut cells = u32::MAX;
         if self.net.readable(socket) > 0 && self.planned_reading(circuit).is_some() {
@@ -216,7 +243,7 @@ impl World {
             cells = u32::try_from(whole).unwrap_or(u32::MAX);
         }
         self.package(id, Place::Exit, cells);
-        if !self.may_read(id, Place::Exit) {
+        if !self.may_read(id, Place::Exit) || self.streams[id.index()].blocked.reading {
             return;
         }
         if self.net.readable(socket) > 0 {
@@ -359,5 +386,33 @@ impl World {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use crate::bucket::{Buckets, RefillClock};
+    use crate::node::RateLimit;
+    use crate::test_world::{at, in_a_row};
+    use onionlab_quantities::{Bandwidth, Bytes};
+
+    /// Packets come from the server each 12 ms, and tokens each 17. A read that empties the bucket is the last until the wake-up: ten of 1,000 bytes in a second, not sixty.
+    #[test]
+    fn an_exits_connection_without_tokens_waits_whatever_comes() {
+        let mut world =
+            in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
+        let exit = HostId(3);
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(100_000), burst: Bytes::new(1000), relayed: None };
+        world.nodes[exit.index()].buckets = Some(Box::new(Buckets::new(limit, RefillClock::Exact)));
+        world.run_until(at(12_000));
+        let stream = &world.streams[0];
+        assert!(stream.blocked.reading && stream.blocked.listed, "{:?}", stream.blocked);
+        let before = world.net.bytes_read(stream.socket);
+        world.run_until(at(14_000));
+        let read = world.net.bytes_read(world.streams[0].socket) - before;
+        // A circuit whose queue is short again has all its streams read.
+        assert!((20_000..21_000).contains(&read), "{read}");
     }
 }

@@ -319,7 +319,7 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Settings;
+    use crate::{ChannelReads, Settings};
     use crate::bench_relay::Bench;
     use crate::cell::{Cell, CellKind};
     use crate::circuit::Circuit;
@@ -329,7 +329,11 @@ mod tests {
 
     /// A relay, and the other ends of its channels to two others; a circuit that is closed there: its cells are read and forgotten.
     fn relays() -> (World, [EndId; 2]) {
-        let Bench { mut world, ends } = Bench::new(Settings::default(), 2);
+        relays_with(Settings::default())
+    }
+
+    fn relays_with(settings: Settings) -> (World, [EndId; 2]) {
+        let Bench { mut world, ends } = Bench::new(settings, 2);
         let mut circuit = Circuit::new(ClientId::NONE, [Bench::RELAY; 4], world.circuit_edges(), SimTime::ZERO);
         circuit.hops.iter_mut().for_each(|hop| hop.closed = true);
         circuit.live_cells = 1000;
@@ -352,32 +356,48 @@ mod tests {
         }
     }
 
-    /// Two channels with 70 cells each in the kernel. One has written nine cells at a time, as KIST does within a run, in records of 4,048 and 578
-    /// bytes (and 3,598 for the last seven): four large and three small ones, 17,926 bytes, pass the share of 16,448 by the rest of the last, so that
-    /// the first read gives 34 cells, and the second the other 36 (14,456 and 3,598 bytes). The other's records
-    /// were cut at the share of its writes: its reads give 32 cells, 32 and 6. Each channel is read once a pass.
-    #[test]
-    fn channels_with_more_than_a_share_take_turns() {
-        let (mut world, [a, b]) = relays();
-        for end in [a, b] {
+    /// Cells left in the kernel before two channels after each read of one, when all that was sent over them is there. Each channel is read once a pass.
+    fn left_after_reads(channel_reads: ChannelReads, sent: [(u32, u32); 2]) -> Vec<[usize; 2]> {
+        let (mut world, ends) = relays_with(Settings { channel_reads, ..Settings::default() });
+        for end in ends {
             world.ends[end.peer().index()].read_blocked = true;
         }
-        send(&mut world, a, 70, 9);
-        send(&mut world, b, 70, 70);
+        for (end, (cells, at_once)) in ends.into_iter().zip(sent) {
+            send(&mut world, end, cells, at_once);
+        }
         world.run_until(SimTime::from_nanos(2_000_000_000));
-        for end in [a, b] {
-            assert_eq!(world.sent.cells_of(world.ends[end.index()].sent).len(), 70, "nothing was read yet");
+        let left = |world: &World| ends.map(|end| world.sent.cells_of(world.ends[end.index()].sent).len());
+        assert_eq!(left(&world), sent.map(|(cells, _)| cells as usize), "nothing was read yet");
+        for end in ends {
             world.ends[end.peer().index()].read_blocked = false;
             world.watch_channel_reading(end.peer());
         }
-        let mut left = Vec::new();
+        let mut all = Vec::new();
         while world.event_loop.passes.begin() {
             while let Some((socket, effects)) = world.event_loop.next_of_pass() {
                 world.serve(socket, effects, u64::MAX);
-                left.push([a, b].map(|end| world.sent.cells_of(world.ends[end.index()].sent).len()));
+                all.push(left(&world));
             }
         }
+        all
+    }
+
+    /// One has written nine cells at a time, as KIST does within a run, in records of 4,048 and 578
+    /// bytes (and 3,598 for the last seven): four large and three small ones, 17,926 bytes, pass the share of 16,448 by the rest of the last, so that
+    /// the first read gives 34 cells, and the second the other 36 (14,456 and 3,598 bytes). The other's records
+    /// were cut at the share of its writes: its reads give 32 cells, 32 and 6.
+    #[test]
+    fn channels_with_more_than_a_share_take_turns() {
+        let left = left_after_reads(ChannelReads::Share, [(70, 9), (70, 70)]);
         assert_eq!(left, [[36, 70], [36, 38], [0, 38], [0, 6], [0, 0]]);
+    }
+
+    /// Before tor 0.4.5. One has written nine cells at a time: records of 4,048 and 578 bytes twice, then 1,028, whose reads give 7 cells, 2, 7, 2 and 2. The
+    /// other wrote all at once, in records of 4,048, 4,048 and 2,184 bytes: 7 cells, 8 and 5.
+    #[test]
+    fn channels_with_more_than_a_record_take_turns() {
+        let left = left_after_reads(ChannelReads::Record, [(20, 9), (20, 20)]);
+        assert_eq!(left, [[13, 20], [13, 13], [11, 13], [11, 5], [4, 5], [4, 0], [2, 0], [0, 0]]);
     }
 
     /// Two cells that come over two channels in one instant, both for a third, are both there when the scheduler runs. Neither waits for its next run.

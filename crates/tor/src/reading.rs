@@ -6,6 +6,8 @@ use crate::circuit::{ACROSS, Hop, Place};
 use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
 use crate::queues::Direction;
+use crate::settings::ChannelReads;
+use crate::tls::Tls;
 use crate::world::World;
 use onionlab_engine::prefetch;
 
@@ -16,8 +18,8 @@ pub(crate) struct Reach {
 }
 
 impl World {
-    /// One read callback of a channel (`connection_handle_read_impl`): records from the kernel until they hold its share of bytes, the last of
-    /// them whole even beyond the share, then every whole cell. If more is left in the kernel, the socket is ready again.
+    /// One read callback of a channel (`connection_handle_read_impl`): one record from the kernel, or records until they hold the channel's share of
+    /// bytes, the last of them whole even beyond it, then every whole cell. If more is left in the kernel, the socket is ready again.
     pub(crate) fn read_channel(&mut self, id: EndId, at_most: u64) {
         if self.ends[id.index()].read_blocked {
             return;
@@ -39,7 +41,7 @@ impl World {
             }
             Opening::Connecting | Opening::Arriving | Opening::Sending { .. } | Opening::Closed => return,
         }
-        if self.ends[id.index()].opening == Opening::Open && self.tokens_are_used_up(host, Operation::Read) {
+        if self.ends[id.index()].opening == Opening::Open && self.tokens_are_used_up(host, Connection::Channel, Operation::Read) {
             // `connection_consider_empty_read_buckets`
             self.ends[id.index()].read_blocked = true;
             self.wait_for_tokens(host);
@@ -63,14 +65,22 @@ impl World {
             reach.bytes += missing;
             reach.plaintext += u32::from(record);
             partial = 0;
-            if u64::from(reach.plaintext) >= share {
+            if self.ends_read(u64::from(reach.plaintext), share) {
                 return reach;
             }
         }
         Reach { bytes: readable, ..reach }
     }
 
-    /// Reads records until they hold `share` bytes of plaintext, out of `readable` bytes in the kernel, and processes the cells that are whole then.
+    /// A read callback that took so many bytes of plaintext out of whole records takes no more.
+    fn ends_read(&self, plaintext: u64, share: u64) -> bool {
+        match self.settings.channel_reads {
+            ChannelReads::Record if self.settings.tls != Tls::Absent => plaintext > 0,
+            ChannelReads::Record | ChannelReads::Share => plaintext >= share,
+        }
+    }
+
+    /// Reads one record, or as many as hold `share` bytes of plaintext, out of `readable` bytes in the kernel, and processes the cells that are whole then.
     fn read_cells(&mut self, id: EndId, readable: u64, share: u64) {
         let tls = self.settings.tls;
         let (host, socket) = (self.ends[id.index()].host, self.ends[id.index()].socket);
@@ -78,7 +88,7 @@ impl World {
         let mut left = readable;
         let mut plaintext = 0;
         let mut partial = self.ends[id.index()].record_read;
-        while plaintext < share {
+        while !self.ends_read(plaintext, share) {
             // A record whose end the sender has not written yet is not in the queue: its bytes are taken as far as they are here.
             let missing =
                 self.sent.first_record(self.ends[peer].sent).map(|&record| u64::from(tls.record(u32::from(record)) - partial));

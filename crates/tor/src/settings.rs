@@ -125,6 +125,17 @@ pub enum DestroyCells {
     Alternate,
 }
 
+/// How much one read callback of a channel takes.
+///
+/// `SSL_read` gives a record at most, and `buf_read_from_tls` took what is less than it asked for as a sign that there is no more (tor's ticket 40006).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChannelReads {
+    /// One TLS record (before tor 0.4.5.1). Without TLS, `Share`.
+    Record,
+    /// Records until they hold the connection's share of bytes, the last of them whole.
+    Share,
+}
+
 /// What clients do about circuits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClientSettings {
@@ -233,6 +244,8 @@ pub struct Settings {
     pub outbuf_chunk: u32,
     /// Which TLS channels speak.
     pub tls: Tls,
+    /// How much a read callback of a channel takes.
+    pub channel_reads: ChannelReads,
     /// How rate limits are filled.
     pub token_refill: TokenRefill,
     /// A client's request leaves together with BEGIN, not after CONNECTED: tor sends what the program has written, if the program does not wait
@@ -283,6 +296,7 @@ impl Default for Settings {
             destroy_cells: DestroyCells::Alternate,
             outbuf_chunk: 4048,
             tls: Tls::V1_3,
+            channel_reads: ChannelReads::Share,
             token_refill: TokenRefill::Lazy,
             optimistic_data: true,
             random_cells: true,

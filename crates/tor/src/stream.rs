@@ -150,6 +150,15 @@ impl XonXoff {
     }
 }
 
+/// What an exit's connection to a server is not watched for until its relay's tokens are back (`read_blocked_on_bw`, `write_blocked_on_bw`).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Blocked {
+    pub reading: bool,
+    pub writing: bool,
+    /// It is among those of its relay that wait, be it that it was watched again meanwhile.
+    pub listed: bool,
+}
+
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub circuit: CircuitId,
@@ -175,8 +184,8 @@ pub(crate) struct Stream {
     /// The exit's socket; the server's is its peer.
     pub socket: SocketId,
     pub server_closed: bool,
-    /// The exit's connection to the server has found no tokens, and tries again when others do.
-    pub waits_to_write: bool,
+    /// The exit's connection to the server has found no tokens.
+    pub blocked: Blocked,
     /// The client ended it.
     pub client_ended: bool,
     /// Cells that name this stream and exist.

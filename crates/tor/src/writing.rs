@@ -2,7 +2,6 @@
 
 use crate::cell::CELL_BYTES;
 use crate::channel::Opening;
-use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
 use crate::ids::{EndId, StreamId};
 use crate::tls::Tls;
@@ -53,7 +52,7 @@ impl World {
         if written > 0 && u64::from(self.ends[id.index()].outbuf.len()) < low.get() {
             self.wants_writes(id);
         }
-        if self.ends[id.index()].outbuf.len() > 0 && self.tokens_are_used_up(host, Operation::Write) {
+        if self.ends[id.index()].outbuf.len() > 0 && self.tokens_are_used_up(host, Connection::Channel, Operation::Write) {
             return self.block_writing(id);
         }
         self.watch_channel_writing(id);
@@ -78,9 +77,9 @@ impl World {
         }
     }
 
-    /// Whether a channel of this node would find no tokens if none came.
-    pub(crate) fn tokens_are_used_up(&self, host: HostId, operation: Operation) -> bool {
-        self.nodes[host.index()].buckets.as_deref().is_some_and(|buckets| buckets.are_empty(Connection::Channel, operation))
+    /// Whether such a connection of this node would find no tokens if none came.
+    pub(crate) fn tokens_are_used_up(&self, host: HostId, connection: Connection, operation: Operation) -> bool {
+        self.nodes[host.index()].buckets.as_deref().is_some_and(|buckets| buckets.are_empty(connection, operation))
     }
 
     /// Writes records until they hold `left` bytes of plaintext or the kernel takes no more: what it took, and the plaintext that was sealed for it.
@@ -136,12 +135,11 @@ impl World {
     pub(crate) fn tokens_again(&mut self, host: HostId) {
         let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
         buckets.wake_up_pending = false;
-        let readers = std::mem::take(&mut buckets.waiting_streams).into_iter().map(Waiting::Reader);
-        let writers = std::mem::take(&mut buckets.waiting_writers).into_iter().map(Waiting::Writer);
+        let streams = std::mem::take(&mut buckets.waiting_streams).into_iter().map(Waiting::Stream);
         let is_blocked = |id: &EndId| self.ends[id.index()].read_blocked || self.ends[id.index()].write_blocked;
         let channels = self.nodes[host.index()].ends.iter().copied().filter(is_blocked).map(Waiting::Channel);
-        let mut waiting: Vec<_> = channels.chain(readers).chain(writers).collect();
-        waiting.sort_by_key(|&one| self.socket_of(one).index());
+        let mut waiting: Vec<_> = channels.chain(streams).collect();
+        waiting.sort_by_cached_key(|&one| self.socket_of(one).index());
         for one in waiting {
             match one {
                 Waiting::Channel(id) => {
@@ -152,8 +150,7 @@ impl World {
                         self.watch_channel_writing(id);
                     }
                 }
-                Waiting::Reader(stream) => self.resume_reading(stream, Place::Exit),
-                Waiting::Writer(stream) => self.resume_writing(stream),
+                Waiting::Stream(id) => self.unblock_stream(host, id),
             }
         }
     }
@@ -161,7 +158,7 @@ impl World {
     fn socket_of(&self, waiting: Waiting) -> SocketId {
         match waiting {
             Waiting::Channel(id) => self.ends[id.index()].socket,
-            Waiting::Reader(stream) | Waiting::Writer(stream) => self.streams[stream.index()].socket,
+            Waiting::Stream(id) => self.streams[id.index()].socket,
         }
     }
 }
@@ -170,8 +167,7 @@ impl World {
 #[derive(Debug, Clone, Copy)]
 enum Waiting {
     Channel(EndId),
-    Reader(StreamId),
-    Writer(StreamId),
+    Stream(StreamId),
 }
 
 #[cfg(test)]
@@ -179,6 +175,7 @@ mod tests {
     use super::*;
     use crate::bench_relay::Bench;
     use crate::bucket::{Buckets, RefillClock};
+    use crate::circuit::Place;
     use crate::node::RateLimit;
     use crate::settings::{ChannelScheduler, Scheduling};
     use crate::test_world::{at, in_a_row};
@@ -262,7 +259,7 @@ mod tests {
                 (world.ends[channel.index()].socket, world.streams[stream.index()].socket) = (sockets[0], sockets[1]);
             }
             world.streams[stream.index()].end(Place::Exit).outbuf = 100;
-            world.wait_to_write(exit, stream);
+            world.block_stream(exit, stream, Operation::Write);
             world.ends[channel.index()].read_blocked = true;
             world.tokens_again(exit);
             sockets.sort_by_key(|socket| socket.index());

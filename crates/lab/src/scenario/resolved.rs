@@ -11,7 +11,7 @@ use super::some_relays::SomeRelays;
 use super::sweep::Point;
 use super::switching::Switching;
 use super::treatment::{
-    ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
+    ChannelReads, ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
     LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
@@ -575,6 +575,8 @@ pub struct Treatment {
     pub outbuf_chunk: Bytes,
     /// The TLS of channels.
     pub tls: Tls,
+    /// How much a read of a channel takes.
+    pub channel_reads: ChannelReads,
     /// How token buckets are filled.
     pub token_refill: TokenRefill,
     /// Whether requests leave with BEGIN; `None`: as the consensus says.

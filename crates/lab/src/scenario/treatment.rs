@@ -236,6 +236,8 @@ axes! {
     outbuf_chunk: Bytes,
     /// The TLS of channels, which sets a record's overhead and how many round trips a channel takes to open. Default: "1.3"; with tor "0.2.4" "1.2-cbc".
     tls: Tls,
+    /// How much a channel reads before others have their turn and cells are scheduled. Default: "share"; with tor "0.2.4" and "0.3.5" "record".
+    channel_reads: ChannelReads,
     /// With a relay that has a `rate` of its own: how token buckets are filled. Default: "lazy"; with tor "0.2.4" "timer".
     token_refill: TokenRefill,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
@@ -446,6 +448,16 @@ pub enum DestroyCells {
     Overtake,
     /// They take turns with them.
     Alternate,
+}
+
+/// How much one read callback of a channel takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ChannelReads {
+    /// One TLS record.
+    Record,
+    /// Records until they hold the connection's share of bytes, 32 cells if its relay has tokens enough.
+    Share,
 }
 
 /// How token buckets are filled.

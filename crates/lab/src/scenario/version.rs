@@ -4,7 +4,7 @@
 //! (`world/effective.rs`), then from here. `docs/models/versions.md` says where each value stands in tor's source.
 
 use super::treatment::{
-    ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, Handshake, MemoryCounts, Tls, TokenRefill,
+    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, Handshake, MemoryCounts, Tls, TokenRefill,
 };
 use onionlab_quantities::{Bytes, SimDuration};
 use schemars::JsonSchema;
@@ -40,6 +40,7 @@ pub(crate) struct CodeDefaults {
     pub destroy_cells: DestroyCells,
     pub outbuf_chunk: Bytes,
     pub tls: Tls,
+    pub channel_reads: ChannelReads,
     pub token_refill: TokenRefill,
     pub flow_control: FlowControl,
     pub optimistic_data: bool,
@@ -84,6 +85,7 @@ impl TorVersion {
                 destroy_cells: DestroyCells::Overtake,
                 outbuf_chunk: Bytes::new(4064),
                 tls: Tls::Cbc,
+                channel_reads: ChannelReads::Record,
                 token_refill: TokenRefill::Timer,
                 flow_control: FlowControl::Windows,
                 optimistic_data: false,
@@ -101,6 +103,7 @@ impl TorVersion {
                 destroy_cells: DestroyCells::Alternate,
                 outbuf_chunk: Bytes::new(4048),
                 tls: Tls::V1_3,
+                channel_reads: ChannelReads::Record,
                 token_refill: TokenRefill::Lazy,
                 flow_control: FlowControl::Windows,
                 optimistic_data: true,
@@ -118,6 +121,7 @@ impl TorVersion {
                 destroy_cells: DestroyCells::Alternate,
                 outbuf_chunk: Bytes::new(4048),
                 tls: Tls::V1_3,
+                channel_reads: ChannelReads::Share,
                 token_refill: TokenRefill::Lazy,
                 flow_control: FlowControl::Vegas,
                 optimistic_data: true,

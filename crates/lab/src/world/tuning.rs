@@ -7,7 +7,7 @@ use crate::scenario::own_policy::Policy;
 use crate::scenario::predictor::Predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
+    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
     Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use crate::scenario::version::TorVersion;
@@ -65,6 +65,10 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
             Tls::V1_2 => onionlab_tor::Tls::V1_2,
             Tls::Cbc => onionlab_tor::Tls::Cbc,
             Tls::Absent => onionlab_tor::Tls::Absent,
+        },
+        channel_reads: match treatment.channel_reads {
+            ChannelReads::Record => onionlab_tor::ChannelReads::Record,
+            ChannelReads::Share => onionlab_tor::ChannelReads::Share,
         },
         memory_limit: treatment.memory_limit.map(|most| MemoryLimit {
             most,

@@ -7,7 +7,7 @@ use crate::circuit::{CircuitState, Place};
 use crate::edge::NO_RESOURCES;
 use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
 use crate::records::{CircuitSerial, ExchangeKind, Outcome, TransferRecord};
-use crate::stream::{ExitState, Stream, StreamEnd};
+use crate::stream::{Blocked, ExitState, Stream, StreamEnd};
 use crate::switching::StreamSwitching;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
@@ -235,7 +235,7 @@ impl World {
             unread: None,
             socket: SocketId(u32::MAX),
             server_closed: false,
-            waits_to_write: false,
+            blocked: Blocked::default(),
             client_ended: false,
             live_cells: 0,
             switching: StreamSwitching::NONE,

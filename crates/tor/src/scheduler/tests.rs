@@ -45,7 +45,8 @@ fn a_run_of_kist_moves_two_congestion_windows() {
     assert!(bench.world.cell_hops() > expected);
 }
 
-/// Told nothing of what the socket holds, each run adds a window and more to it, and KIST holds back no more than a scheduler without limit.
+/// The other end doesn't read, and its window closes. KIST that knows what the socket holds stops at two congestion windows. Told nothing, each run adds as much
+/// again, and KIST holds back no more than a scheduler without limit.
 #[test]
 fn kist_that_does_not_know_what_is_unsent_fills_the_socket() {
     let interval = SimDuration::from_millis(2);
@@ -53,20 +54,20 @@ fn kist_that_does_not_know_what_is_unsent_fills_the_socket() {
         let mut bench =
             bench(ChannelScheduler::Kist { interval, client_interval: interval, socket_buffer_factor: 1.0, knows_unsent }, 1);
         let circuit = bench.circuit(0);
+        let end = bench.ends[0];
+        bench.world.ends[end.peer().index()].read_blocked = true;
         bench.advance_to(at(0.0));
         bench.queue(circuit, 5000);
-        let mut most = 0.0_f64;
-        for millisecond in 0..60 {
-            bench.advance_to(at(f64::from(millisecond)));
-            let info = bench.world.net.info(bench.world.ends[bench.ends[0].index()].socket);
-            most = most.max(info.notsent_bytes as f64 / f64::from(info.cwnd_segments * info.mss));
-        }
-        most
+        bench.world.settle();
+        bench.advance_to(at(60.0));
+        let info = bench.world.net.info(bench.world.ends[end.index()].socket);
+        assert_eq!((info.unacked_segments, info.peer_window), (0, 0));
+        (info.notsent_bytes, info.send_buffer, u64::from(2 * info.cwnd_segments * info.mss))
     };
-    let (known, unknown) = (waiting(true), waiting(false));
-    // A window that a loss has halved has more behind it than KIST would have put there.
-    assert!(known < 1.5, "{known} windows");
-    assert!(unknown > known + 0.4, "{unknown} windows: only the buffer ends it");
+    let (waits, _, two_windows) = waiting(true);
+    assert!(waits <= two_windows, "{waits} bytes, {two_windows} are two windows");
+    let (waits, buffer, _) = waiting(false);
+    assert_eq!(waits, buffer, "only the buffer ends it");
 }
 
 /// A quiet relay forwards at once. After a run, the milliseconds that have begun since count: within the first one the timer is set to the other, and in the
