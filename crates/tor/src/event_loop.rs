@@ -319,12 +319,12 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ChannelReads, Settings};
     use crate::bench_relay::Bench;
     use crate::cell::{Cell, CellKind};
     use crate::circuit::Circuit;
     use crate::ids::{CircuitId, ClientId};
     use crate::records::CircuitSerial;
+    use crate::{ChannelReads, Settings};
     use onionlab_quantities::{SimDuration, SimTime};
 
     /// A relay, and the other ends of its channels to two others; a circuit that is closed there: its cells are read and forgotten.

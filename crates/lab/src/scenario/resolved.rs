@@ -11,8 +11,8 @@ use super::some_relays::SomeRelays;
 use super::sweep::Point;
 use super::switching::Switching;
 use super::treatment::{
-    ChannelReads, ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
-    LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
+    ChannelReads, ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake,
+    LinkProfile, LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_load::LoadModel;

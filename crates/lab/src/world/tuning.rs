@@ -7,8 +7,8 @@ use crate::scenario::own_policy::Policy;
 use crate::scenario::predictor::Predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile, LinkShaping,
-    Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
+    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
+    LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
