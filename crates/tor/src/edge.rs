@@ -398,7 +398,7 @@ mod tests {
     use crate::test_world::{at, in_a_row};
     use onionlab_quantities::{Bandwidth, Bytes};
 
-    /// Packets come from the server each 12 ms, and tokens each 17. A read that empties the bucket is the last until the wake-up: ten of 1,000 bytes in a second, not sixty.
+    /// Packets come from the server each 12 ms, and tokens each 17. A read that empties the bucket is the last until the wake-up: ten of 1,000 bytes in a second.
     #[test]
     fn an_exits_connection_without_tokens_waits_whatever_comes() {
         let mut world =
