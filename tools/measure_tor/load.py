@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import struct
 import threading
@@ -32,9 +33,10 @@ class Server:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
-        with connection:
+        # Whoever has had enough closes, or resets.
+        with connection, contextlib.suppress(ConnectionError):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            asked = _receive(connection, REQUEST.size)
+            asked = receive(connection, REQUEST.size)
             size, chunk, pause = REQUEST.unpack(asked)
             due = time.monotonic()
             while size > 0:
@@ -46,7 +48,8 @@ class Server:
                     time.sleep(max(0.0, due - time.monotonic()))
 
 
-def _receive(connection: socket.socket, size: int) -> bytes:
+def receive(connection: socket.socket, size: int) -> bytes:
+    """Exactly so many bytes."""
     data = b""
     while len(data) < size:
         more = connection.recv(size - len(data))
@@ -61,9 +64,9 @@ def download(socks_port: int, server_port: int, size: int, chunk: int = 1 << 16,
     start = time.monotonic()
     with socket.create_connection(("127.0.0.1", socks_port)) as connection:
         connection.sendall(b"\x05\x01\x00")
-        _receive(connection, 2)
+        receive(connection, 2)
         connection.sendall(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + struct.pack("!H", server_port))
-        answer = _receive(connection, 10)
+        answer = receive(connection, 10)
         if answer[1] != 0:
             raise ConnectionError(f"tor refused the connection: SOCKS reply {answer[1]}")
         connection.sendall(REQUEST.pack(size, chunk, pause))

@@ -50,6 +50,8 @@ class Plan:
     relays: tuple[Relay, ...] = tuple(Relay(name, exits=name == "exit") for name in RELAYS)
     #: Further lines of the client's torrc.
     client: str = BY_HAND
+    #: Further lines of the authority's.
+    authority: str = ""
     #: Whether a listener before each relay notes what passes.
     tapped: bool = False
 
@@ -211,7 +213,7 @@ def _set_up(network: Network, plan: Plan) -> None:
     for name, node in network.nodes.items():
         text = COMMON.format(folder=node.folder, name=name, control_port=node.control_port, authority=line)
         if name == "authority":
-            text += AUTHORITY.format(or_port=node.or_port, dir_port=dir_port)
+            text += AUTHORITY.format(or_port=node.or_port, dir_port=dir_port) + plan.authority
         elif name == "client":
             text += CLIENT.format(socks_port=network.socks_port) + plan.client
         else:

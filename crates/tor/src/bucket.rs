@@ -11,8 +11,8 @@
 //! Before, a timer added a tenth of the rate each 100 ms, exactly, and woke up the connections that had found the bucket empty.
 
 use crate::coarse_clock::CoarseClock;
+use crate::connections::Connections;
 use crate::event_loop::{Connection, Operation};
-use crate::ids::StreamId;
 use crate::node::RateLimit;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration, SimTime};
 
@@ -142,8 +142,8 @@ pub(crate) struct Buckets {
     relayed: TokenBucket,
     /// Connections wait for tokens, and an event will wake them up.
     pub wake_up_pending: bool,
-    /// Streams whose connections to servers wait for tokens.
-    pub waiting_streams: Vec<StreamId>,
+    /// Who draws on them.
+    pub connections: Connections,
 }
 
 impl Buckets {
@@ -154,7 +154,7 @@ impl Buckets {
             all: TokenBucket::new(limit.rate, limit.burst, clock),
             relayed: TokenBucket::new(relayed_rate, relayed_burst, clock),
             wake_up_pending: false,
-            waiting_streams: Vec::new(),
+            connections: Connections::default(),
         }
     }
 

@@ -7,7 +7,6 @@ use crate::event_loop::{Connection, Operation};
 use crate::ids::StreamId;
 use crate::stream::ExitState;
 use crate::world::{Event, SocketUse, World};
-use onionlab_engine::HostId;
 use onionlab_net::tcp::Effects;
 
 /// The length of an END that says why: the exit has no socket left (`END_STREAM_REASON_RESOURCELIMIT`). All others have none.
@@ -111,7 +110,7 @@ impl World {
         let mut written = 0;
         if waiting > 0 {
             let Some(share) = self.share(exit, Connection::Edge, Operation::Write) else {
-                self.block_stream(exit, id, Operation::Write);
+                self.block_stream(id, Operation::Write);
                 return;
             };
             written = self.net.write(&mut self.queue, socket, waiting.min(share));
@@ -120,7 +119,7 @@ impl World {
         self.sampler.bytes_to_servers += written;
         if waiting > written {
             if self.tokens_are_used_up(exit, Connection::Edge, Operation::Write) {
-                self.block_stream(exit, id, Operation::Write);
+                self.block_stream(id, Operation::Write);
             } else if self.net.is_writable(socket) {
                 self.watch(socket, Effects::WRITABLE);
             }
@@ -149,29 +148,19 @@ impl World {
 
     /// The connection to the server is not watched any more until the exit's tokens are back (`connection_read_bw_exhausted`,
     /// `connection_write_bw_exhausted`).
-    pub(crate) fn block_stream(&mut self, exit: HostId, id: StreamId, operation: Operation) {
-        let blocked = &mut self.streams[id.index()].blocked;
+    pub(crate) fn block_stream(&mut self, id: StreamId, operation: Operation) {
+        let stream = &mut self.streams[id.index()];
         match operation {
-            Operation::Read => blocked.reading = true,
-            Operation::Write => blocked.writing = true,
+            Operation::Read => stream.blocked.reading = true,
+            Operation::Write => stream.blocked.writing = true,
         }
-        let listed = std::mem::replace(&mut blocked.listed, true);
-        if let Some(buckets) = &mut self.nodes[exit.index()].buckets
-            && !listed
-        {
-            buckets.waiting_streams.push(id);
-        }
-        self.wait_for_tokens(exit);
+        let socket = stream.socket;
+        self.wait_for_tokens(socket);
     }
 
     /// The exit's tokens are back: what was stopped for want of them goes on, in the next pass.
-    pub(crate) fn unblock_stream(&mut self, exit: HostId, id: StreamId) {
-        let stream = &mut self.streams[id.index()];
-        if !stream.blocked.listed || self.net.host(stream.socket) != exit {
-            // That stream is over, and its number another's.
-            return;
-        }
-        let blocked = std::mem::take(&mut stream.blocked);
+    pub(crate) fn unblock_stream(&mut self, id: StreamId) {
+        let blocked = std::mem::take(&mut self.streams[id.index()].blocked);
         if blocked.reading {
             self.resume_reading(id, Place::Exit);
         }
@@ -215,7 +204,7 @@ impl World {
             let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
             let Some(tokens) = self.edge_tokens(id, Place::Exit, readable) else { return };
             let Some(share) = self.share(exit, Connection::Edge, Operation::Read) else {
-                self.block_stream(exit, id, Operation::Read);
+                self.block_stream(id, Operation::Read);
                 return;
             };
             let mut taken = tokens.min(share);
@@ -233,7 +222,7 @@ impl World {
             end.charge(taken);
             end.inbuf += taken;
             if self.tokens_are_used_up(exit, Connection::Edge, Operation::Read) {
-                self.block_stream(exit, id, Operation::Read);
+                self.block_stream(id, Operation::Read);
             }
         }
         let mut cells = u32::MAX;
@@ -391,11 +380,11 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::Settings;
     use crate::bucket::{Buckets, RefillClock};
     use crate::node::RateLimit;
     use crate::test_world::{at, in_a_row};
+    use onionlab_engine::HostId;
     use onionlab_quantities::{Bandwidth, Bytes};
 
     /// Packets come from the server each 12 ms, and tokens each 17. A read that empties the bucket is the last until the wake-up: ten of 1,000 bytes in a second.
@@ -405,10 +394,10 @@ mod tests {
             in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
         let exit = HostId(3);
         let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(100_000), burst: Bytes::new(1000), relayed: None };
-        world.nodes[exit.index()].buckets = Some(Box::new(Buckets::new(limit, RefillClock::Exact)));
+        world.limit(exit, Buckets::new(limit, RefillClock::Exact));
         world.run_until(at(12_000));
         let stream = &world.streams[0];
-        assert!(stream.blocked.reading && stream.blocked.listed, "{:?}", stream.blocked);
+        assert!(stream.blocked.reading, "{:?}", stream.blocked);
         let before = world.net.bytes_read(stream.socket);
         world.run_until(at(14_000));
         let read = world.net.bytes_read(world.streams[0].socket) - before;

@@ -12,6 +12,7 @@ mod client;
 mod closing;
 mod coarse_clock;
 mod conflux;
+mod connections;
 mod cpu;
 mod dedicated;
 mod delivering;

@@ -47,7 +47,7 @@ impl World {
             Some(share) => bytes.min(self.settings.tls.record(share as u32)),
             None => {
                 self.ends[id.index()].write_blocked = true;
-                self.wait_for_tokens(host);
+                self.wait_for_tokens(socket);
                 return;
             }
         };
@@ -73,7 +73,7 @@ impl World {
         let (share, is_tls) = (self.share(host, Connection::Channel, Operation::Read), flight < self.tls_flights());
         if share.is_none() && !is_tls {
             self.ends[id.index()].read_blocked = true;
-            self.wait_for_tokens(host);
+            self.wait_for_tokens(socket);
             return;
         }
         let piece = u64::from(bytes).min(readable) as u32;
@@ -140,7 +140,7 @@ mod tests {
         for operation in [Operation::Read, Operation::Write] {
             buckets.charge(Connection::Channel, operation, 1_000_000);
         }
-        world.nodes[Bench::RELAY.index()].buckets = Some(Box::new(buckets));
+        world.limit(Bench::RELAY, buckets);
         let (from, to) = if by_the_relay { (Bench::RELAY, HostId(1)) } else { (HostId(1), Bench::RELAY) };
         let end = world.open_channel(from, to, ChannelKind::Circuit).unwrap();
         (Bench { world, ends }, end)

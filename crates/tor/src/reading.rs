@@ -34,7 +34,7 @@ impl World {
             Opening::Open => {
                 let Some(share) = self.share(host, Connection::Channel, Operation::Read) else {
                     self.ends[id.index()].read_blocked = true;
-                    self.wait_for_tokens(host);
+                    self.wait_for_tokens(socket);
                     return;
                 };
                 self.read_cells(id, readable, share);
@@ -44,7 +44,7 @@ impl World {
         if self.ends[id.index()].opening == Opening::Open && self.tokens_are_used_up(host, Connection::Channel, Operation::Read) {
             // `connection_consider_empty_read_buckets`
             self.ends[id.index()].read_blocked = true;
-            self.wait_for_tokens(host);
+            self.wait_for_tokens(socket);
             return;
         }
         if self.ends[id.index()].opening != Opening::Closed && self.net.readable(socket) > 0 {

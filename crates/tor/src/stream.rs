@@ -155,8 +155,6 @@ impl XonXoff {
 pub(crate) struct Blocked {
     pub reading: bool,
     pub writing: bool,
-    /// It is among those of its relay that wait, be it that it was watched again meanwhile.
-    pub listed: bool,
 }
 
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 use crate::cell::CELL_BYTES;
 use crate::channel::Opening;
 use crate::event_loop::{Connection, Operation};
-use crate::ids::{EndId, StreamId};
+use crate::ids::EndId;
 use crate::tls::Tls;
-use crate::world::{Event, World};
+use crate::world::{Event, SocketUse, World};
 use onionlab_engine::HostId;
 use onionlab_net::SocketId;
 
@@ -61,7 +61,7 @@ impl World {
     /// The channel's socket is not watched for room any more until the node's tokens are back (`connection_write_bw_exhausted`).
     fn block_writing(&mut self, id: EndId) {
         self.ends[id.index()].write_blocked = true;
-        self.wait_for_tokens(self.ends[id.index()].host);
+        self.wait_for_tokens(self.ends[id.index()].socket);
     }
 
     /// Cells have joined the outbuf: it is written in the next pass, whatever tokens there were before.
@@ -116,33 +116,24 @@ impl World {
         [taken, taken]
     }
 
-    /// All of this node's connections that ran out of tokens try again when the wake-up comes.
-    pub(crate) fn wait_for_tokens(&mut self, host: HostId) {
-        if let Some(buckets) = &mut self.nodes[host.index()].buckets
-            && !buckets.wake_up_pending
-        {
-            buckets.wake_up_pending = true;
+    /// This connection ran out of tokens. It is watched again with all others of its node to which that has happened.
+    pub(crate) fn wait_for_tokens(&mut self, socket: SocketId) {
+        let host = self.net.host(socket);
+        let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
+        buckets.connections.wait(socket);
+        if !std::mem::replace(&mut buckets.wake_up_pending, true) {
             let again = buckets.wake_up(self.queue.now());
             self.queue.schedule(again, host, Event::TokensAgain);
         }
     }
 
-    /// All that waits for tokens is watched again (`reenable_blocked_connections_cb`), whatever kind of connection it is.
-    ///
-    /// tor goes through its array of connections, in which a new one takes the place of one that is gone, and Shadow's `epoll` through
-    /// descriptors, of which the lowest that is free is taken: neither has channels in front of streams. Here the order is that of
-    /// sockets, whose places are taken again likewise. It matters where tokens are never enough: what comes last has none.
+    /// All that waits for tokens is watched again (`reenable_blocked_connections_cb`), whatever kind of connection it is, in the order of [`Connections`](crate::connections::Connections).
     pub(crate) fn tokens_again(&mut self, host: HostId) {
         let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
         buckets.wake_up_pending = false;
-        let streams = std::mem::take(&mut buckets.waiting_streams).into_iter().map(Waiting::Stream);
-        let is_blocked = |id: &EndId| self.ends[id.index()].read_blocked || self.ends[id.index()].write_blocked;
-        let channels = self.nodes[host.index()].ends.iter().copied().filter(is_blocked).map(Waiting::Channel);
-        let mut waiting: Vec<_> = channels.chain(streams).collect();
-        waiting.sort_by_cached_key(|&one| self.socket_of(one).index());
-        for one in waiting {
-            match one {
-                Waiting::Channel(id) => {
+        for socket in buckets.connections.take_waiting() {
+            match self.sockets[socket.index()] {
+                SocketUse::Channel(id) => {
                     if std::mem::take(&mut self.ends[id.index()].read_blocked) {
                         self.watch_channel_reading(id);
                     }
@@ -150,24 +141,11 @@ impl World {
                         self.watch_channel_writing(id);
                     }
                 }
-                Waiting::Stream(id) => self.unblock_stream(host, id),
+                SocketUse::Exit(id) => self.unblock_stream(id),
+                SocketUse::Server(_) | SocketUse::Nothing => {}
             }
         }
     }
-
-    fn socket_of(&self, waiting: Waiting) -> SocketId {
-        match waiting {
-            Waiting::Channel(id) => self.ends[id.index()].socket,
-            Waiting::Stream(id) => self.streams[id.index()].socket,
-        }
-    }
-}
-
-/// A connection that may wait for tokens.
-#[derive(Debug, Clone, Copy)]
-enum Waiting {
-    Channel(EndId),
-    Stream(StreamId),
 }
 
 #[cfg(test)]
@@ -176,6 +154,7 @@ mod tests {
     use crate::bench_relay::Bench;
     use crate::bucket::{Buckets, RefillClock};
     use crate::circuit::Place;
+    use crate::ids::StreamId;
     use crate::node::RateLimit;
     use crate::settings::{ChannelScheduler, Scheduling};
     use crate::test_world::{at, in_a_row};
@@ -209,7 +188,7 @@ mod tests {
             let all = buckets.available(Connection::Channel, operation, at(2000));
             buckets.charge(Connection::Channel, operation, all as u64);
         }
-        bench.world.nodes[Bench::RELAY.index()].buckets = Some(Box::new(buckets));
+        bench.world.limit(Bench::RELAY, buckets);
         bench
     }
 
@@ -241,28 +220,30 @@ mod tests {
         }
     }
 
-    /// An exit's channel and its stream both wait for tokens: the one whose socket has the lower place is served first.
+    /// An exit's channel and its stream both wait for tokens: the one that was opened first is served first.
     #[test]
-    fn connections_are_watched_again_in_the_order_of_their_places() {
+    fn connections_are_watched_again_in_tors_order() {
         for stream_is_first in [false, true] {
             let mut world =
                 in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
             world.run_until(at(10_500));
             let (exit, stream) = (HostId(3), StreamId(0));
             let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(1000), burst: Bytes::new(1000), relayed: None };
-            world.nodes[exit.index()].buckets = Some(Box::new(Buckets::new(limit, RefillClock::Exact)));
+            world.limit(exit, Buckets::new(limit, RefillClock::Exact));
             let channel = world.nodes[exit.index()].ends[0];
-            let mut sockets = [world.ends[channel.index()].socket, world.streams[stream.index()].socket];
+            let mut sockets = vec![world.ends[channel.index()].socket, world.streams[stream.index()].socket];
             assert!(sockets[0].index() < sockets[1].index() && world.event_loop.ready().is_empty());
             if stream_is_first {
-                sockets.swap(0, 1);
-                (world.ends[channel.index()].socket, world.streams[stream.index()].socket) = (sockets[0], sockets[1]);
+                let connections = &mut world.nodes[exit.index()].buckets.as_mut().unwrap().connections;
+                connections.remove(sockets[0]);
+                connections.add(sockets[0]);
+                sockets.reverse();
             }
             world.streams[stream.index()].end(Place::Exit).outbuf = 100;
-            world.block_stream(exit, stream, Operation::Write);
+            world.block_stream(stream, Operation::Write);
             world.ends[channel.index()].read_blocked = true;
+            world.wait_for_tokens(world.ends[channel.index()].socket);
             world.tokens_again(exit);
-            sockets.sort_by_key(|socket| socket.index());
             assert_eq!(world.event_loop.ready(), sockets, "stream first: {stream_is_first}");
         }
     }
