@@ -53,7 +53,8 @@ what = "its links"
 why = "relays run it"
 default = "yes"
 without = [
-  "mss", "packet-header", "kist-knows-unsent", "link-shaping", "round-trips", "min-rto", "downlink-queue", "downlink-queue-size",
+  "mss", "packet-header", "kist-knows-unsent", "epoll", "link-shaping", "round-trips", "min-rto", "downlink-queue",
+  "downlink-queue-size",
 ]
 base = { net = "linux" }
 [[step]]

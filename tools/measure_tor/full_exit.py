@@ -73,7 +73,7 @@ SETTINGS = (
     Setting("8, fixed windows", 8, *WINDOWS),
     Setting("20, fixed windows", 20, *WINDOWS),
     Setting("60, fixed windows", 60, *WINDOWS),
-    Setting("60, congestion control", 60, "", "conflux = false\n"),
+    Setting("20, congestion control", 20, "", "conflux = false\n"),
 )
 
 

@@ -214,6 +214,11 @@ fn settings_of_limits_and_guards_have_an_effect() {
     let relayed = rate.replace("rate", "relay-rate").replace("burst", "relay-burst");
     assert_eq!(base, with(&relayed, ""));
 
+    // Streams that come and go have other descriptors than places.
+    let exit = "role = \"exit\", up = \"100 Mbit/s\", down = \"100 Mbit/s\"";
+    let scarce_exit = SCARCE.replacen(exit, &format!("{exit}, {rate}"), 1);
+    assert_ne!(records(&scarce_exit), records(&format!("{scarce_exit}epoll = \"shadow-1.13\"\n")));
+
     let drawn =
         |settings: &str| records(&format!("{}{settings}\n", SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "")));
     assert_ne!(drawn(""), drawn("guards = 2"));

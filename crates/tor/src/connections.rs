@@ -4,9 +4,31 @@
 //! are ready. Where tokens are never enough, what comes last has none, however often all are woken: at a full exit a request to a
 //! server may wait until its client gives up, while other connections go on. So it matters that a new connection is the last only until another is closed, whose place it then
 //! takes.
+//!
+//! Shadow 1.13 tells what is ready by going through a hash table over descriptors (`shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`). GLib puts
+//! descriptor `d` at `d` modulo a prime that depends on how many there are (`ghash.c`), so that old connections and new ones are mixed there. Simplified: two that belong in one
+//! place keep tor's order, where GLib looks for another place for the second; and all that wait count as ready.
 
+use crate::settings::Epoll;
 use onionlab_net::SocketId;
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap};
+
+/// Shadow's processes have none below (`MIN_DESCRIPTOR`).
+const FIRST_DESCRIPTOR: u32 = 10;
+/// The largest primes below powers of two, from eight on (`prime_mod` of `ghash.c`).
+const PRIMES: [u32; 14] = [7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093, 8191, 16_381, 32_749, 65_521];
+
+/// The prime by which GLib 2.56, of the time of Shadow 1.13, divides when so many keys have been put into an empty table: with each that leaves no sixteenth of the places
+/// free the table grows to the power of two above twice their number (`g_hash_table_maybe_resize`).
+fn prime(keys: u32) -> u32 {
+    let full = |size: u32| size - size / 17;
+    let mut size = 8;
+    while keys >= full(size) {
+        size = (2 * full(size) + 1).next_power_of_two();
+    }
+    PRIMES[(size.trailing_zeros() as usize - 3).min(PRIMES.len() - 1)]
+}
 
 /// The connections of one process.
 #[derive(Debug, Default)]
@@ -14,11 +36,15 @@ pub(crate) struct Connections {
     array: Vec<Connection>,
     /// Where each is in the array (`conn_array_index`).
     places: HashMap<SocketId, usize>,
+    /// Descriptors that were given back, and how many were never given.
+    free: BinaryHeap<Reverse<u32>>,
+    given: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Connection {
     socket: SocketId,
+    descriptor: u32,
     /// It has found no tokens, and is not watched for reading or for writing.
     waits: bool,
 }
@@ -26,16 +52,19 @@ struct Connection {
 impl Connections {
     /// A new one is the last (`connection_add_impl`).
     pub fn add(&mut self, socket: SocketId) {
-        self.places.entry(socket).or_insert_with(|| {
-            self.array.push(Connection { socket, waits: false });
-            self.array.len() - 1
-        });
+        if self.places.contains_key(&socket) {
+            return;
+        }
+        let descriptor = self.free.pop().map_or(FIRST_DESCRIPTOR + self.given, |Reverse(lowest)| lowest);
+        self.given = self.given.max(descriptor + 1 - FIRST_DESCRIPTOR);
+        self.places.insert(socket, self.array.len());
+        self.array.push(Connection { socket, descriptor, waits: false });
     }
 
     /// The last one takes the place of one that is closed (`connection_remove`).
     pub fn remove(&mut self, socket: SocketId) {
         let Some(place) = self.places.remove(&socket) else { return };
-        self.array.swap_remove(place);
+        self.free.push(Reverse(self.array.swap_remove(place).descriptor));
         if let Some(moved) = self.array.get(place) {
             self.places.insert(moved.socket, place);
         }
@@ -49,14 +78,15 @@ impl Connections {
     }
 
     /// Those that wait, in order; they do not any more.
-    pub fn take_waiting(&mut self) -> Vec<SocketId> {
+    pub fn take_waiting(&mut self, epoll: Epoll) -> Vec<SocketId> {
         let waiting = self.array.iter_mut().filter(|connection| connection.waits);
-        waiting
-            .map(|connection| {
-                connection.waits = false;
-                connection.socket
-            })
-            .collect()
+        let mut waiting: Vec<Connection> =
+            waiting.map(|connection| std::mem::replace(connection, Connection { waits: false, ..*connection })).collect();
+        if epoll == Epoll::Shadow1_13 {
+            let prime = prime(waiting.len() as u32);
+            waiting.sort_by_key(|connection| connection.descriptor % prime);
+        }
+        waiting.into_iter().map(|connection| connection.socket).collect()
     }
 }
 
@@ -86,8 +116,45 @@ mod tests {
         for socket in sockets([1, 3, 4, 5, 9, 8]) {
             connections.wait(socket);
         }
-        assert_eq!(connections.take_waiting(), sockets([3, 4, 5, 9, 1]));
-        assert_eq!(connections.take_waiting(), []);
+        assert_eq!(connections.take_waiting(Epoll::Linux), sockets([3, 4, 5, 9, 1]));
+        assert_eq!(connections.take_waiting(Epoll::Linux), []);
+    }
+
+    /// Four connections have descriptors 10 to 13; one is closed, and the lowest that is free is taken again. Divided by 7 the rests are 3, 4, 5, 6: in order. With nine of them it is
+    /// 31, and of 40 connections 30 % 31 and 31 % 31 are the last and the first.
+    #[test]
+    fn shadow_goes_by_descriptors() {
+        let mut connections = Connections::default();
+        for socket in sockets([1, 2, 3, 4]) {
+            connections.add(socket);
+        }
+        connections.remove(SocketId(2));
+        connections.remove(SocketId(3));
+        connections.add(SocketId(5));
+        let mut waiting = |numbers: &[u32]| {
+            for &number in numbers {
+                connections.wait(SocketId(number));
+            }
+            connections.take_waiting(Epoll::Shadow1_13)
+        };
+        // 5 has descriptor 11, 4 has 13.
+        assert_eq!(waiting(&[1, 4, 5]), sockets([1, 5, 4]));
+        let mut many = Connections::default();
+        for number in 0..40 {
+            many.add(SocketId(number));
+        }
+        for number in [0, 10, 20, 21, 22, 30, 31, 32, 39] {
+            many.wait(SocketId(number));
+        }
+        // Descriptors 10, 20, 30, 31, 32, 40, 41, 42, 49 modulo 31: 10, 20, 30, 0, 1, 9, 10, 11, 18.
+        assert_eq!(many.take_waiting(Epoll::Shadow1_13), sockets([21, 22, 30, 0, 31, 32, 39, 10, 20]));
+    }
+
+    /// By hand: a table of 8 is full with 8 keys and grows to 32, as 2 * 8 = 16 needs five bits; of 32 with 31, of 64 with 61, of 128 with 121, of 256 with 241.
+    #[test]
+    fn tables_grow_when_a_sixteenth_is_left() {
+        let primes = [0, 7, 8, 30, 31, 60, 61, 120, 121, 240, 241, 481, 482].map(prime);
+        assert_eq!(primes, [7, 7, 31, 31, 61, 61, 127, 127, 251, 251, 509, 509, 1021]);
     }
 
     proptest! {
@@ -116,7 +183,7 @@ mod tests {
                 }
             }
             let waiting: Vec<_> = list.iter().filter(|(_, waits)| *waits).map(|&(socket, _)| socket).collect();
-            prop_assert_eq!(connections.take_waiting(), waiting);
+            prop_assert_eq!(connections.take_waiting(Epoll::Linux), waiting);
         }
     }
 }

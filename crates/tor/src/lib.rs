@@ -72,8 +72,8 @@ pub use records::{
     LatencySample, NetworkSample, Outcome, Records, RelaySample, TransferRecord, VegasSample, VegasState,
 };
 pub use settings::{
-    ChannelReads, ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, FlowControl, Links, Scheduling, Settings,
-    SomeRelays,
+    ChannelReads, ChannelScheduler, ClientSettings, CongestionSettings, DestroyCells, Epoll, FlowControl, Links, Scheduling,
+    Settings, SomeRelays,
 };
 pub use sockets::CONNECTION_BYTES;
 pub use switching::{

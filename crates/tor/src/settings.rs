@@ -136,6 +136,15 @@ pub enum ChannelReads {
     Share,
 }
 
+/// In which order a process is told of sockets that become ready together: those that have waited for tokens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Epoll {
+    /// In the order in which they are watched again (`ep_modify` puts what is ready at the list's end): tor's array of connections.
+    Linux,
+    /// In that of a hash table over descriptors (Shadow up to 1.13: `shd-epoll.c`).
+    Shadow1_13,
+}
+
 /// What clients do about circuits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ClientSettings {
@@ -248,6 +257,8 @@ pub struct Settings {
     pub channel_reads: ChannelReads,
     /// How rate limits are filled.
     pub token_refill: TokenRefill,
+    /// Who has tokens first where they are never enough.
+    pub epoll: Epoll,
     /// A client's request leaves together with BEGIN, not after CONNECTED: tor sends what the program has written, if the program does not wait
     /// (`connection_ap_handshake_send_begin`).
     pub optimistic_data: bool,
@@ -298,6 +309,7 @@ impl Default for Settings {
             tls: Tls::V1_3,
             channel_reads: ChannelReads::Share,
             token_refill: TokenRefill::Lazy,
+            epoll: Epoll::Linux,
             optimistic_data: true,
             random_cells: true,
             circuit_dirtiness: SimDuration::from_secs(600),

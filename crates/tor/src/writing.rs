@@ -131,7 +131,7 @@ impl World {
     pub(crate) fn tokens_again(&mut self, host: HostId) {
         let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
         buckets.wake_up_pending = false;
-        for socket in buckets.connections.take_waiting() {
+        for socket in buckets.connections.take_waiting(self.settings.epoll) {
             match self.sockets[socket.index()] {
                 SocketUse::Channel(id) => {
                     if std::mem::take(&mut self.ends[id.index()].read_blocked) {

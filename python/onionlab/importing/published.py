@@ -32,6 +32,7 @@ LINKS = (
     "mss = 1434 # 1500 less 66 of headers",
     'packet-header = "66 B"',
     "kist-knows-unsent = false # it answers SIOCOUTQNSD with a number that tor takes for success and leaves the count at nothing",
+    'epoll = "shadow-1.13" # what is ready is in a hash table, by descriptor',
     'link-shaping = "bursts" # what waits for a link passes together, 5 ms of it',
     'round-trips = "released" # only what leaves while a segment is being processed echoes its time; time-outs are as there too',
     "initial-window = 1 # a SYN has no number, so that its acknowledgement opens no window",

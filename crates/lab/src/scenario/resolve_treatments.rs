@@ -10,8 +10,8 @@ use super::resolved::Treatment;
 use super::some_relays;
 use super::switching;
 use super::treatment::{
-    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, LinkShaping, Links,
-    Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
+    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, Epoll, FlowControl, Handshake, LinkProfile, LinkShaping,
+    Links, Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
 };
 use super::version::TorVersion;
 use onionlab_net::tcp::{CongestionControl, TcpConfig};
@@ -152,6 +152,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\" or \"refill\""),
         ("memory-counts", given.memory_counts.is_some(), treatment.memory_limit.is_some(), "`memory-limit`"),
         ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` of its own"),
+        ("epoll", given.epoll.is_some(), network.limited, "a relay with a `rate` of its own"),
         (
             "circuit-lifetime",
             given.circuit_lifetime.is_some(),
@@ -445,6 +446,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         tls: all.tls.unwrap_or(code.tls),
         channel_reads: all.channel_reads.unwrap_or(code.channel_reads),
         token_refill: all.token_refill.unwrap_or(code.token_refill),
+        epoll: all.epoll.unwrap_or(Epoll::Linux),
         optimistic_data: all.optimistic_data,
         random_cells: all.random_cells.unwrap_or(code.random_cells),
         conflux: all.conflux,

@@ -11,7 +11,7 @@ use super::some_relays::SomeRelays;
 use super::sweep::Point;
 use super::switching::Switching;
 use super::treatment::{
-    ChannelReads, ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake,
+    ChannelReads, ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, Epoll, EwmaClock, FlowControl, Handshake,
     LinkProfile, LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use super::version::TorVersion;
@@ -579,6 +579,8 @@ pub struct Treatment {
     pub channel_reads: ChannelReads,
     /// How token buckets are filled.
     pub token_refill: TokenRefill,
+    /// In which order connections that have waited for tokens are told to be ready.
+    pub epoll: Epoll,
     /// Whether requests leave with BEGIN; `None`: as the consensus says.
     pub optimistic_data: Option<bool>,
     /// Whether DATA cells are left short for random bytes.

@@ -240,6 +240,8 @@ axes! {
     channel_reads: ChannelReads,
     /// With a relay that has a `rate` of its own: how token buckets are filled. Default: "lazy"; with tor "0.2.4" "timer".
     token_refill: TokenRefill,
+    /// With a relay that has a `rate` of its own: in which order those of its connections that have waited for tokens are told to be ready, which decides who has any where they are never enough. Default: "linux".
+    epoll: Epoll,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,
     /// Whether tor leaves a DATA cell 20 bytes short now and then, for random bytes by which its SENDME cannot be forged (since 0.4.1). Default: true; with an older tor than "0.4.9" false.
@@ -468,6 +470,17 @@ pub enum TokenRefill {
     Lazy,
     /// By a timer each 100 ms, as up to tor 0.3.3.
     Timer,
+}
+
+/// In which order sockets that become ready together are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+pub enum Epoll {
+    /// In the order of tor's array of connections.
+    #[serde(rename = "linux")]
+    Linux,
+    /// In the order of a hash table over descriptors, as Shadow up to 1.13 has it.
+    #[serde(rename = "shadow-1.13")]
+    Shadow1_13,
 }
 
 /// The TLS of channels.

@@ -7,8 +7,8 @@ use crate::scenario::own_policy::Policy;
 use crate::scenario::predictor::Predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, EwmaClock, FlowControl, Handshake, LinkProfile,
-    LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
+    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, Epoll, EwmaClock, FlowControl, Handshake,
+    LinkProfile, LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
 };
 use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
@@ -84,6 +84,10 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
         token_refill: match treatment.token_refill {
             TokenRefill::Lazy => onionlab_tor::TokenRefill::Lazy,
             TokenRefill::Timer => onionlab_tor::TokenRefill::Timer,
+        },
+        epoll: match treatment.epoll {
+            Epoll::Linux => onionlab_tor::Epoll::Linux,
+            Epoll::Shadow1_13 => onionlab_tor::Epoll::Shadow1_13,
         },
         random_cells: treatment.random_cells,
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
