@@ -36,7 +36,7 @@ pub(crate) struct Connections {
     array: Vec<Connection>,
     /// Where each is in the array (`conn_array_index`).
     places: HashMap<SocketId, usize>,
-    /// Descriptors that were given back, and how many were never given.
+    /// Descriptors that were given back, and how many there are of them and of those in use.
     free: BinaryHeap<Reverse<u32>>,
     given: u32,
 }
@@ -55,8 +55,13 @@ impl Connections {
         if self.places.contains_key(&socket) {
             return;
         }
-        let descriptor = self.free.pop().map_or(FIRST_DESCRIPTOR + self.given, |Reverse(lowest)| lowest);
-        self.given = self.given.max(descriptor + 1 - FIRST_DESCRIPTOR);
+        let descriptor = self.free.pop().map_or_else(
+            || {
+                self.given += 1;
+                FIRST_DESCRIPTOR + self.given - 1
+            },
+            |Reverse(lowest)| lowest,
+        );
         self.places.insert(socket, self.array.len());
         self.array.push(Connection { socket, descriptor, waits: false });
     }
@@ -79,9 +84,10 @@ impl Connections {
 
     /// Those that wait, in order; they do not any more.
     pub fn take_waiting(&mut self, epoll: Epoll) -> Vec<SocketId> {
-        let waiting = self.array.iter_mut().filter(|connection| connection.waits);
-        let mut waiting: Vec<Connection> =
-            waiting.map(|connection| std::mem::replace(connection, Connection { waits: false, ..*connection })).collect();
+        let mut waiting: Vec<Connection> = self.array.iter().copied().filter(|connection| connection.waits).collect();
+        for connection in &mut self.array {
+            connection.waits = false;
+        }
         if epoll == Epoll::Shadow1_13 {
             let prime = prime(waiting.len() as u32);
             waiting.sort_by_key(|connection| connection.descriptor % prime);
@@ -95,14 +101,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const fn sockets<const N: usize>(numbers: [u32; N]) -> [SocketId; N] {
-        let mut sockets = [SocketId(0); N];
-        let mut index = 0;
-        while index < N {
-            sockets[index] = SocketId(numbers[index]);
-            index += 1;
-        }
-        sockets
+    fn sockets<const N: usize>(numbers: [u32; N]) -> [SocketId; N] {
+        numbers.map(SocketId)
     }
 
     #[test]
