@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ import pytest
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ResultsError, RunError
+from onionlab.plan import Plan
 from onionlab.reproductions.kept import (
     FORMAT,
     INDEX,
@@ -23,6 +25,7 @@ from onionlab.reproductions.kept import (
     code,
     frames_together,
     identity,
+    identity_of,
     made_together,
     opened,
     work_off,
@@ -103,6 +106,21 @@ def test_no_run_goes_on_when_one_cannot_be_reduced(ahead: list[Ahead], core: Fak
     time.sleep(0.3)
     assert len(core.made) == made
     assert error.traceback, "held until here, with all that it holds"
+
+
+def test_a_key_that_has_no_effect_counts_for_nothing(ahead: list[Ahead]) -> None:
+    """What is kept stays of use in a version that has more settings."""
+    _, file, _ = ahead[0]
+    plan = Plan.of(file, file.read_text(encoding="utf-8"))
+    before = identity_of(plan)
+    own = {key: value for key, value in plan.scenario.items() if key != "treatments"}
+
+    def with_key(value: str | None) -> Plan:
+        treatments = [{**treatment, "a-new-key": value} for treatment in plan.scenario["treatments"]]
+        return replace(plan, scenario={**own, "treatments": treatments}, scenarios=())
+
+    assert identity_of(with_key(None)) == before
+    assert identity_of(with_key("a value")) != before
 
 
 def test_another_experiment_of_the_name_is_run(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:

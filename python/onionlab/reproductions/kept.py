@@ -242,18 +242,22 @@ def identity(file: Path) -> str:
 
 def identity_of(plan: Plan) -> str:
     """The same of an experiment whose plan is known."""
-    scenarios = [_without_paths(scenario) for scenario in plan.scenarios] or [_without_paths(plan.scenario)]
+    scenarios = [_what_counts(scenario) for scenario in plan.scenarios] or [_what_counts(plan.scenario)]
     runs = [fingerprint(scenarios[run.point], ("", ""), run.treatment, run.network, run.seed) for run in plan.runs]
     text = json.dumps([sorted(runs), plan.points, plan.scenario["measure-from"]], sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _without_paths(value: Any) -> Any:
-    """A scenario without the places of documents whose digests it has: they lie elsewhere on another machine."""
+def _what_counts(value: Any) -> Any:
+    """A scenario without what can change while all that it comes to stays.
+
+    The places of documents whose digests it has: they lie elsewhere on another machine. And the settings that it has not, which
+    may be more in another version.
+    """
     if isinstance(value, dict):
         gone = {"path"} if "digest" in value else {"streams", "packets"} if "digests" in value else set()
-        return {key: _without_paths(own) for key, own in value.items() if key not in gone}
-    return [_without_paths(own) for own in value] if isinstance(value, list) else value
+        return {key: _what_counts(own) for key, own in value.items() if key not in gone and own is not None}
+    return [_what_counts(own) for own in value] if isinstance(value, list) else value
 
 
 def work_off(

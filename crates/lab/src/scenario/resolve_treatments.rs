@@ -68,9 +68,11 @@ pub(super) fn treatments(
             if from_base { format!("base.{setting}") } else { format!("{key}.{setting}") }
         };
         let mut treatment = one(scenario, place, name.clone(), slug.clone(), &own.over(base))?;
+        treatment.epoll = treatment.epoll.filter(|_| network.limited);
         treatment.consensus_params = consensus_params::checked(&key, &treatment, &own, base, network)?;
         if let Some(relays) = &file.relays {
             let mut others = one(scenario, |setting: &str| format!("base.{setting}"), name, slug, base)?;
+            others.epoll = treatment.epoll;
             others.consensus_params = consensus_params::checked(&key, &others, &BaseFile::default(), base, network)?;
             treatment.relays = Some(some_relays::checked(&key, relays, &own, others)?);
         }
@@ -328,6 +330,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     }
     let planned = predictor::checked(&key, &all)?;
     let links = all.links.unwrap_or(if planned.is_some() { Links::PerCircuit } else { Links::Shared });
+    let tls = all.tls.unwrap_or(code.tls);
     let two_classes = links == Links::LightAndHeavy;
     let heavy_above = within(key("heavy-above"), all.heavy_above.unwrap_or(1.25), 1.0, 1000.0)?;
     if links == Links::Quic && tcp == Tcp::Unlimited {
@@ -443,10 +446,10 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             Bytes::new(514),
             Bytes::new(16_384),
         )?,
-        tls: all.tls.unwrap_or(code.tls),
-        channel_reads: all.channel_reads.unwrap_or(code.channel_reads),
+        tls,
+        channel_reads: (links != Links::Quic && tls != Tls::Absent).then_some(all.channel_reads.unwrap_or(code.channel_reads)),
         token_refill: all.token_refill.unwrap_or(code.token_refill),
-        epoll: all.epoll.unwrap_or(Epoll::Linux),
+        epoll: Some(all.epoll.unwrap_or(Epoll::Linux)),
         optimistic_data: all.optimistic_data,
         random_cells: all.random_cells.unwrap_or(code.random_cells),
         conflux: all.conflux,

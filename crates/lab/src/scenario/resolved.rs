@@ -575,12 +575,12 @@ pub struct Treatment {
     pub outbuf_chunk: Bytes,
     /// The TLS of channels.
     pub tls: Tls,
-    /// How much a read of a channel takes.
-    pub channel_reads: ChannelReads,
+    /// How much a read of a channel takes; `None` where channels have no records.
+    pub channel_reads: Option<ChannelReads>,
     /// How token buckets are filled.
     pub token_refill: TokenRefill,
-    /// In which order connections that have waited for tokens are told to be ready.
-    pub epoll: Epoll,
+    /// In which order connections that have waited for tokens are told to be ready; `None` where no relay has a rate of its own.
+    pub epoll: Option<Epoll>,
     /// Whether requests leave with BEGIN; `None`: as the consensus says.
     pub optimistic_data: Option<bool>,
     /// Whether DATA cells are left short for random bytes.

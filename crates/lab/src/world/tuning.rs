@@ -67,8 +67,8 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
             Tls::Absent => onionlab_tor::Tls::Absent,
         },
         channel_reads: match treatment.channel_reads {
-            ChannelReads::Record => onionlab_tor::ChannelReads::Record,
-            ChannelReads::Share => onionlab_tor::ChannelReads::Share,
+            Some(ChannelReads::Record) => onionlab_tor::ChannelReads::Record,
+            Some(ChannelReads::Share) | None => onionlab_tor::ChannelReads::Share,
         },
         memory_limit: treatment.memory_limit.map(|most| MemoryLimit {
             most,
@@ -86,8 +86,8 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
             TokenRefill::Timer => onionlab_tor::TokenRefill::Timer,
         },
         epoll: match treatment.epoll {
-            Epoll::Linux => onionlab_tor::Epoll::Linux,
-            Epoll::Shadow1_13 => onionlab_tor::Epoll::Shadow1_13,
+            Some(Epoll::Shadow1_13) => onionlab_tor::Epoll::Shadow1_13,
+            Some(Epoll::Linux) | None => onionlab_tor::Epoll::Linux,
         },
         random_cells: treatment.random_cells,
         optimistic_data: treatment.optimistic_data.unwrap_or(code.optimistic_data),
