@@ -32,7 +32,6 @@ LINKS = (
     "mss = 1434 # 1500 less 66 of headers",
     'packet-header = "66 B"',
     "kist-knows-unsent = false # it answers SIOCOUTQNSD with a number that tor takes for success and leaves the count at nothing",
-    'epoll = "shadow-1.13" # what is ready is in a hash table, by descriptor',
     'link-shaping = "bursts" # what waits for a link passes together, 5 ms of it',
     'round-trips = "released" # only what leaves while a segment is being processed echoes its time; time-outs are as there too',
     "initial-window = 1 # a SYN has no number, so that its acknowledgement opens no window",
@@ -40,6 +39,8 @@ LINKS = (
     'downlink-queue = "drop-tail"',
     'downlink-queue-size = "1 GiB" # its 1,024,000 B never fill: packets are counted in without headers and out with them',
 )
+#: And if a relay has a rate of its own.
+LIMITED = ('epoll = "shadow-1.13" # what is ready is in a hash table, by descriptor',)
 
 
 def read(path: Path) -> Network:
@@ -70,7 +71,7 @@ def read(path: Path) -> Network:
         perf=(Perf(perf),) if perf else (),
         tor=TOR,
         latency_factor=LATENCY_FACTOR,
-        links=LINKS,
+        links=LINKS + (LIMITED if any(relay.rate for relay in relays) else ()),
     )
 
 
