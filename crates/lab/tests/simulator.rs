@@ -2,7 +2,7 @@
 
 use onionlab_lab::Scenario;
 use onionlab_lab::scenario::resolved::Treatment;
-use onionlab_lab::scenario::treatment::{FlowControl, Links, Tls};
+use onionlab_lab::scenario::treatment::{ChannelReads, FlowControl, Links, Tls};
 use std::fs;
 use std::path::Path;
 
@@ -52,7 +52,8 @@ fn single_values_can_be_set_beside_it() {
     let nstor = of("");
     assert_eq!((nstor.circuit_window, nstor.circuit_window_increment, nstor.mss), (Some(500), Some(50), 536));
     assert_eq!(of("circuit-window = 1000"), Treatment { circuit_window: Some(1000), ..nstor.clone() });
-    assert_eq!(of("tls = \"1.3\""), Treatment { tls: Tls::V1_3, ..nstor.clone() });
+    let with_tls = Treatment { tls: Tls::V1_3, channel_reads: Some(ChannelReads::Share), ..nstor.clone() };
+    assert_eq!(of("tls = \"1.3\""), with_tls);
     let pctcp = of("links = \"per-circuit\"");
     assert_eq!(pctcp, Treatment { links: Links::PerCircuit, per_circuit_clients: Some(false), ..nstor.clone() });
     let linux = of("net = \"linux\"");
