@@ -15,7 +15,6 @@ import json
 import random
 import socket
 import statistics
-import struct
 import sys
 import tempfile
 import threading
@@ -142,12 +141,7 @@ class Downloads:
             self._meant[connection.getsockname()[1]] = circuit
             connection.settimeout(patience)
             try:
-                connection.connect(("127.0.0.1", self._network.socks_port))
-                connection.sendall(b"\x05\x01\x00")
-                load.receive(connection, 2)
-                connection.sendall(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + struct.pack("!H", self._port))
-                if load.receive(connection, 10)[1] != 0:
-                    return None
+                load.connect(connection, self._network.socks_port, self._port)
             except OSError:
                 return None
             start = time.monotonic()

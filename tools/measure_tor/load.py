@@ -59,16 +59,22 @@ def receive(connection: socket.socket, size: int) -> bytes:
     return data
 
 
+def connect(connection: socket.socket, socks_port: int, server_port: int) -> None:
+    """Asks the client's tor for a stream to the server, and waits until it is connected."""
+    connection.connect(("127.0.0.1", socks_port))
+    connection.sendall(b"\x05\x01\x00")
+    receive(connection, 2)
+    connection.sendall(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + struct.pack("!H", server_port))
+    answer = receive(connection, 10)
+    if answer[1] != 0:
+        raise ConnectionError(f"tor refused the connection: SOCKS reply {answer[1]}")
+
+
 def download(socks_port: int, server_port: int, size: int, chunk: int = 1 << 16, pause: float = 0.0) -> float:
     """Loads `size` bytes, which the server writes `chunk` at a time: the seconds that it took."""
     start = time.monotonic()
-    with socket.create_connection(("127.0.0.1", socks_port)) as connection:
-        connection.sendall(b"\x05\x01\x00")
-        receive(connection, 2)
-        connection.sendall(b"\x05\x01\x00\x01" + socket.inet_aton("127.0.0.1") + struct.pack("!H", server_port))
-        answer = receive(connection, 10)
-        if answer[1] != 0:
-            raise ConnectionError(f"tor refused the connection: SOCKS reply {answer[1]}")
+    with socket.socket() as connection:
+        connect(connection, socks_port, server_port)
         connection.sendall(REQUEST.pack(size, chunk, pause))
         left = size
         while left > 0:

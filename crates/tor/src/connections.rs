@@ -75,6 +75,12 @@ impl Connections {
         }
     }
 
+    /// All, in order.
+    #[cfg(test)]
+    pub fn sockets(&self) -> Vec<SocketId> {
+        self.array.iter().map(|connection| connection.socket).collect()
+    }
+
     /// This one is to be watched again with all that wait.
     pub fn wait(&mut self, socket: SocketId) {
         if let Some(&place) = self.places.get(&socket) {

@@ -384,8 +384,35 @@ mod tests {
     use crate::bucket::{Buckets, RefillClock};
     use crate::node::RateLimit;
     use crate::test_world::{at, in_a_row};
+    use crate::world::SocketUse;
     use onionlab_engine::HostId;
+    use onionlab_net::SocketId;
     use onionlab_quantities::{Bandwidth, Bytes};
+
+    /// A limited exit's array has its channels and the streams that are open, whatever has come and gone: without the places of old streams new ones would wait in another order.
+    #[test]
+    fn the_array_of_connections_holds_what_is_open() {
+        let mut world = in_a_row(
+            Settings::default(),
+            Bandwidth::from_bits_per_sec(1_000_000),
+            "kind = \"web\"\nsize = \"50 kB\"\npause = \"1 s\"",
+        );
+        let exit = HostId(3);
+        let rate = Bandwidth::from_bytes_per_sec(1_000_000);
+        world.limit(exit, Buckets::new(RateLimit { rate, burst: Bytes::new(1_000_000), relayed: None }, RefillClock::Exact));
+        let (mut most, mut least) = (0, usize::MAX);
+        for millis in (10_000..16_000).step_by(10) {
+            world.run_until(at(millis));
+            let mut held = world.nodes[exit.index()].buckets.as_ref().unwrap().connections.sockets();
+            held.sort_by_key(|socket| socket.index());
+            let used = |socket: &SocketId| !matches!(world.sockets[socket.index()], SocketUse::Nothing);
+            let open =
+                (0..world.sockets.len() as u32).map(SocketId).filter(used).filter(|&socket| world.net.host(socket) == exit);
+            assert_eq!(held, open.collect::<Vec<_>>(), "at {millis} ms");
+            (most, least) = (most.max(held.len()), least.min(held.len()));
+        }
+        assert!(most > least, "streams came and went: {most} {least}");
+    }
 
     /// Packets come from the server each 12 ms, and tokens each 17. A read that empties the bucket is the last until the wake-up: ten of 1,000 bytes in a second.
     #[test]

@@ -154,7 +154,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\" or \"refill\""),
         ("memory-counts", given.memory_counts.is_some(), treatment.memory_limit.is_some(), "`memory-limit`"),
         ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` of its own"),
-        ("epoll", given.epoll.is_some(), network.limited, "a relay with a `rate` of its own"),
+        ("epoll", given.epoll.is_some(), treatment.epoll.is_some(), "a relay with a `rate` of its own"),
         (
             "circuit-lifetime",
             given.circuit_lifetime.is_some(),
@@ -209,7 +209,7 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
         (
             "channel-reads",
             given.channel_reads.is_some(),
-            treatment.links != Links::Quic && treatment.tls != Tls::Absent,
+            treatment.channel_reads.is_some(),
             "links other than \"quic\" and a `tls` other than \"none\": it counts records",
         ),
         ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
