@@ -11,17 +11,28 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from onionlab import _core
+from onionlab import _core, cli
 from onionlab.errors import ResultsError
 from onionlab.plan import Plan, fingerprint, read_experiment
-from onionlab.reproductions import cci
+from onionlab.reproductions import SELF_CONTAINED, cci
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.figures import capped, frame, mean
 from onionlab.reproductions.kept import Kept, Reduced, identity
+from onionlab.running import runner
 from onionlab.running.runner import Silent
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "experiments" / "cci"
+
+#: A network that takes seconds.
+TINY = {
+    r"(?m)^relays = .*$": "relays = 12",
+    r"(?m)^networks = .*$": "networks = 2",
+    r"(?m)^count = 64$": "count = 8",
+    r"(?m)^duration = .*$": 'duration = "130 s"',
+    r"(?m)^measure-from = .*$": 'measure-from = "70 s"',
+    r'timeout = "[^"]*"': 'timeout = "20 s"',
+}
 
 
 def test_the_files_are_there_and_every_experiment_can_be_run() -> None:
@@ -57,20 +68,26 @@ def test_the_quick_patterns_change_the_file() -> None:
     assert found == set(network.QUICK)
 
 
-def _runs(file: Path) -> list[str]:
-    """What each run of an experiment is, wherever in the sweep it stands."""
+def _runs(file: Path) -> list[tuple[str, str, int]]:
+    """What each run of an experiment is but for its network: scenario, treatment, seed; and the network's seed."""
     plan = Plan.of(file, read_experiment(file))
-    return [fingerprint(plan.scenarios[run.point], ("", ""), run.treatment, run.network, run.seed) for run in plan.runs]
+    extent = {"networks": None, "base-seed": None}
+    assert all(run.network < plan.scenario["networks"] for run in plan.runs)
+    return [
+        (fingerprint(plan.scenarios[run.point] | extent, ("", ""), run.treatment, 0, run.seed), run.treatment, run.seed)
+        for run in plan.runs
+    ]
 
 
-def test_each_treatment_at_each_loss_or_load_is_an_experiment_of_its_own(tmp_path: Path) -> None:
-    """Together they are what the files sweep, with the same runs; a second call finds the files as they are."""
+def test_each_treatment_at_each_loss_or_load_in_each_network_is_an_experiment_of_its_own(tmp_path: Path) -> None:
+    """Together they are what the files sweep, as many runs; a second call finds the files as they are."""
     planned = cci.plan(FOLDER, tmp_path, quick=False)
     names = [one.ahead[0] for one in planned if one.part != cci.TESTBEDS]
-    assert names[:8] == [f"network-{loss}-{way}" for loss in ("0.0", "0.001", "0.005", "0.01") for way in ("vanilla", "pctls")]
-    assert len(set(names)) == len(names) == 4 * 2 + 2 * 9 + 5 * 2 + 2 * 7
-    assert "four-ways-0.005-shared-no-nagle" in names
-    assert "policies-0.0-shared-round-robin-0-2-4" in names
+    places = [f"network-{loss}-{way}" for loss in ("0.0", "0.001", "0.005", "0.01") for way in ("vanilla", "pctls")]
+    assert names[:80] == [f"{place}-{number}" for number in range(1, 11) for place in places]
+    assert len(set(names)) == len(names) == 10 * 4 * 2 + 5 * (2 * 9 + 5 * 2 + 2 * 7)
+    assert "four-ways-0.005-shared-no-nagle-5" in names
+    assert "policies-0.0-shared-round-robin-0-2-4-1" in names
     assert [one.ahead[0] for one in planned if one.part == cci.TESTBEDS] == list(testbeds.TESTBEDS)
     for stem, key in (("network", network.LOSS), *((question.stem, question.key) for question in further.QUESTIONS)):
         own = [one.ahead[1] for one in planned if one.part == stem]
@@ -78,6 +95,16 @@ def test_each_treatment_at_each_loss_or_load_is_an_experiment_of_its_own(tmp_pat
     written = {path: path.stat().st_mtime_ns for path in (tmp_path / "files").iterdir()}
     assert cci.plan(FOLDER, tmp_path, quick=False) != []
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "files").iterdir()} == written
+
+
+def test_all_ways_meet_one_network_and_each_number_is_another(tmp_path: Path) -> None:
+    cells = network.prepare(FOLDER, tmp_path, quick=False)
+    seeds: dict[int, set[int]] = {}
+    for cell in cells:
+        scenario = json.loads(_core.resolve(str(cell.ahead[1])))
+        assert scenario["networks"] == 1
+        seeds.setdefault(cell.number, set()).add(scenario["base-seed"])
+    assert seeds == {number: {1 + number} for number in range(10)}
 
 
 @pytest.mark.slow
@@ -89,15 +116,7 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(testbeds, "QUICK_SEEDS", 2)
     monkeypatch.setattr(testbeds, "QUICK_DURATION", "25 s")
     monkeypatch.setattr(testbeds, "TESTBEDS", ("no-dropping", "shared-dropping", "dropping-remaining", "one-audio"))
-    small = {
-        r"(?m)^relays = .*$": "relays = 12",
-        r"(?m)^networks = .*$": "networks = 2",
-        r"(?m)^count = 64$": "count = 8",
-        r"(?m)^duration = .*$": 'duration = "130 s"',
-        r"(?m)^measure-from = .*$": 'measure-from = "70 s"',
-        r'timeout = "[^"]*"': 'timeout = "20 s"',
-    }
-    monkeypatch.setattr(network, "QUICK", network.QUICK | small)
+    monkeypatch.setattr(network, "QUICK", network.QUICK | TINY)
     monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     pages = []
     for out in ("out", "nothing"):
@@ -120,15 +139,59 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 def test_parts_that_are_neither_asked_for_nor_kept_are_left_out(tmp_path: Path) -> None:
     planned = cci.plan(FOLDER, tmp_path, quick=False)
-    assert cci._present(planned, None, None) == planned
-    assert {one.part for one in cci._present(planned, [], None)} == {cci.TESTBEDS}
-    assert {one.part for one in cci._present(planned, ["policies"], None)} == {cci.TESTBEDS, "policies"}
+    assert cci._present(planned, None, None, None) == planned
+    assert cci._lacking(planned, planned) == []
+    assert {one.part for one in cci._present(planned, [], None, None)} == {cci.TESTBEDS}
+    assert {one.part for one in cci._present(planned, ["policies"], None, None)} == {cci.TESTBEDS, "policies"}
+    three = cci._present(planned, ["policies"], 3, None)
+    assert {(one.part, one.network) for one in three} == {(cci.TESTBEDS, 0), *(("policies", number) for number in range(3))}
+    lacking = ["the sampled network", "all four ways with the tor of today", "more load"]
+    assert cci._lacking(planned, three) == [*lacking, "each circuit scheduler (2 of 5 networks)"]
+
+
+@pytest.mark.parametrize(("given", "asked"), [("4", 4), ("0", None), ("1pct", None), ("-1", None), ("1,2", None), ("²", None)])
+def test_the_networks_that_are_asked_for_are_a_number(
+    given: str, asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    got: list[int] = []
+
+    def reproduce(*_: object, quick: bool, networks: int) -> tuple[Path, list[str]]:
+        assert not quick
+        got.append(networks)
+        return tmp_path, []
+
+    monkeypatch.setitem(SELF_CONTAINED, "cci", reproduce)
+    monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "cci", "--networks", given])
+    with pytest.raises(SystemExit) as leave:
+        cli.main()
+    assert got == ([] if asked is None else [asked])
+    assert leave.value.code == (0 if asked is not None else cli.EXIT_REFUSED)
+    assert asked is not None or "is no number from 1 on" in capsys.readouterr().err
+
+
+def test_a_sampled_network_is_on_the_page_once_all_of_it_is_kept(tmp_path: Path) -> None:
+    everything = cci.plan(FOLDER, tmp_path, quick=False)
+    planned = [one for one in everything if one.part == cci.NETWORK and one.network < 3]
     store = Kept(tmp_path / "kept", cci.FORM)
-    of_network = [one for one in planned if one.part == cci.NETWORK]
-    for one in of_network:
-        assert {each.part for each in cci._present(planned, [], store)} == {cci.TESTBEDS}
+    for number, one in enumerate(planned[:16]):
+        assert {each.network for each in cci._present(planned, [], None, store)} == set(range(number // 8))
         store.add(one.ahead[0], identity(one.ahead[1]), Reduced({"figures": frame([])}, ()))
-    assert {one.part for one in cci._present(planned, [], store)} == {cci.TESTBEDS, cci.NETWORK}
+    # Those that are kept stay on the page when fewer are asked for, or more.
+    for networks, found in ((1, {0, 1}), (3, {0, 1, 2})):
+        assert {each.network for each in cci._present(planned, [cci.NETWORK], networks, store)} == found
+
+
+def test_a_network_keeps_its_number_when_it_is_reduced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "QUICK", network.QUICK | TINY)
+    (second,) = (cell for cell in network.prepare(FOLDER, tmp_path, quick=True) if cell.ahead[0] == "network-0.005-pctls-2")
+    _, file, results = second.ahead
+    reduced = network.reduce(runner.run(file, results, report=False), first=second.number)
+    figures, times = reduced.frames["figures"], reduced.frames["times"]
+    assert set(figures["place"]) == {"0.5 %"}
+    assert set(figures["treatment"]) == {testbeds.PCTLS}
+    assert set(figures["replicate"]) == {1}
+    assert times.height > 0
+    assert set(times["network"]) == {1}
 
 
 def test_figures_by_hand() -> None:

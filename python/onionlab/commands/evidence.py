@@ -69,6 +69,14 @@ def _parts(given: list[str]) -> list[str]:
     return named
 
 
+def _count(given: list[str]) -> int:
+    """How many sampled networks; anything but one number from 1 on is refused."""
+    (*before, last) = given
+    if before or not last.isascii() or not last.isdigit() or int(last[:9]) < 1:
+        raise typer.BadParameter(f"{','.join(given)!r} is no number from 1 on", param_hint="--networks")
+    return int(last[:9])
+
+
 def _wall_time(given: str) -> str:
     """A length of time; anything else is refused."""
     try:
@@ -113,10 +121,10 @@ def reproduce(
     networks: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME,...",
+            metavar="NAME,...|COUNT",
             help="shadow-networks: networks to run, by the beginnings of their names, also several times; none: only write the "
-            "page.",
-            show_default="1pct",
+            "page. cci: how many sampled networks of each part, the first ones.",
+            show_default="1pct; all",
         ),
     ] = None,
     duration: Annotated[
@@ -186,7 +194,7 @@ def reproduce(
     for option, value, owners in (
         ("--reference", reference, PAPERS),
         ("--seeds", seeds, ("shadow-tor",)),
-        ("--networks", networks, ("shadow-networks",)),
+        ("--networks", networks, ("shadow-networks", "cci")),
         ("--duration", duration, ("shadow-networks",)),
         ("--load", load, ("shadow-networks",)),
         ("--at-most", at_most, ("shadow-networks",)),
@@ -221,6 +229,8 @@ def reproduce(
                 more["quarter"] = True
             if parts is not None:
                 more["parts"] = _parts(parts)
+            if networks is not None:
+                more["networks"] = _count(networks)
             page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick, **more)
         else:
             chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}

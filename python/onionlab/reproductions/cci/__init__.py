@@ -73,11 +73,12 @@ def read(experiments: Path) -> Asked:
 
 @dataclass(frozen=True)
 class Planned:
-    """One experiment: what is run, to which part of the page it belongs, and how it is reduced."""
+    """One experiment: what is run, its part of the page, how it is reduced, and of which sampled network it is."""
 
     part: str
     ahead: Ahead
     reduce: Callable[[Experiment], Reduced]
+    network: int = 0
 
 
 #: Parts of the page but for the questions that the paper leaves open, which are called as their files.
@@ -92,11 +93,13 @@ def plan(experiments: Path, out: Path, *, quick: bool) -> list[Planned]:
     planned = [
         Planned(TESTBEDS, ahead, partial(testbeds.reduce, ahead[0])) for ahead in testbeds.prepare(experiments, out, quick=quick)
     ]
-    planned += [Planned(NETWORK, ahead, network.reduce) for ahead in network.prepare(experiments, out, quick=quick)]
-    for question in further.QUESTIONS:
-        reduce = partial(network.reduce, key=question.key, called=question.called)
-        ahead_of_all = network.prepare(experiments, out, question.stem, question.key, quick=quick)
-        planned += [Planned(question.stem, ahead, reduce) for ahead in ahead_of_all]
+    for stem, key, called in (
+        (NETWORK, network.LOSS, network.percent),
+        *((question.stem, question.key, question.called) for question in further.QUESTIONS),
+    ):
+        for cell in network.prepare(experiments, out, stem, key, quick=quick):
+            reduce = partial(network.reduce, first=cell.number, key=key, called=called)
+            planned.append(Planned(stem, cell.ahead, reduce, cell.number))
     return planned
 
 
@@ -110,6 +113,7 @@ def reproduce(
     kept: Path | None = None,
     quarter: bool = False,
     parts: Collection[str] | None = None,
+    networks: int | None = None,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -128,13 +132,17 @@ def reproduce(
     parts : collection of str, optional
         Those of `LATER` that are run besides the testbeds, instead of all. The page has also those that are kept, and says
         which it lacks.
+    networks : int, optional
+        So many sampled networks of each part that is run, the first ones, instead of all. The page has also those that are kept,
+        and says how many it lacks.
     quarter : bool
         A quarter of Tor too, once, one run after the other in the end; the page has it without that where it is kept.
     """
     asked = read(experiments)
     folder = out / ("quick" if quick else "full")
     store = opened(kept, FORM, quick=quick)
-    planned = _present(plan(experiments, folder, quick=quick), parts, store)
+    everything = plan(experiments, folder, quick=quick)
+    planned = _present(everything, parts, networks, store)
     found_by_part: dict[str, list[Reduced]] = {}
     with watching(observe) as observer:
         found = work_off([one.ahead for one in planned], lambda number, results: planned[number].reduce(results), observer, store)
@@ -164,20 +172,37 @@ def reproduce(
         list(further.page(others, asked.rule)),
         [] if large is None else list(of_quarter.section(large, asked.published["network"])),
         {stem: other.made for stem, other in others.items()} | ({} if large is None else {of_quarter.STEM: large.made}),
-        [name for part, name in LATER.items() if part not in measured],
+        _lacking(everything, planned),
+        networks=networks,
         quick=quick,
     )
     write_text(path, text)
     return path, []
 
 
-def _present(planned: Sequence[Planned], parts: Collection[str] | None, store: Kept | None) -> list[Planned]:
-    """The testbeds, the parts that are asked for, and the others of which everything is kept."""
-    if parts is None:
-        return list(planned)
-    left = [one for one in planned if one.part in LATER and one.part not in parts]
-    lacking = {one.part for one in left if store is None or store.take(one.ahead[0], identity(one.ahead[1])) is None}
-    return [one for one in planned if one.part not in lacking]
+def _present(
+    planned: Sequence[Planned], parts: Collection[str] | None, networks: int | None, store: Kept | None
+) -> list[Planned]:
+    """The testbeds, what is asked for, and the other sampled networks of which everything is kept."""
+
+    def asked_for(one: Planned) -> bool:
+        return (parts is None or one.part in parts) and (networks is None or one.network < networks)
+
+    left = [one for one in planned if one.part in LATER and not asked_for(one)]
+    lacking = {
+        (one.part, one.network) for one in left if store is None or store.take(one.ahead[0], identity(one.ahead[1])) is None
+    }
+    return [one for one in planned if (one.part, one.network) not in lacking]
+
+
+def _lacking(everything: Sequence[Planned], present: Sequence[Planned]) -> list[str]:
+    """The parts that are not there, and those that have not all their sampled networks, in words."""
+    words = []
+    for part, name in LATER.items():
+        asked, there = (len({one.network for one in planned if one.part == part}) for planned in (everything, present))
+        if there < asked:
+            words.append(f"{name} ({asked - there} of {asked} networks)" if there else name)
+    return words
 
 
 def judge_all(asked: Asked, beds: testbeds.Measured, sampled: network.Measured | None) -> list[Judged]:

@@ -1,7 +1,7 @@
 """Sampled networks of `onionlab.reproductions.cci`: Tor's users, and clients that measure, at several losses or loads.
 
-A file sweeps losses or loads; each treatment at each of them is run as an experiment of its own, so that one that is finished can
-be kept.
+A file sweeps losses or loads; each treatment at each of them in each network is run as an experiment of its own, so that one that
+is finished can be kept, and more networks can follow at another time.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ SIZES = {"50 kB": 50_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 
 #: What most files sweep.
 LOSS = "network.loss"
+
+#: How many networks a file samples.
+NETWORKS = re.compile(r"(?m)^networks = (\d+)$")
 
 #: Where a file's treatments begin, which come last in it.
 TREATMENT = "[[treatments]]\n"
@@ -95,31 +98,46 @@ def percent(loss: Any) -> str:
     return f"{100 * float(loss):g} %"
 
 
-def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS, *, quick: bool) -> list[runs.Ahead]:
-    """Name, experiment file and results directory for each treatment at each value of ``key`` that the file ``stem`` sweeps.
+@dataclass(frozen=True)
+class Cell:
+    """One treatment at one loss or load in one sampled network."""
 
-    The files are written. Results are those of the whole sweep: what a run draws does not depend on which others there are.
+    number: int
+    ahead: runs.Ahead
+
+
+def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS, *, quick: bool) -> list[Cell]:
+    """Everything that the file ``stem`` asks for, which sweeps ``key``: first all of one network, then all of the next.
+
+    The files are written. A network is drawn from ``base-seed``, which is 1 for the first, whatever others there are.
     """
     text = runs.with_changes((experiments / f"{stem}.toml").read_text(encoding="utf-8"), QUICK if quick else {})
-    before, *treatments = text.split(TREATMENT)
-    ahead = []
-    for value in tomllib.loads(text)["sweep"][key]:
-        swept = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', before)
-        for treatment in treatments:
-            own = f"{swept}{TREATMENT}{treatment}"
-            called = re.sub(r"[^a-z0-9]+", "-", tomllib.loads(own)["treatments"][0]["name"].lower()).strip("-")
-            name = f"{stem}-{value}-{called}"
-            ahead.append((name, runs.written(out / "files" / f"{name}.toml", own), out / name))
-    return ahead
+    asked = tomllib.loads(text)
+    cells = []
+    for number in range(asked["networks"]):
+        before, *treatments = NETWORKS.sub(f"networks = 1\nbase-seed = {1 + number}", text).split(TREATMENT)
+        for value in asked["sweep"][key]:
+            swept = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', before)
+            for treatment, called in zip(treatments, asked["treatments"], strict=True):
+                name = f"{stem}-{value}-{_in_a_path(called['name'])}-{1 + number}"
+                file = runs.written(out / "files" / f"{name}.toml", f"{swept}{TREATMENT}{treatment}")
+                cells.append(Cell(number, (name, file, out / name)))
+    return cells
 
 
-def reduce(experiment: Experiment, key: str = LOSS, called: Callable[[Any], str] = percent) -> Reduced:
-    """One treatment, or several, at one loss or load, in all networks.
+def _in_a_path(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+def reduce(experiment: Experiment, first: int = 0, key: str = LOSS, called: Callable[[Any], str] = percent) -> Reduced:
+    """Treatments at one loss or load, or at several, in the networks of an experiment.
 
     Parameters
     ----------
     experiment : Experiment
         All results.
+    first : int
+        The number of its first network among those of all experiments.
     key : str
         What it sweeps, if anything; otherwise the place is its loss.
     called : callable
@@ -133,10 +151,9 @@ def reduce(experiment: Experiment, key: str = LOSS, called: Callable[[Any], str]
             for network in range(point.plan.networks):
                 one = _Run(point, treatment, network)
                 relays = max(relays, one.relays["relay"].n_unique())
-                figures += [(place, treatment, network, metric, value) for metric, value in one.figures().items()]
-                times.append(one.times(place))
+                figures += [(place, treatment, first + network, metric, value) for metric, value in one.figures().items()]
+                times.append(one.times(place, first + network))
     facts = {
-        "networks": experiment.plan.networks,
         "relays": relays,
         "minutes": experiment.duration / 60,
         "longest": max(patience(experiment.plan.scenario).values()),
@@ -152,11 +169,13 @@ def _places(experiment: Experiment, key: str, called: Callable[[Any], str]) -> I
 
 
 def together(reduced: Sequence[Reduced]) -> Measured:
-    """All losses or loads of a file."""
+    """All that was run of a file."""
+    figures = frames_together(reduced, "figures")
     return Measured(
-        frames_together(reduced, "figures"),
+        figures,
         frames_together(reduced, "times"),
-        **{name: max(one.facts[name] for one in reduced) for name in ("networks", "relays", "minutes", "longest")},
+        networks=figures["replicate"].n_unique(),
+        **{name: max(one.facts[name] for one in reduced) for name in ("relays", "minutes", "longest")},
         made=made_together(reduced),
     )
 
@@ -194,7 +213,7 @@ class _Run:
         begin = round(point.measure_from * 1e9)
         mine = (pl.col("treatment") == treatment) & (pl.col("network") == network)
         own = point.transfers.filter(mine, pl.col("group") == MEASURES)
-        self.keys = {"treatment": treatment, "network": network}
+        self.treatment = treatment
         self.longest = patience(point.plan.scenario)
         self.transfers = counted(measured(own, point.measure_from), self.longest, point.duration)
         self.circuits = point.circuits.filter(mine, pl.col("group") == MEASURES, pl.col("launched_ns") >= begin)
@@ -224,14 +243,14 @@ class _Run:
     def _builds(self) -> pl.Series:
         return (self.circuits["built_ns"] - self.circuits["launched_ns"]).drop_nulls() / 1e9
 
-    def times(self, place: str) -> pl.DataFrame:
-        """Every time, by what it is of."""
+    def times(self, place: str, number: int) -> pl.DataFrame:
+        """Every time, by what it is of; ``number`` is the network's among those of all experiments."""
         parts = [(size, self._downloads(size)) for size in SIZES] + [("build", self._builds())]
         frames = [
             pl.DataFrame({"value": values.cast(pl.Float64)}).select(
                 place=pl.lit(place),
-                treatment=pl.lit(self.keys["treatment"]),
-                network=pl.lit(self.keys["network"]).cast(pl.Int64),
+                treatment=pl.lit(self.treatment),
+                network=pl.lit(number).cast(pl.Int64),
                 seed=pl.lit(1).cast(pl.Int64),
                 what=pl.lit(what),
                 value="value",

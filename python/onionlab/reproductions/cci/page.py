@@ -78,18 +78,20 @@ def page(
     quarter: Sequence[str],
     made: Mapping[str, Sequence[Made]],
     lacking: Sequence[str] = (),
+    networks: int | None = None,
     *,
     quick: bool,
 ) -> str:
     """The page as Markdown.
 
     ``further`` are the lines on what the paper leaves open, ``quarter`` those on a quarter of Tor, where it was run, ``made``
-    all runs, by part, and ``lacking`` the parts that were not run.
+    all runs, by part, ``lacking`` the parts that were not run, whole or in part, and ``networks`` how many were asked for.
     """
     options = " --quick" if quick else ""
     if lacking:
         present = [*([] if sampled is None else ["network"]), *(part for part in made if part != "quarter")]
         options += f" --parts {','.join(present) or 'none'}"
+        options += "" if networks is None else f" --networks {networks}"
     lines = [INTRODUCTION.format(options=options)]
     if quick:
         extent = "" if sampled is None else QUICK_NETWORK.format(sampled=sampled)
