@@ -7,6 +7,7 @@
 mod predictor;
 mod world;
 
+use onionlab_allocator as _;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::World;
 use serde_json::{Value, json};

@@ -64,9 +64,7 @@ def visible_content(root: Path) -> dict[str, str]:
 
 def started(*words: object, directory: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "onionlab", *map(str, words)]
-    # With settings of one's own it does not start itself a second time, for huge pages.
-    environment = {**os.environ, "GLIBC_TUNABLES": "glibc.malloc.hugetlb=0"}
-    return subprocess.Popen(command, cwd=directory, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return subprocess.Popen(command, cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def kill_at_work(process: subprocess.Popen[bytes], runs: Path, delay: float) -> None:
