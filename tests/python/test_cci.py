@@ -74,7 +74,7 @@ def _runs(file: Path) -> list[tuple[str, str, int]]:
     extent = {"networks": None, "base-seed": None}
     assert all(run.network < plan.scenario["networks"] for run in plan.runs)
     return [
-        (fingerprint(plan.scenarios[run.point] | extent, ("", ""), run.treatment, 0, run.seed), run.treatment, run.seed)
+        (fingerprint(plan.scenario_of(run) | extent, ("", ""), run.treatment, 0, run.seed), run.treatment, run.seed)
         for run in plan.runs
     ]
 
@@ -265,11 +265,29 @@ def test_a_quarter_of_tor_beside_the_paper() -> None:
     rows = [row for row in rows if row[1:4:2] != ("PCTLS", "5 MB")]
     facts = {"networks": 1, "relays": 1675, "minutes": 10.0, "longest": 240.0}
     costs = [{"treatment": name, "seconds": 5400.0, "memory": 3 * 2**30} for name in ("vanilla", "PCTLS")]
-    reduced = Reduced({"figures": frame(rows), "times": pl.DataFrame()}, (), {**facts, "costs": costs})
+    reduced = [
+        Reduced(
+            {"figures": frame([row for row in rows if row[1] == cost["treatment"]]), "times": pl.DataFrame()},
+            (),
+            {**facts, "costs": [cost]},
+        )
+        for cost in costs
+    ]
     text = "\n".join(quarter.section(reduced, cci.read(FOLDER).published["network"]))
     assert "1,675 relays, 0.5 % lost, 10 simulated minutes" in text
     assert "| vanilla | 1.50 | 1.50 | 1.50 | 2 | 1.5 | 1.500 | 1.5 | 2 | 1 h 30 min | 3.00 GiB | 430 GB | 12.5 |" in text
     assert "| PCTLS | 1.25 | 1.25 | – |" in text
+
+
+def test_a_quarter_is_on_the_page_once_both_ways_are_kept(tmp_path: Path) -> None:
+    ahead = quarter.prepare(FOLDER, tmp_path)
+    assert [name for name, _, _ in ahead] == ["quarter-vanilla", "quarter-pctls"]
+    assert Counter(_runs(FOLDER / "quarter.toml")) == Counter(run for _, file, _ in ahead for run in _runs(file))
+    store = Kept(tmp_path / "kept", cci.FORM)
+    for kept, (name, file, _) in enumerate(ahead):
+        assert cci._quarter(FOLDER, tmp_path, store, None, run=False) == [], kept
+        store.add(name, identity(file), Reduced({"figures": frame([])}, ()))
+    assert len(cci._quarter(FOLDER, tmp_path, store, None, run=False)) == 2
 
 
 def test_what_sharing_costs_by_hand() -> None:

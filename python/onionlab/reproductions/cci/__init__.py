@@ -21,7 +21,7 @@ from onionlab.reproductions.cci import further, further_charts, network, testbed
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-from onionlab.reproductions.kept import Kept, Reduced, identity, opened, work_off
+from onionlab.reproductions.kept import Kept, Reduced, identity, made_together, opened, work_off
 from onionlab.reproductions.runs import Ahead, Observe, watching
 from onionlab.results.experiment import Experiment
 from onionlab.running.place import chosen, made_at
@@ -151,13 +151,7 @@ def reproduce(
     beds = testbeds.together(found_by_part.pop(TESTBEDS))
     measured = {part: network.together(found) for part, found in found_by_part.items()}
     sampled, others = measured.get(NETWORK), {part: found for part, found in measured.items() if part != NETWORK}
-    large = None if store is None else store.take(of_quarter.STEM)
-    if quarter:
-        with (
-            watching(observe) as observer,
-            made_at(replace(chosen(None, None), jobs=1)),
-        ):
-            (large,) = work_off([of_quarter.prepare(experiments, folder)], lambda _, one: of_quarter.reduce(one), observer, store)
+    large = _quarter(experiments, folder, store, observe, run=quarter)
     judged = judge_all(asked, beds, sampled)
     for name, specification in (*cci_charts.drawings(beds, sampled), *further_charts.drawings(others)):
         export.write_with_data(docs, name, specification)
@@ -170,14 +164,24 @@ def reproduce(
         sampled,
         judged,
         list(further.page(others, asked.rule)),
-        [] if large is None else list(of_quarter.section(large, asked.published["network"])),
-        {stem: other.made for stem, other in others.items()} | ({} if large is None else {of_quarter.STEM: large.made}),
+        list(of_quarter.section(large, asked.published["network"])) if large else [],
+        {stem: other.made for stem, other in others.items()} | ({of_quarter.STEM: made_together(large)} if large else {}),
         _lacking(everything, planned),
         networks=networks,
         quick=quick,
     )
     write_text(path, text)
     return path, []
+
+
+def _quarter(experiments: Path, folder: Path, store: Kept | None, observe: Observe | None, *, run: bool) -> list[Reduced]:
+    """A quarter of Tor, run or as it is kept; nothing if neither."""
+    ahead = of_quarter.prepare(experiments, folder)
+    if not run:
+        found = [None if store is None else store.take(name, identity(file)) for name, file, _ in ahead]
+        return [one for one in found if one is not None] if None not in found else []
+    with watching(observe) as observer, made_at(replace(chosen(None, None), jobs=1)):
+        return list(work_off(ahead, lambda _, one: of_quarter.reduce(one), observer, store))
 
 
 def _present(

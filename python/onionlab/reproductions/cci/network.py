@@ -115,18 +115,25 @@ def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS
     asked = tomllib.loads(text)
     cells = []
     for number in range(asked["networks"]):
-        before, *treatments = NETWORKS.sub(f"networks = 1\nbase-seed = {1 + number}", text).split(TREATMENT)
+        drawn = NETWORKS.sub(f"networks = 1\nbase-seed = {1 + number}", text)
         for value in asked["sweep"][key]:
-            swept = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', before)
-            for treatment, called in zip(treatments, asked["treatments"], strict=True):
-                name = f"{stem}-{value}-{_in_a_path(called['name'])}-{1 + number}"
-                file = runs.written(out / "files" / f"{name}.toml", f"{swept}{TREATMENT}{treatment}")
-                cells.append(Cell(number, (name, file, out / name)))
+            swept = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', drawn)
+            for name, own in by_treatment(swept):
+                ahead = written(out, f"{stem}-{value}-{name}-{1 + number}", own)
+                cells.append(Cell(number, ahead))
     return cells
 
 
-def _in_a_path(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+def by_treatment(text: str) -> list[tuple[str, str]]:
+    """Of each treatment of an experiment file its name, as in a path, and the file with it alone."""
+    before, *treatments = text.split(TREATMENT)
+    names = [re.sub(r"[^a-z0-9]+", "-", one["name"].lower()).strip("-") for one in tomllib.loads(text)["treatments"]]
+    return [(name, f"{before}{TREATMENT}{own}") for name, own in zip(names, treatments, strict=True)]
+
+
+def written(out: Path, name: str, text: str) -> runs.Ahead:
+    """An experiment of this name: its file, which is written, and its results directory."""
+    return name, runs.written(out / "files" / f"{name}.toml", text), out / name
 
 
 def reduce(experiment: Experiment, first: int = 0, key: str = LOSS, called: Callable[[Any], str] = percent) -> Reduced:

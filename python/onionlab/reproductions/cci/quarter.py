@@ -5,7 +5,7 @@ It takes hours and much memory, so that it is only run when it is asked for. One
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from onionlab.reproductions.kept import Reduced
 from onionlab.reproductions.runs import Ahead
 from onionlab.results.experiment import Experiment
 
-#: Name of the experiment and of its file.
+#: Name of the file, with which those of its experiments begin.
 STEM = "quarter"
 
 #: Columns of the table: metric and places.
@@ -44,23 +44,24 @@ class Cost:
     memory: int
 
 
-def prepare(experiments: Path, out: Path) -> Ahead:
-    """Name, experiment file and results directory."""
-    return STEM, experiments / f"{STEM}.toml", out / STEM
+def prepare(experiments: Path, out: Path) -> list[Ahead]:
+    """Name, experiment file and results directory of each treatment; the files are written."""
+    text = (experiments / f"{STEM}.toml").read_text(encoding="utf-8")
+    return [network.written(out, f"{STEM}-{name}", own) for name, own in network.by_treatment(text)]
 
 
 def reduce(experiment: Experiment) -> Reduced:
-    """Both runs, as those of other networks are reduced, and what each took."""
+    """A treatment's run, as those of other networks are reduced, and what it took."""
     reduced = network.reduce(experiment)
     taken = experiment.runs.select("treatment", seconds="wall_seconds", memory="peak_memory_bytes")
     return Reduced(reduced.frames, reduced.made, {**reduced.facts, "costs": list(taken.iter_rows(named=True))})
 
 
-def section(reduced: Reduced, printed: Mapping[str, Any]) -> Iterator[str]:
+def section(reduced: Sequence[Reduced], printed: Mapping[str, Any]) -> Iterator[str]:
     """The table beside the paper's numbers, as Markdown."""
-    sampled = network.together([reduced])
+    sampled = network.together(reduced)
     (loss,) = sampled.places
-    costs = {cost.treatment: cost for cost in (Cost(**row) for row in reduced.facts["costs"])}
+    costs = {cost.treatment: cost for one in reduced for cost in (Cost(**row) for row in one.facts["costs"])}
     yield from ("### A quarter of Tor", "")
     yield (
         f"The paper's size, once: {sampled.relays:,} relays, {loss} lost, {sampled.minutes:g} simulated minutes. One network has "
