@@ -62,6 +62,7 @@ name = "places"
 what = "where clients stand"
 why = "OnionPerf"
 default = "no"
+without = ["latency-floor", "latency-between"]
 network = { latency-factor = 1.0 }
 perf-countries = ["NL", "US"]
 """
@@ -157,6 +158,8 @@ def test_one_parameter_after_the_other_is_turned_on_a_published_network(folders:
     assert "mss" not in linux["base"]
     assert places["base"] == linux["base"], "on top of those before"
     assert (linux["network"]["latency-factor"], places["network"]["latency-factor"]) == (1.76, 1.0)
+    assert linux["network"]["latency-between"]["DE-FR"] == "66.2 ms"
+    assert not {"latency-floor", "latency-between"} & places["network"].keys()
     stand = {}
     for step in ("linux", "places"):
         (file,) = (tmp_path / "out/then").glob(f"{step}-*/small/network/network.json")

@@ -137,7 +137,7 @@ impl RunError {
         match self {
             Self::NoSuchRun { .. } => "run-unknown",
             Self::World(WorldError::Directory(_) | WorldError::NoExitPolicies { .. }) => "document-consensus",
-            Self::World(WorldError::Latency(_)) => "document-latency",
+            Self::World(WorldError::Latency(_) | WorldError::NoSuchCountry { .. }) => "document-latency",
             Self::World(WorldError::Paths(_) | WorldError::NoOnionPath { .. }) => "run-no-paths",
             Self::World(WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. }) => "run-too-many-clients",
             Self::World(WorldError::NoSuchRelay { .. }) => "run-no-such-relay",

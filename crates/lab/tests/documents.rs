@@ -52,13 +52,25 @@ fn the_schema_is_the_one_in_the_repository() {
 }
 
 fn small(extra: &str) -> world::Built {
+    placed("", extra).unwrap()
+}
+
+/// The same with more said of the network.
+fn placed(network: &str, extra: &str) -> Result<world::Built, world::WorldError> {
     let text = format!(
-        "title = \"x\"\nduration = \"30 s\"\n[network]\nkind = \"file\"\npath = \"documents/small.json\"\njitter = false\n[base]\ntor = \"0.3.5\"\n\
+        "title = \"x\"\nduration = \"30 s\"\n[network]\nkind = \"file\"\npath = \"documents/small.json\"\njitter = false\n{network}[base]\ntor = \"0.3.5\"\n\
          [[clients]]\ngroup = \"perf\"\nstart = \"1 s\"\nload = {{ kind = \"bulk\", size = \"50 KiB\", pause = \"1 s\" }}\n\
          circuit-per-transfer = true\n{extra}"
     );
     let scenario = Scenario::parse(&testdata().join("small.toml"), text).and_then(|scenario| scenario.resolve()).unwrap();
-    world::build(&scenario, 0, 0, 1).unwrap()
+    world::build(&scenario, 0, 0, 1)
+}
+
+#[test]
+fn a_round_trip_is_known_for_countries_of_the_table_alone() {
+    assert!(placed("latency-between = { DE-FR = \"66 ms\" }\n", "").is_ok());
+    let refused = placed("latency-between = { BE-DE = \"44 ms\" }\n", "").err().unwrap();
+    assert_eq!(refused.to_string(), "`network.latency-between` has BE-DE, and the table of latencies lacks one of the two");
 }
 
 #[test]

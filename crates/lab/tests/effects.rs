@@ -375,6 +375,8 @@ fn every_key_of_a_sampled_network_has_an_effect() {
         ("", "capacity = { exit = { factor = 0.01, exponent = 1.0 } }"),
         ("", "capacity = { guard-exit = { factor = 0.01, exponent = 1.0 } }"),
         ("", "latency-factor = 1.5"),
+        ("", "latency-floor = \"60 ms\""),
+        ("", "latency-between = { DE-DE = \"200 ms\", DE-FR = \"200 ms\", US-US = \"200 ms\", DE-US = \"500 ms\" }"),
         ("", "latency-error = 0.3"),
         ("", "jitter = false"),
         ("", "loss = 0.01"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -117,6 +118,10 @@ class Network:
         The version of tor that is simulated where nobody says otherwise.
     latency_factor
         What the round trips of the table of latencies are multiplied by to be as long as there.
+    latency_floor
+        The shortest of them then, in milliseconds.
+    round_trips
+        Those between two of the built-in places, or within one, that are known, in milliseconds, by both codes (``DE-FR``).
     guards
         How many guards a client uses, 0 for none; None: tor's default.
     scheduler, kist_interval
@@ -143,6 +148,8 @@ class Network:
     tor: str
     times: Times = field(default_factory=Times)
     latency_factor: float = 1.0
+    latency_floor: int = 0
+    round_trips: Mapping[str, float] = field(default_factory=dict)
     guards: int | None = 0
     scheduler: str | None = None
     kist_interval: int | None = None

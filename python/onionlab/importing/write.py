@@ -6,7 +6,7 @@ It has ``experiment.toml``, ``network.json``, and the traffic models if they wer
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -165,6 +165,12 @@ def _markov(network: Network) -> Iterator[tuple[str, Markov]]:
         yield "markov" if single else f"markov{number}", markov
 
 
+def _round_trips(known: Mapping[str, float]) -> list[str]:
+    """The table of those that a piece of the other graph has."""
+    lines = [f'{pair} = "{time:g} ms"' for pair, time in known.items()]
+    return ["", "[network.latency-between] # what a published piece of its own graph has", *lines]
+
+
 def experiment(network: Network, options: Options) -> str:
     """The experiment file."""
     if not 0 < options.load <= MOST_LOAD:
@@ -195,6 +201,10 @@ def experiment(network: Network, options: Options) -> str:
         lines.append(f"latency = {json.dumps(str(options.latency.resolve()), ensure_ascii=False)}")
     if network.latency_factor != 1:
         lines.append(f"latency-factor = {network.latency_factor:g} # as long as the round trips of its own graph")
+    if network.latency_floor:
+        lines.append(f'latency-floor = "{network.latency_floor} ms" # whose shortest have two last miles in them')
+    if network.round_trips and options.latency is None:
+        lines += _round_trips(network.round_trips)
     lines += [
         "",
         "[base]",

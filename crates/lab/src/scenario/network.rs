@@ -7,6 +7,7 @@ use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 
 /// Where a network comes from.
@@ -50,6 +51,12 @@ pub struct NetworkFile {
     /// All kinds but "explicit": every round trip of the table times so much, 0.1 to 10. Default: 1.
     #[schemars(range(min = 0.1, max = 10.0))]
     pub latency_factor: Option<f64>,
+    /// All kinds but "explicit": no round trip of the table, times the factor, is shorter than this, up to 10 s: a last mile at both ends, as pings between homes have it. Default: "0 s".
+    #[schemars(with = "Option<DurationText>")]
+    pub latency_floor: Option<SimDuration>,
+    /// All kinds but "explicit": round trips between two countries of the table, or within one, that are known otherwise, up to 20 s: `{ DE-FR = "66 ms", DE-DE = "38 ms" }`. Neither factor nor floor change them. Default: none.
+    #[schemars(with = "Option<BTreeMap<String, DurationText>>")]
+    pub latency_between: Option<BTreeMap<String, SimDuration>>,
     /// Kind "consensus": the path of tor's `geoip` file, which gives each relay its country. Default: places drawn from a built-in distribution.
     #[schemars(length(min = 1, max = 4096))]
     pub geoip: Option<String>,

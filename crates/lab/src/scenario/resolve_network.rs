@@ -10,6 +10,7 @@ use super::resolved::{
     SampledNetwork, Size, SyntheticNetwork,
 };
 use onionlab_directory::synth::Model;
+use onionlab_net::latency::Country;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +34,8 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
         let placed = only("\"consensus\", \"synthetic\" or \"file\"");
         refuse("network", "latency", file.latency.as_ref(), &placed)?;
         refuse("network", "latency-factor", file.latency_factor.as_ref(), &placed)?;
+        refuse("network", "latency-floor", file.latency_floor.as_ref(), &placed)?;
+        refuse("network", "latency-between", file.latency_between.as_ref(), &placed)?;
         refuse("network", "jitter", file.jitter.as_ref(), &placed)?;
         refuse("network", "loss", file.loss.as_ref(), &placed)?;
     } else {
@@ -88,6 +91,8 @@ fn made_elsewhere(scenario: &Scenario, file: &NetworkFile) -> Checked<FileNetwor
         document,
         latency: latency(scenario, file)?,
         latency_factor: latency_factor(file)?,
+        latency_floor: latency_floor(file)?,
+        latency_between: latency_between(file)?,
         jitter: file.jitter.unwrap_or(true),
         loss: loss(file)?,
         network: Arc::new(network),
@@ -104,6 +109,32 @@ fn latency(scenario: &Scenario, file: &NetworkFile) -> Checked<Option<FileRef>> 
 
 fn latency_factor(file: &NetworkFile) -> Checked<f64> {
     within("network.latency-factor", file.latency_factor.unwrap_or(1.0), 0.1, 10.0)
+}
+
+/// None where there is no such floor.
+fn latency_floor(file: &NetworkFile) -> Checked<Option<SimDuration>> {
+    let floor = file.latency_floor.unwrap_or(SimDuration::ZERO);
+    Ok(Some(within("network.latency-floor", floor, SimDuration::ZERO, MAX_LATENCY)?).filter(|&floor| floor > SimDuration::ZERO))
+}
+
+/// By both countries' codes, the first in the alphabet first.
+fn latency_between(file: &NetworkFile) -> Checked<BTreeMap<String, SimDuration>> {
+    let mut known = BTreeMap::new();
+    for (given, &time) in file.latency_between.iter().flatten() {
+        let key = format!("network.latency-between.{}", clipped(given, 20));
+        let Some((a, b)) = given.split_once('-').and_then(|(a, b)| Some((Country::parse(a)?, Country::parse(b)?))) else {
+            return Err(Fault::out_of_range(
+                "network.latency-between",
+                clipped(given, 20),
+                "two codes of countries, such as DE-FR",
+            ));
+        };
+        let pair = format!("{}-{}", a.min(b), a.max(b));
+        if known.insert(pair, within(&key, time, SimDuration::ZERO, MAX_LATENCY * 2)?).is_some() {
+            return Err(Fault::conflict(key, "is the same pair of countries as another key of this table"));
+        }
+    }
+    Ok(known)
 }
 
 fn loss(file: &NetworkFile) -> Checked<f64> {
@@ -125,6 +156,8 @@ fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
         capacity: capacity(file.capacity.as_ref())?,
         latency: latency(scenario, file)?,
         latency_factor: latency_factor(file)?,
+        latency_floor: latency_floor(file)?,
+        latency_between: latency_between(file)?,
         jitter: file.jitter.unwrap_or(true),
         loss: loss(file)?,
         servers: within("network.servers", file.servers.unwrap_or(10), 1, 100_000)?,

@@ -215,6 +215,12 @@ pub struct FileNetwork {
     pub latency: Option<FileRef>,
     /// All round trips times so much.
     pub latency_factor: f64,
+    /// And none of them shorter than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_floor: Option<SimDuration>,
+    /// But those between two countries that are known otherwise, by their codes in the order of the alphabet.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub latency_between: BTreeMap<String, SimDuration>,
     /// Whether latencies vary as the table says.
     pub jitter: bool,
     /// Chance of loss of a packet on any path.
@@ -249,6 +255,12 @@ pub struct SampledNetwork {
     pub latency: Option<FileRef>,
     /// All round trips times so much.
     pub latency_factor: f64,
+    /// And none of them shorter than this.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub latency_floor: Option<SimDuration>,
+    /// But those between two countries that are known otherwise, by their codes in the order of the alphabet.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub latency_between: BTreeMap<String, SimDuration>,
     /// Whether latencies vary as the table says.
     pub jitter: bool,
     /// Chance of loss of a packet on any path.

@@ -1,7 +1,7 @@
 //! A network made elsewhere: hosts, places and clients as its document has them.
 
 use super::effective::in_force;
-use super::land::Land;
+use super::land::{Land, latencies};
 use super::onion::{self, Surroundings};
 use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
@@ -23,12 +23,9 @@ pub(super) fn layout<'a>(
     network_seed: Seed,
     run_seed: Seed,
 ) -> Result<Layout<'a>, WorldError> {
-    let table = match &file.latency {
-        Some(table) => LatencyTable::read_country_rtt(&table.location)?,
-        None => LatencyTable::builtin(),
-    };
+    let table = latencies(file.latency.as_ref(), file.latency_factor, file.latency_floor, &file.latency_between)?;
     let network = &file.network;
-    let mut land = Land::new(table.scaled(file.latency_factor), network_seed);
+    let mut land = Land::new(table, network_seed);
     for relay in &network.relays {
         add_relay(&mut land, relay);
     }

@@ -1,11 +1,12 @@
 //! Hosts with their places, as they are added one after the other.
 
-use super::Host;
+use super::{Host, WorldError};
+use crate::scenario::resolved::FileRef;
 use onionlab_engine::HostId;
-use onionlab_net::latency::{AccessDelay, LatencyTable, Location, Place, PlaceDistribution};
-use onionlab_quantities::{Bandwidth, RandomStream, Seed};
+use onionlab_net::latency::{AccessDelay, Country, LatencyTable, Location, Place, PlaceDistribution};
+use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration};
 use onionlab_tor::Role;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Hosts with their places.
 pub(super) struct Land {
@@ -16,6 +17,26 @@ pub(super) struct Land {
     /// By host.
     pub locations: Vec<Location>,
     taken: BTreeSet<String>,
+}
+
+/// The table that is named, or the built-in one, with all that is said of it.
+pub(super) fn latencies(
+    file: Option<&FileRef>,
+    factor: f64,
+    floor: Option<SimDuration>,
+    known: &BTreeMap<String, SimDuration>,
+) -> Result<LatencyTable, WorldError> {
+    let table = match file {
+        Some(table) => LatencyTable::read_country_rtt(&table.location)?,
+        None => LatencyTable::builtin(),
+    };
+    let mut table = table.scaled(factor).floored(floor.unwrap_or(SimDuration::ZERO));
+    for (pair, &time) in known {
+        let countries = pair.split_once('-').and_then(|(a, b)| Some((Country::parse(a)?, Country::parse(b)?)));
+        let changed = countries.and_then(|(a, b)| table.with_round_trip(a, b, time));
+        table = changed.ok_or_else(|| WorldError::NoSuchCountry { pair: pair.clone() })?;
+    }
+    Ok(table)
 }
 
 impl Land {

@@ -45,6 +45,12 @@ pub enum WorldError {
     /// A table of latencies or countries is wrong.
     #[error(transparent)]
     Latency(#[from] LatencyError),
+    /// A round trip is given for a country that the table of latencies has not.
+    #[error("`network.latency-between` has {pair}, and the table of latencies lacks one of the two")]
+    NoSuchCountry {
+        /// Both codes.
+        pair: String,
+    },
     /// The network has no paths.
     #[error(transparent)]
     Paths(#[from] PathError),

@@ -1,7 +1,7 @@
 //! A network sampled from a consensus or from the built-in model: capacities, places, servers, clients.
 
 use super::effective::{has_ipv6_subnets, in_force};
-use super::land::Land;
+use super::land::{Land, latencies};
 use super::onion::{self, Surroundings};
 use super::routes::{Relays, Route, Routes, Servers};
 use super::topology::ByPlace;
@@ -13,7 +13,7 @@ use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
 use onionlab_directory::synth::{self, Model, synth};
 use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Families, Flag, Position, Relay, Sample, sample};
 use onionlab_engine::HostId;
-use onionlab_net::latency::{AccessDelay, GeoIp, LatencyTable, PlaceDistribution};
+use onionlab_net::latency::{AccessDelay, GeoIp, PlaceDistribution};
 use onionlab_paths::PathOptions;
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
 use onionlab_tor::Role;
@@ -45,12 +45,8 @@ pub(super) fn layout<'a>(
     let Sample { network, report } = sample(&source, size, network_seed)?;
     drop(source);
     let capacities = capacities(&network, common, network_seed)?;
-    let table = match &common.latency {
-        Some(file) => LatencyTable::read_country_rtt(&file.location)?,
-        None => LatencyTable::builtin(),
-    };
-
-    let mut land = Land::new(table.scaled(common.latency_factor), network_seed);
+    let table = latencies(common.latency.as_ref(), common.latency_factor, common.latency_floor, &common.latency_between)?;
+    let mut land = Land::new(table, network_seed);
     for (relay, capacity) in network.relays.iter().zip(&capacities) {
         add_relay(&mut land, relay, *capacity, geoip.as_ref());
     }

@@ -68,6 +68,25 @@ impl LatencyTable {
         self
     }
 
+    /// The table with no round trip below `floor`. Deviations stay.
+    #[must_use]
+    pub fn floored(mut self, floor: SimDuration) -> Self {
+        for time in &mut self.rtt {
+            *time = (*time).max(floor);
+        }
+        self
+    }
+
+    /// The table with the round trip between two of its countries, or within one, as it is known to be; the deviation stays. `None` where it
+    /// lacks one of the two.
+    #[must_use]
+    pub fn with_round_trip(mut self, a: Country, b: Country, rtt: SimDuration) -> Option<Self> {
+        let place = |country| self.places().find(|&place| self.country(place) == country);
+        let (a, b) = (place(a)?, place(b)?);
+        self.rtt[index(a, b)] = rtt;
+        Some(self)
+    }
+
     /// The number of places.
     pub fn len(&self) -> usize {
         self.places.len()
@@ -244,6 +263,34 @@ mod tests {
         assert_eq!(slow.rtt(a, b) * 2, table.rtt(a, b) * 3);
         assert_eq!(slow.jitter(a, b), table.jitter(a, b).mul_f64_rounded(1.5));
         assert_eq!(table.clone().scaled(1.0), table);
+    }
+
+    #[test]
+    fn a_floor_lengthens_what_is_shorter_alone() {
+        let table = LatencyTable::builtin();
+        let [germany, france, states] = ["DE", "FR", "US"].map(|code| place(&table, code));
+        let floor = SimDuration::from_millis(20);
+        let floored = table.clone().floored(floor);
+        assert!(table.rtt(germany, germany) < floor && table.rtt(germany, france) > floor);
+        assert_eq!(floored.rtt(germany, germany), floor);
+        assert_eq!(floored.rtt(germany, france), table.rtt(germany, france));
+        assert_eq!(floored.rtt(states, germany), table.rtt(states, germany));
+        assert_eq!(table.clone().floored(SimDuration::ZERO), table);
+    }
+
+    #[test]
+    fn a_round_trip_that_is_known_takes_the_place_of_the_tables_both_ways() {
+        let table = LatencyTable::builtin();
+        let [germany, france, states] = ["DE", "FR", "US"].map(|code| place(&table, code));
+        let [de, fr, belgium] = ["DE", "FR", "BE"].map(|code| Country::parse(code).unwrap());
+        let known = SimDuration::from_millis(66);
+        let changed = table.clone().with_round_trip(fr, de, known).unwrap();
+        assert_eq!((changed.rtt(germany, france), changed.rtt(france, germany)), (known, known));
+        assert_eq!(changed.rtt(germany, germany), table.rtt(germany, germany));
+        assert_eq!(changed.rtt(france, states), table.rtt(france, states));
+        assert_eq!(changed.with_round_trip(de, de, known).unwrap().rtt(germany, germany), known);
+        // Its nearest neighbour's round trips are another country's.
+        assert!(table.place_of(belgium).is_some() && table.clone().with_round_trip(belgium, de, known).is_none());
     }
 
     /// Mean round trip of a three-hop circuit from a user to a server, without queues. On live Tor of 2019 OnionPerf saw, queues

@@ -46,7 +46,7 @@ class Step:
     network, base
         Keys of these tables of the experiment file, and their values.
     without
-        Keys of ``base`` that are taken away.
+        Keys of these that are taken away.
     perf_countries
         Where the measuring clients stand, in turn; empty: where they stood.
     """
@@ -158,7 +158,7 @@ def _written(asked: Steps, number: int, network: str, published: Path, out: Path
 def _turn(folder: Path, step: Step) -> None:
     """Turn an imported experiment's parameter."""
     file = folder / "experiment.toml"
-    text = changed(file.read_text(encoding="utf-8"), "network", step.network)
+    text = changed(file.read_text(encoding="utf-8"), "network", step.network, step.without)
     write_text(file, changed(text, "base", step.base, step.without))
     if step.perf_countries:
         hosts = folder / "network.json"
@@ -171,17 +171,22 @@ def _turn(folder: Path, step: Step) -> None:
 def changed(text: str, table: str, settings: Mapping[str, Any], without: Sequence[str] = ()) -> str:
     r"""An experiment file with other values of some keys of a table, one key a line; values are numbers, texts, true or false.
 
+    A key without which it is to be may be a table of its own.
+
     Examples
     --------
     >>> changed('[base]\nmss = 1434 # less\nguards = 0\n\n[more]\nmss = 1\n', "base", {"net": "linux"}, ["mss"])
     '[base]\nguards = 0\nnet = "linux"\n\n[more]\nmss = 1\n'
+    >>> changed("[a]\nb = 1\n\n[a.c] # known\nd = 2\n\n[e]\nd = 3\n", "a", {}, ["c"])
+    '[a]\nb = 1\n\n[e]\nd = 3\n'
     """
     gone = {*settings, *without}
-    lines, here = [], False
+    lines, here, within_gone = [], False, False
     for line in text.splitlines():
         if line.startswith("["):
-            here = line.split("#")[0].strip() == f"[{table}]"
-        if here and line.split("=")[0].strip() in gone:
+            name = line.split("#")[0].strip()
+            here, within_gone = name == f"[{table}]", name in {f"[{table}.{key}]" for key in gone}
+        if within_gone or (here and line.split("=")[0].strip() in gone):
             continue
         if here and not line.strip():
             lines += [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
