@@ -6,7 +6,7 @@ use super::error::{Fault, clipped};
 use super::network::{CapacityFile, ExitPolicies, FamiliesFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile};
 use super::resolve::{Checked, count, name, named_file, read_named_file, refuse, within};
 use super::resolved::{
-    Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, RateLimit,
+    Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, PlacedPaths, RateLimit,
     SampledNetwork, Size, SyntheticNetwork,
 };
 use onionlab_directory::synth::Model;
@@ -87,15 +87,17 @@ fn made_elsewhere(scenario: &Scenario, file: &NetworkFile) -> Checked<FileNetwor
         path: clipped(path, 200),
         cause,
     })?;
-    Ok(FileNetwork {
-        document,
+    Ok(FileNetwork { document, paths: placed_paths(scenario, file)?, network: Arc::new(network) })
+}
+
+fn placed_paths(scenario: &Scenario, file: &NetworkFile) -> Checked<PlacedPaths> {
+    Ok(PlacedPaths {
         latency: latency(scenario, file)?,
-        latency_factor: latency_factor(file)?,
+        latency_factor: within("network.latency-factor", file.latency_factor.unwrap_or(1.0), 0.1, 10.0)?,
         latency_floor: latency_floor(file)?,
         latency_between: latency_between(file)?,
         jitter: file.jitter.unwrap_or(true),
-        loss: loss(file)?,
-        network: Arc::new(network),
+        loss: within("network.loss", file.loss.unwrap_or(0.0), 0.0, 0.5)?,
     })
 }
 
@@ -105,10 +107,6 @@ fn latency(scenario: &Scenario, file: &NetworkFile) -> Checked<Option<FileRef>> 
         None | Some("built-in") => Ok(None),
         Some(path) => named_file(scenario, "network.latency", path).map(Some),
     }
-}
-
-fn latency_factor(file: &NetworkFile) -> Checked<f64> {
-    within("network.latency-factor", file.latency_factor.unwrap_or(1.0), 0.1, 10.0)
 }
 
 /// None where there is no such floor.
@@ -137,10 +135,6 @@ fn latency_between(file: &NetworkFile) -> Checked<BTreeMap<String, SimDuration>>
     Ok(known)
 }
 
-fn loss(file: &NetworkFile) -> Checked<f64> {
-    within("network.loss", file.loss.unwrap_or(0.0), 0.0, 0.5)
-}
-
 fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
     let size = match (file.relays, file.scale) {
         (Some(_), Some(_)) => {
@@ -154,12 +148,7 @@ fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
     Ok(SampledNetwork {
         size,
         capacity: capacity(file.capacity.as_ref())?,
-        latency: latency(scenario, file)?,
-        latency_factor: latency_factor(file)?,
-        latency_floor: latency_floor(file)?,
-        latency_between: latency_between(file)?,
-        jitter: file.jitter.unwrap_or(true),
-        loss: loss(file)?,
+        paths: placed_paths(scenario, file)?,
         servers: within("network.servers", file.servers.unwrap_or(10), 1, 100_000)?,
         server_rate: rate("network.server-rate", file.server_rate.unwrap_or(Bandwidth::from_bits_per_sec(10_000_000_000)))?,
         families: families(scenario, file)?,

@@ -211,6 +211,18 @@ pub struct SyntheticNetwork {
 pub struct FileNetwork {
     /// The network document.
     pub document: FileRef,
+    /// What its paths are like.
+    #[serde(flatten)]
+    pub paths: PlacedPaths,
+    /// What the document says.
+    #[serde(skip)]
+    pub network: Arc<NetworkDocument>,
+}
+
+/// Paths between hosts of which each has a place.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PlacedPaths {
     /// Table of round-trip times between countries; `None`: the built-in regions.
     pub latency: Option<FileRef>,
     /// All round trips times so much.
@@ -225,9 +237,6 @@ pub struct FileNetwork {
     pub jitter: bool,
     /// Chance of loss of a packet on any path.
     pub loss: f64,
-    /// What the document says.
-    #[serde(skip)]
-    pub network: Arc<NetworkDocument>,
 }
 
 /// Zero.
@@ -251,20 +260,9 @@ pub struct SampledNetwork {
     pub size: Size,
     /// From class and consensus weight to link rate.
     pub capacity: Capacity,
-    /// Table of round-trip times between countries; `None`: the built-in regions.
-    pub latency: Option<FileRef>,
-    /// All round trips times so much.
-    pub latency_factor: f64,
-    /// And none of them shorter than this.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub latency_floor: Option<SimDuration>,
-    /// But those between two countries that are known otherwise, by their codes in the order of the alphabet.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub latency_between: BTreeMap<String, SimDuration>,
-    /// Whether latencies vary as the table says.
-    pub jitter: bool,
-    /// Chance of loss of a packet on any path.
-    pub loss: f64,
+    /// What its paths are like.
+    #[serde(flatten)]
+    pub paths: PlacedPaths,
     /// Number of servers.
     pub servers: u32,
     /// Access rate of each server, up and down.

@@ -23,7 +23,7 @@ pub(super) fn layout<'a>(
     network_seed: Seed,
     run_seed: Seed,
 ) -> Result<Layout<'a>, WorldError> {
-    let table = latencies(file.latency.as_ref(), file.latency_factor, file.latency_floor, &file.latency_between)?;
+    let table = latencies(&file.paths)?;
     let network = &file.network;
     let mut land = Land::new(table, network_seed);
     for relay in &network.relays {
@@ -50,7 +50,7 @@ pub(super) fn layout<'a>(
     let surroundings = Surroundings { selector: &selector, treatment, params: &params, seed: run_seed };
     onion::add(&mut land, &scenario.clients, &surroundings, &mut clients, &mut routes)?;
     let relay_hosts = (0..relays.len() as u32).map(HostId).collect();
-    let topology = ByPlace { table: land.table, locations: land.locations, jitter: file.jitter, loss: file.loss };
+    let topology = ByPlace { table: land.table, locations: land.locations, jitter: file.paths.jitter, loss: file.paths.loss };
     Ok(Layout {
         hosts: land.hosts,
         clients,

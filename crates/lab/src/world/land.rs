@@ -1,12 +1,12 @@
 //! Hosts with their places, as they are added one after the other.
 
 use super::{Host, WorldError};
-use crate::scenario::resolved::FileRef;
+use crate::scenario::resolved::PlacedPaths;
 use onionlab_engine::HostId;
 use onionlab_net::latency::{AccessDelay, Country, LatencyTable, Location, Place, PlaceDistribution};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration};
 use onionlab_tor::Role;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// Hosts with their places.
 pub(super) struct Land {
@@ -20,18 +20,14 @@ pub(super) struct Land {
 }
 
 /// The table that is named, or the built-in one, with all that is said of it.
-pub(super) fn latencies(
-    file: Option<&FileRef>,
-    factor: f64,
-    floor: Option<SimDuration>,
-    known: &BTreeMap<String, SimDuration>,
-) -> Result<LatencyTable, WorldError> {
-    let table = match file {
+pub(super) fn latencies(paths: &PlacedPaths) -> Result<LatencyTable, WorldError> {
+    let table = match &paths.latency {
         Some(table) => LatencyTable::read_country_rtt(&table.location)?,
         None => LatencyTable::builtin(),
     };
-    let mut table = table.scaled(factor).floored(floor.unwrap_or(SimDuration::ZERO));
-    for (pair, &time) in known {
+    let floor = paths.latency_floor.unwrap_or(SimDuration::ZERO);
+    let mut table = table.scaled(paths.latency_factor).floored(floor);
+    for (pair, &time) in &paths.latency_between {
         let countries = pair.split_once('-').and_then(|(a, b)| Some((Country::parse(a)?, Country::parse(b)?)));
         let changed = countries.and_then(|(a, b)| table.with_round_trip(a, b, time));
         table = changed.ok_or_else(|| WorldError::NoSuchCountry { pair: pair.clone() })?;

@@ -45,7 +45,7 @@ pub(super) fn layout<'a>(
     let Sample { network, report } = sample(&source, size, network_seed)?;
     drop(source);
     let capacities = capacities(&network, common, network_seed)?;
-    let table = latencies(common.latency.as_ref(), common.latency_factor, common.latency_floor, &common.latency_between)?;
+    let table = latencies(&common.paths)?;
     let mut land = Land::new(table, network_seed);
     for (relay, capacity) in network.relays.iter().zip(&capacities) {
         add_relay(&mut land, relay, *capacity, geoip.as_ref());
@@ -78,7 +78,7 @@ pub(super) fn layout<'a>(
     let surroundings = Surroundings { selector: &selector, treatment, params: &params, seed: run_seed };
     onion::add(&mut land, &scenario.clients, &surroundings, &mut clients, &mut routes)?;
     let relay_hosts = (0..network.relays.len() as u32).map(HostId).collect();
-    let topology = ByPlace { table: land.table, locations: land.locations, jitter: common.jitter, loss: common.loss };
+    let topology = ByPlace { table: land.table, locations: land.locations, jitter: common.paths.jitter, loss: common.paths.loss };
     Ok(Layout {
         hosts: land.hosts,
         clients,
