@@ -1,7 +1,9 @@
 //! EWMA: the circuit that has sent least lately sends next.
 
+use crate::mux::FEW;
 use crate::{CircuitmuxPolicy, Slot};
 use onionlab_quantities::{SimDuration, SimTime};
+use smallvec::SmallVec;
 use std::cmp::Ordering;
 
 /// Granularity of the clock that tor reads here, `CLOCK_MONOTONIC_COARSE` on a kernel with 250 timer ticks a second.
@@ -38,9 +40,11 @@ pub struct Ewma {
     /// The tick to which the counts of active circuits are scaled.
     recalibrated: u32,
     clock: Clock,
-    circuits: Vec<Circuit>,
+    circuits: SmallVec<[Circuit; 2]>,
     /// Binary min-heap of the active circuits by count.
-    heap: Vec<Slot>,
+    heap: SmallVec<[Slot; FEW]>,
+    /// The count of the first of them, infinite if there is none: between channels nothing else is compared, and it is here so that nothing else is looked at.
+    head: f64,
 }
 
 /// What one cell is worth at one instant of the clock.
@@ -69,8 +73,9 @@ impl Ewma {
             kind: clock,
             recalibrated: 0,
             clock: Clock { nanos: 0, tick: 0, weight: 1.0 },
-            circuits: Vec::new(),
-            heap: Vec::new(),
+            circuits: SmallVec::new_const(),
+            heap: SmallVec::new_const(),
+            head: f64::INFINITY,
         }
     }
 
@@ -163,9 +168,17 @@ impl Ewma {
         self.put(place, slot);
     }
 
+    fn note_head(&mut self) {
+        self.head = self.heap.first().map_or(f64::INFINITY, |&slot| self.count(slot));
+    }
+
     fn push(&mut self, slot: Slot) {
         self.heap.push(slot);
         self.sift_up(self.heap.len() - 1);
+    }
+
+    pub(crate) fn foreseen(&self) -> Option<Slot> {
+        self.heap.first().copied()
     }
 
     /// As tor's `smartlist_pqueue_remove`, which sifts what takes the free place away from the root only: the circuit there can then be
@@ -199,10 +212,12 @@ impl CircuitmuxPolicy for Ewma {
             circuit.scaled_to = self.recalibrated;
         }
         self.push(slot);
+        self.note_head();
     }
 
     fn notify_inactive(&mut self, slot: Slot, _now: SimTime) {
         self.remove(slot);
+        self.note_head();
     }
 
     #[inline]
@@ -216,17 +231,15 @@ impl CircuitmuxPolicy for Ewma {
             self.remove(slot);
             self.push(slot);
         }
+        self.note_head();
     }
 
     fn pick(&mut self, _now: SimTime) -> Option<Slot> {
-        self.heap.first().copied()
+        self.foreseen()
     }
 
     fn compare(&self, other: &Self) -> Ordering {
-        match (self.heap.first(), other.heap.first()) {
-            (Some(&one), Some(&two)) => self.count(one).total_cmp(&other.count(two)),
-            (one, two) => two.is_some().cmp(&one.is_some()),
-        }
+        self.head.total_cmp(&other.head)
     }
 }
 

@@ -41,6 +41,10 @@ impl RoundRobin {
         Self { ring: List::new(), newly_active, queued: Vec::new() }
     }
 
+    pub(crate) fn foreseen(&self) -> Option<Slot> {
+        self.ring.first()
+    }
+
     fn head_turn(&self) -> Option<Turn> {
         self.ring.first().map(|head| self.queued[head.index()])
     }
@@ -82,7 +86,7 @@ impl CircuitmuxPolicy for RoundRobin {
     }
 
     fn pick(&mut self, _now: SimTime) -> Option<Slot> {
-        self.ring.first()
+        self.foreseen()
     }
 
     fn compare(&self, other: &Self) -> Ordering {

@@ -77,6 +77,10 @@ impl Swrr {
         Self { weight, list: List::new(), current: None, tail: None, circuits: Vec::new(), scratch: Vec::new() }
     }
 
+    pub(crate) const fn foreseen(&self) -> Option<Slot> {
+        self.current
+    }
+
     fn weigh(&mut self, slot: Slot, now: SimTime) {
         let circuit = &mut self.circuits[slot.index()];
         circuit.weight = self.weight.of(circuit.served.micros_until(now), circuit.queued);

@@ -4,6 +4,7 @@
 //! other they cost a cache miss in three, chained singly one each. The block freed last is used first, so that short queues stay in the cache.
 
 use crate::ids::{CircuitId, ProbeId, StreamId};
+use onionlab_engine::prefetch;
 use onionlab_quantities::SimTime;
 
 /// Bytes of a fixed cell on the wire, link protocol 4 and later: 4 of circuit id, 1 of command, 509 of payload (`CELL_MAX_NETWORK_SIZE`).
@@ -214,6 +215,14 @@ impl CellPool {
     /// The cell that has waited longest.
     pub fn front(&self, queue: &CellQueue) -> Option<&Cell> {
         (queue.len > 0).then(|| &self.blocks[queue.head as usize].cells[queue.read as usize])
+    }
+
+    /// Fetches the cell that has waited longest.
+    #[inline]
+    pub fn prefetch(&self, queue: &CellQueue) {
+        if let Some(front) = self.front(queue) {
+            prefetch(front, size_of::<Cell>());
+        }
     }
 
     #[inline]

@@ -11,6 +11,7 @@ use onionlab_circuitmux::{Circuitmux, PolicyKind, Slot};
 use onionlab_engine::HostId;
 use onionlab_net::SocketId;
 use onionlab_quantities::SimTime;
+use smallvec::SmallVec;
 
 /// Bytes of the flights that open a channel, in order, the initiator's first (`core/or/channeltls.c`, `connection_or.c`).
 ///
@@ -237,7 +238,13 @@ impl ChannelEnd {
     pub fn circuits_mut(&mut self, kind: &PolicyKind) -> &mut Circuits {
         self.circuits.get_or_insert_with(|| {
             let mux = Circuitmux::new(kind);
-            Box::new(Circuits { mux, attached: Vec::new(), attached_now: 0, destroys: CellQueue::EMPTY, destroy_was_last: false })
+            Box::new(Circuits {
+                mux,
+                attached: SmallVec::new(),
+                attached_now: 0,
+                destroys: CellQueue::EMPTY,
+                destroy_was_last: false,
+            })
         })
     }
 }
@@ -246,7 +253,7 @@ impl ChannelEnd {
 #[derive(Debug)]
 pub(crate) struct Circuits {
     pub mux: Circuitmux,
-    pub attached: Vec<Option<Attached>>,
+    pub attached: SmallVec<[Option<Attached>; 2]>,
     /// How many of them are there.
     pub attached_now: u32,
     /// DESTROY cells have a queue of their own, which takes turns with the circuits.

@@ -92,7 +92,7 @@ fn a_removal_can_leave_a_smaller_count_below_a_greater_one() {
     // The last, of count 4, takes the place of 11, below 10.
     policy.notify_inactive(Slot(3), SimTime::ZERO);
     assert!(!in_order(&policy));
-    assert_eq!(policy.heap, [0, 1, 2, 6, 4, 5].map(Slot));
+    assert_eq!(policy.heap[..], [0, 1, 2, 6, 4, 5].map(Slot));
 }
 
 /// One step of the table below, in words of the specification's section 2.1 (tick 10 s, half-life 30 s, F = 0.5^(1/3) = 0.7937005).

@@ -3,16 +3,21 @@
 //! KIST-lite has the same runs and the same order over all channels, but knows nothing of the kernel: a run may fill each outbuf.
 
 use crate::CELL_BYTES;
-use crate::channel::{ChannelEnd, Circuits, SchedulerState};
+use crate::channel::{Attached, ChannelEnd, Circuits, SchedulerState};
+use crate::circuit::Side;
 use crate::ids::EndId;
 use crate::world::World;
 use onionlab_engine::{HostId, prefetch};
+use std::ops::Range;
 
 /// What KIST reckons for a cell: the cell and `TLS_PER_CELL_OVERHEAD`.
 const CELL_COST: u64 = CELL_BYTES as u64 + 29;
 
 /// An outbuf of more than eight cells is written out when the run turns to another channel.
 const FLUSH_ABOVE: u32 = 8 * CELL_BYTES;
+
+/// So many channels' data is fetched at a time: what they need fits the first-level cache.
+const TOGETHER: usize = 16;
 
 /// How KIST bounds what waits in a socket.
 #[derive(Debug, Clone, Copy)]
@@ -26,16 +31,20 @@ pub(super) struct SocketLimit {
 impl World {
     /// One run (`kist_scheduler_run`). No limit: KIST-lite.
     pub(super) fn run_kist(&mut self, host: HostId, limit: Option<SocketLimit>) {
-        for index in 0..self.nodes[host.index()].pending.len() {
-            let id = self.nodes[host.index()].pending[index];
-            self.prefetch_pending(host, index);
-            self.ends[id.index()].kist_written = 0;
-            let limit = match limit {
-                Some(limit) => self.kist_limit(id, limit),
-                None => self.writeable_cells(id) * CELL_COST,
-            };
-            // Four gigabytes in a run are no limit.
-            self.ends[id.index()].kist_limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let pending = self.nodes[host.index()].pending.len();
+        for first in (0..pending).step_by(TOGETHER) {
+            let batch = first..pending.min(first + TOGETHER);
+            self.prefetch_pending(host, batch.clone());
+            for index in batch {
+                let id = self.nodes[host.index()].pending[index];
+                self.ends[id.index()].kist_written = 0;
+                let limit = match limit {
+                    Some(limit) => self.kist_limit(id, limit),
+                    None => self.writeable_cells(id) * CELL_COST,
+                };
+                // Four gigabytes in a run are no limit.
+                self.ends[id.index()].kist_limit = u32::try_from(limit).unwrap_or(u32::MAX);
+            }
         }
         let mut aside = std::mem::take(&mut self.aside);
         // Channels whose outbufs are to be written before the run ends (`outbuf_table`), in the order in which they came up.
@@ -92,24 +101,38 @@ impl World {
         self.aside = aside;
     }
 
-    /// Fetches what the channels after the one at `index` will need for their limits and for the comparison of their circuits.
-    fn prefetch_pending(&self, host: HostId, index: usize) {
-        let pending = &self.nodes[host.index()].pending;
-        if let Some(&id) = pending.get(index + 6) {
-            prefetch(&self.ends[id.index()], size_of::<ChannelEnd>());
+    /// Fetches what these pending channels will need for their limits, for the comparison of their circuits and for the first cell that they send: one step
+    /// for all of them before the next, which goes by what the one before has fetched.
+    fn prefetch_pending(&self, host: HostId, batch: Range<usize>) {
+        let ends = || self.nodes[host.index()].pending[batch.clone()].iter().map(|id| &self.ends[id.index()]);
+        for end in ends() {
+            prefetch(end, size_of::<ChannelEnd>());
         }
-        if let Some(&id) = pending.get(index + 4) {
-            if let Some(circuits) = self.ends[id.index()].circuits.as_deref() {
+        for end in ends() {
+            if let Some(circuits) = end.circuits.as_deref() {
                 prefetch(circuits, size_of::<Circuits>());
             }
-            self.net.prefetch_socket(self.ends[id.index()].socket, 1);
+            self.net.prefetch_socket(end.socket, 1);
         }
-        if let Some(&id) = pending.get(index + 2) {
-            self.net.prefetch_socket(self.ends[id.index()].socket, 2);
+        for end in ends() {
+            self.net.prefetch_socket(end.socket, 2);
+            if let Some(side) = self.foreseen(end) {
+                prefetch(side, size_of::<Side>());
+            }
         }
-        if let Some(&id) = pending.get(index + 1) {
-            self.net.prefetch_socket(self.ends[id.index()].socket, 3);
+        for end in ends() {
+            self.net.prefetch_socket(end.socket, 3);
+            if let Some(side) = self.foreseen(end) {
+                self.cells.prefetch(&side.queue);
+            }
         }
+    }
+
+    /// The side of the circuit whose cell this end would send now.
+    fn foreseen(&self, end: &ChannelEnd) -> Option<&Side> {
+        let circuits = end.circuits.as_deref()?;
+        let Attached { circuit, hop, outward } = (*circuits.attached.get(circuits.mux.foreseen()?.0 as usize)?)?;
+        Some(&self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)])
     }
 
     /// `update_socket_info_impl`: what TCP can send at once, and some congestion windows more to wait in the kernel, less what waits already.
