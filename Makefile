@@ -48,7 +48,7 @@ format: $(VENV)/locked ## Bring all sources into form
 	$(BIN)/ruff format --quiet $(SOURCES)
 
 bench: build ## Measure events and cell-hops a second on fixed worlds
-	cargo run --release --locked --quiet -p onionlab-benches -- target/bench.json
+	cargo run --release --locked --quiet -p onionlab-benches --features jemalloc -- target/bench.json
 	$(BIN)/python benches/shared_links.py --out target/bench-shared-links.json
 	$(BIN)/python benches/predictor_casadi.py --out target/bench-predictor-casadi.json
 
