@@ -94,6 +94,7 @@ class FakeCore:
                     "group": group["group"],
                     "members": {"count": {"count": group["count"]}},
                     "load": {"kind": "repeated", "size": group["size"], "pause": {"fixed": "0 s"}},
+                    "start": {"from": "0 s", "to": "0 s"},
                 }
                 for group in given["clients"]
             ],

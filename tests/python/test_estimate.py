@@ -52,6 +52,23 @@ def test_nothing_is_said_of_a_short_experiment_or_too_early() -> None:
     assert [second for second, _ in slow] == [50], "after a twentieth of a run"
 
 
+def test_what_happens_before_the_last_client_has_started_does_not_count() -> None:
+    # 50 simulated seconds a second for four seconds, then 10: clients start until second 250, which is there after nine seconds.
+    told = feed(Forecast(1000.0, 2, started=250.0), [50.0, 10.0], 60)
+    assert [second for second, _ in told] == [14], "a twentieth of a run later"
+    assert told[0][1].seconds == pytest.approx(14 + (2000 - 600) / 20)
+    # A group that starts at the very end is waited for until half of the run.
+    assert [second for second, _ in feed(Forecast(1000.0, 2, started=999.0), [50.0, 10.0], 60)] == [39]
+
+
+def test_a_run_that_is_over_says_enough() -> None:
+    forecast = Forecast(100.0, 8, started=50.0)
+    # Runs one after the other, each over in eight seconds.
+    told = [forecast.moved(12.5 * second, [12.5 * second % 100], float(second), None) for second in range(20)]
+    assert [second for second, expected in enumerate(told) if expected] == [10]
+    assert told[10] == Expected(pytest.approx(800 / 12.5), None, 1)
+
+
 def test_a_process_has_some_memory() -> None:
     memory = resident()
     assert memory is None or memory > 10 * MIB

@@ -13,6 +13,7 @@ from onionlab.errors import ResultsError
 from onionlab.files import write_all
 from onionlab.plan import Plan, read_run_table
 from onionlab.quantity import seconds
+from onionlab.running.estimate import last_start
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
@@ -50,8 +51,8 @@ class TimeLimit:
         """
         if self.clock() < self.ends:
             return True
-        begun = [seconds(scenario["measure-from"]), *(seconds(group["start"]["to"]) for group in scenario["clients"])]
-        return (max(progress["sim_seconds"], *begun) // MINUTE + 1) * MINUTE
+        begun = max(seconds(scenario["measure-from"]), last_start(scenario))
+        return (max(progress["sim_seconds"], begun) // MINUTE + 1) * MINUTE
 
 
 def check_limited(works: Sequence[Work], waiting: Sequence[Task], place: Place) -> None:

@@ -13,7 +13,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.text import Text
 
 from onionlab.quantity import format_duration, format_number, seconds
-from onionlab.running.estimate import Forecast, resident
+from onionlab.running.estimate import Forecast, last_start, resident
 
 if TYPE_CHECKING:
     from onionlab import _core
@@ -143,7 +143,8 @@ class ProgressDisplay:
         self._runs, self._done, self._kept = len(plan.runs), kept, kept
         duration = mean_duration(plan)
         self._pace = Pace(duration, self._runs - kept)
-        self._forecast = Forecast(duration, self._runs - kept)
+        started = sum(last_start(plan.scenario_of(run)) for run in plan.runs) / len(plan.runs)
+        self._forecast = Forecast(duration, self._runs - kept, started)
         if kept:
             self._say(f"{kept} of {self._runs} runs are there already and are kept")
         if outdated:

@@ -17,6 +17,7 @@ from onionlab.reproductions.cci import network
 from onionlab.reproductions.figures import NOTHING
 from onionlab.reproductions.kept import Reduced
 from onionlab.reproductions.runs import Ahead
+from onionlab.results.cost import clock
 from onionlab.results.experiment import Experiment
 
 #: Name of the file, with which those of its experiments begin.
@@ -37,7 +38,11 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
 
 @dataclass(frozen=True)
 class Cost:
-    """What a run took: seconds, and the most memory that the program had until its end, in bytes."""
+    """What a run took.
+
+    Seconds of one core, by the processor's clock where the system tells it, and the most memory that the program had until its
+    end, in bytes.
+    """
 
     treatment: str
     seconds: float
@@ -53,7 +58,7 @@ def prepare(experiments: Path, out: Path) -> list[Ahead]:
 def reduce(experiment: Experiment) -> Reduced:
     """A treatment's run, as those of other networks are reduced, and what it took."""
     reduced = network.reduce(experiment)
-    taken = experiment.runs.select("treatment", seconds="wall_seconds", memory="peak_memory_bytes")
+    taken = experiment.runs.select("treatment", seconds=clock(experiment), memory="peak_memory_bytes")
     return Reduced(reduced.frames, reduced.made, {**reduced.facts, "costs": list(taken.iter_rows(named=True))})
 
 
