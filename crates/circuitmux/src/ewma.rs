@@ -43,7 +43,7 @@ pub struct Ewma {
     circuits: SmallVec<[Circuit; 2]>,
     /// Binary min-heap of the active circuits by count.
     heap: SmallVec<[Slot; FEW]>,
-    /// The count of the first of them, infinite if there is none: between channels nothing else is compared, and it is here so that nothing else is looked at.
+    /// The count of the first in the heap, infinite if there is none. All that is compared between channels: so a comparison touches no array.
     head: f64,
 }
 

@@ -22,8 +22,8 @@ pub struct Circuitmux {
     total: u64,
 }
 
-/// What there is for each circuit lies in the mux itself while there are no more circuits than these, as on most channels of a large network: what lies
-/// apart is one more wait for memory. Four words of 32 bits fill the place that the address of something apart would take.
+/// A word for each circuit lies in the mux itself while there are no more circuits than these: what lies apart is one more wait for memory. Four words of
+/// 32 bits fill the place that the address and length of something apart would take.
 pub(crate) const FEW: usize = 4;
 
 /// In `Circuitmux::cells`: no circuit has this slot.

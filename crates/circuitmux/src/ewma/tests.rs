@@ -226,6 +226,8 @@ proptest! {
             for (place, slot) in policy.heap.iter().enumerate() {
                 prop_assert_eq!(policy.circuits[slot.index()].place as usize, place);
             }
+            let first = policy.pick(now).map_or(f64::INFINITY, |first| policy.count(first));
+            prop_assert_eq!(policy.head.to_bits(), first.to_bits());
         }
     }
 }
