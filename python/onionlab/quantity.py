@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 
 _SECONDS = {
     "ns": 1e-9,
@@ -19,7 +20,8 @@ _SECONDS = {
     "d": 86400.0,
 }
 
-_QUANTITY = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
+#: One part of a duration: a number and a unit. Several parts, from large to small, make one duration, as in "2 h 30 min".
+_PART = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
 
 
 def seconds(text: str | float) -> float:
@@ -28,7 +30,7 @@ def seconds(text: str | float) -> float:
     Parameters
     ----------
     text : str or float
-        A number with a unit of time (ns, us, ms, s, min, h, d); a bare number counts as seconds.
+        A number with a unit of time (ns, us, ms, s, min, h, d), or several from large to small; a bare number counts as seconds.
 
     Returns
     -------
@@ -42,19 +44,25 @@ def seconds(text: str | float) -> float:
 
     Examples
     --------
-    >>> seconds("10 min")
-    600.0
+    >>> seconds("10 min"), seconds("2 h 30 min")
+    (600.0, 9000.0)
     """
-    if isinstance(text, int | float):
-        length = float(text)
-    else:
-        match = _QUANTITY.fullmatch(text)
-        if match is None or match[2] not in _SECONDS:
-            raise ValueError(f"{text!r} is not a duration such as '10 min' or '1.5 s'")
-        length = float(match[1].replace("_", "")) * _SECONDS[match[2]]
+    length = float(text) if isinstance(text, int | float) else sum(_parts(text))
     if not math.isfinite(length):
         raise ValueError(f"{text!r} is longer than any duration")
     return length
+
+
+def _parts(text: str) -> Iterator[float]:
+    """Seconds of each part of a duration."""
+    at, above = 0, math.inf
+    while at < len(text) or at == 0:
+        match = _PART.match(text, at)
+        unit = _SECONDS.get(match[2]) if match else None
+        if match is None or unit is None or unit >= above:
+            raise ValueError(f"{text!r} is not a duration such as '10 min', '1.5 s' or '2 h 30 min'")
+        yield float(match[1].replace("_", "")) * unit
+        at, above = match.end(), unit
 
 
 #: Units of data and of rates, as factors of a byte and of a bit per second.

@@ -8,6 +8,7 @@ const BANDWIDTH: Kind = Kind {
     wanted: "a bandwidth",
     example: "\"1.5 Mbit/s\" (units: bit/s, kbit/s, Mbit/s, Gbit/s, B/s, kB/s, MB/s, KiB/s, MiB/s)",
     printed: 4,
+    composed: false,
     units: &[
         ("bit/s", 1.0),
         ("kbit/s", 1e3),

@@ -7,6 +7,7 @@ const BYTES: Kind = Kind {
     wanted: "an amount of data",
     example: "\"320 KiB\" (units: B, kB, KB, MB, GB, KiB, MiB, GiB)",
     printed: 7,
+    composed: false,
     units: &[
         ("B", 1.0),
         ("kB", 1e3),

@@ -19,26 +19,42 @@ pub(crate) struct Kind {
     /// Unit and factor; the first `printed` of them are used for printing.
     pub units: &'static [(&'static str, f64)],
     pub printed: usize,
+    /// Whether several parts, from large to small, make one quantity, as in "2 h 30 min".
+    pub composed: bool,
+}
+
+fn is_numeral(c: char) -> bool {
+    c.is_ascii_digit() || c == '.' || c == '_'
 }
 
 impl Kind {
     /// Reads `text` as a number of base units, rounded to the nearest.
     ///
     /// # Errors
-    /// The number is missing, negative, not finite or too large; the unit is missing or unknown.
+    /// The number is missing, negative, not finite or too large; the unit is missing or unknown; parts of a composed quantity
+    /// do not go from large to small.
     pub fn read(&self, text: &str) -> Result<u64, QuantityError> {
         let error = || QuantityError { text: text.chars().take(80).collect(), wanted: self.wanted, example: self.example };
-        let trimmed = text.trim();
-        let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
-        let (number, unit) = trimmed.split_at(split);
-        let number: f64 = number.replace('_', "").parse().map_err(|_| error())?;
-        let unit = unit.trim();
-        let factor = if unit.is_empty() && number == 0.0 {
-            1.0
-        } else {
-            self.units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1
-        };
-        let value = libm::round(number * factor);
+        let (mut value, mut above, mut rest) = (0.0, f64::INFINITY, text.trim());
+        loop {
+            let (number, after) = rest.split_at(rest.find(|c: char| !is_numeral(c)).unwrap_or(rest.len()));
+            let number: f64 = number.replace('_', "").parse().map_err(|_| error())?;
+            let end = if self.composed { after.find(is_numeral).unwrap_or(after.len()) } else { after.len() };
+            let (unit, after) = after.split_at(end);
+            let factor = match unit.trim() {
+                "" if number == 0.0 && above.is_infinite() => 1.0,
+                unit => self.units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1,
+            };
+            if factor >= above {
+                return Err(error());
+            }
+            value += number * factor;
+            (above, rest) = (factor, after);
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let value = libm::round(value);
         // 2^63: beyond it a sum of two quantities could overflow.
         if value.is_finite() && (0.0..9.2e18).contains(&value) { Ok(value as u64) } else { Err(error()) }
     }

@@ -5,8 +5,9 @@ use std::ops::{Add, AddAssign, Div, Mul, Sub};
 
 const DURATION: Kind = Kind {
     wanted: "a duration",
-    example: "\"20 ms\" (units: ns, us, ms, s, min, h, d)",
+    example: "\"20 ms\" or \"2 h 30 min\" (units: ns, us, ms, s, min, h, d)",
     printed: 7,
+    composed: true,
     units: &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("min", 60e9), ("h", 3600e9), ("d", 86400e9)],
 };
 
@@ -160,6 +161,8 @@ mod tests {
             ("10 min", 600_000_000_000, "600 s"),
             ("0", 0, "0 ns"),
             ("12.5 ms", 12_500_000, "12.5 ms"),
+            ("2 h 30 min", 9_000_000_000_000, "9000 s"),
+            ("1min15s", 75_000_000_000, "75 s"),
         ] {
             let duration: SimDuration = text.parse().unwrap();
             assert_eq!(duration.as_nanos(), nanos, "{text}");
@@ -169,7 +172,7 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_is_allowed() {
-        for text in ["", "ms", "20", "-1 s", "20 parsecs", "1e300 s", "9999999999 d", "1.2.3 s"] {
+        for text in ["", "ms", "20", "-1 s", "20 parsecs", "1e300 s", "9999999999 d", "1.2.3 s", "30 min 2 h", "1 s 1 s", "2 h 30", "0 5 s"] {
             let error = text.parse::<SimDuration>().unwrap_err().to_string();
             assert!(error.contains("20 ms"), "{error}");
         }
