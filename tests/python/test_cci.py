@@ -149,6 +149,12 @@ def test_parts_that_are_neither_asked_for_nor_kept_are_left_out(tmp_path: Path) 
     assert cci._lacking(planned, three) == [*lacking, "each circuit scheduler (2 of 5 networks)"]
 
 
+def test_a_page_that_lacks_something_says_with_which_command_it_was_made() -> None:
+    assert cci.options(quick=False, kept=None, parts=None, networks=3) == " --networks 3"
+    assert cci.options(quick=False, kept=Path("docs/kept"), parts=[], networks=None) == " --parts none --kept docs/kept"
+    assert cci.options(quick=True, kept=Path("/tmp/k"), parts=["network"], networks=None) == " --quick --parts network --kept DIR"
+
+
 @pytest.mark.parametrize(("given", "asked"), [("4", 4), ("0", None), ("1pct", None), ("-1", None), ("1,2", None), ("²", None)])
 def test_the_networks_that_are_asked_for_are_a_number(
     given: str, asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

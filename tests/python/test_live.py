@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from onionlab.importing import ImportedError
+from onionlab.importing.published import LIMITED, LINKS
 from onionlab.live_network.tor_metrics import Metrics
 from onionlab.reproductions import live
 from onionlab.reproductions.live.figures import rows
@@ -174,3 +175,11 @@ def test_one_parameter_after_the_other_is_turned_on_a_published_network(folders:
     shadow_rtt, linux_rtt, places_rtt = (float(cell) for cell in figures[-1][2:5])
     assert shadow_rtt > places_rtt, "shorter round trips"
     assert linux_rtt != places_rtt
+
+
+def test_the_step_to_linux_takes_away_all_that_is_shadows() -> None:
+    """Of what published networks are imported with only the TLS of their tor stays, which is no link's."""
+    file = Path(__file__).parents[2] / "experiments/live/steps.toml"
+    steps = {step["name"]: step for step in tomllib.loads(file.read_text(encoding="utf-8"))["step"]}
+    imported = {line.partition(" =")[0] for line in (*LINKS, *LIMITED)}
+    assert imported - set(steps["Linux"]["without"]) == {"tls"}

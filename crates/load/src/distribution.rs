@@ -44,7 +44,7 @@ impl Quantity for Bytes {
 
 impl Quantity for SimDuration {
     const NAME: &'static str = "duration";
-    const PATTERN: &'static str = r"^\s*(0|[0-9][0-9._]*\s*(ns|us|ms|s|min|h|d))\s*$";
+    const PATTERN: &'static str = r"^\s*(0|([0-9][0-9._]*\s*(ns|us|ms|s|min|h|d)\s*)+)\s*$";
     const EXAMPLE: &'static str = "5 s";
     const LEAST: (u64, &'static str) = (0, "it must not be negative");
     fn from_units(units: u64) -> Self {

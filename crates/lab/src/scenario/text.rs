@@ -6,7 +6,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use std::borrow::Cow;
 
 macro_rules! text_schema {
-    ($(#[$doc:meta])* $type:ident, $name:literal, $description:literal, $units:literal, [$($example:literal),+]) => {
+    ($(#[$doc:meta])* $type:ident, $name:literal, $description:literal, $units:literal, $parts:literal, [$($example:literal),+]) => {
         $(#[$doc])*
         pub enum $type {}
 
@@ -18,7 +18,7 @@ macro_rules! text_schema {
                 json_schema!({
                     "type": "string",
                     "description": $description,
-                    "pattern": concat!(r"^\s*([0-9_]+\.?[0-9_]*|\.[0-9_]+)\s*(", $units, r")\s*$|^\s*0+\s*$"),
+                    "pattern": concat!(r"^(\s*([0-9_]+\.?[0-9_]*|\.[0-9_]+)\s*(", $units, "))", $parts, r"\s*$|^\s*0+\s*$"),
                     "examples": [$($example),+]
                 })
             }
@@ -30,9 +30,10 @@ text_schema!(
     /// Stands for `SimDuration` in a schema.
     DurationText,
     "Duration",
-    "A duration with its unit: ns, us, ms, s, min, h, d.",
+    "A duration with its unit: ns, us, ms, s, min, h, d; or several parts, from large to small.",
     "ns|us|ms|s|min|h|d",
-    ["20 ms", "10 min"]
+    "+",
+    ["20 ms", "10 min", "2 h 30 min"]
 );
 text_schema!(
     /// Stands for `Bytes` in a schema.
@@ -40,6 +41,7 @@ text_schema!(
     "Bytes",
     "An amount of data with its unit: B, kB, MB, GB (powers of 1000), KiB, MiB, GiB (powers of 1024).",
     "B|kB|KB|MB|GB|KiB|MiB|GiB",
+    "",
     ["320 KiB", "5 MB"]
 );
 text_schema!(
@@ -48,5 +50,6 @@ text_schema!(
     "Bandwidth",
     "A bandwidth with its unit: bit/s, kbit/s, Mbit/s, Gbit/s, B/s, kB/s, MB/s, KiB/s, MiB/s.",
     "bit/s|kbit/s|Mbit/s|Gbit/s|B/s|kB/s|MB/s|KiB/s|MiB/s",
+    "",
     ["1.5 Mbit/s", "10 Gbit/s"]
 );

@@ -156,6 +156,7 @@ def reproduce(
     for name, specification in (*cci_charts.drawings(beds, sampled), *further_charts.drawings(others)):
         export.write_with_data(docs, name, specification)
     path = docs / "cci.md"
+    lacking = _lacking(everything, planned)
     text = cci_page.page(
         asked.assumptions,
         asked.published,
@@ -166,12 +167,23 @@ def reproduce(
         list(further.page(others, asked.rule)),
         list(of_quarter.section(large, asked.published["network"])) if large else [],
         {stem: other.made for stem, other in others.items()} | ({of_quarter.STEM: made_together(large)} if large else {}),
-        _lacking(everything, planned),
-        networks=networks,
+        lacking,
+        options(quick=quick, kept=kept, parts=parts, networks=networks) if lacking else " --quick" if quick else "",
         quick=quick,
     )
     write_text(path, text)
     return path, []
+
+
+def options(*, quick: bool, kept: Path | None, parts: Collection[str] | None, networks: int | None) -> str:
+    """What follows ``onionlab reproduce cci`` on the command line of a page that lacks something."""
+    given = [
+        "--quick" if quick else "",
+        "" if parts is None else f"--parts {','.join(parts) or 'none'}",
+        "" if networks is None else f"--networks {networks}",
+        "" if kept is None else f"--kept {'DIR' if kept.is_absolute() else kept}",
+    ]
+    return "".join(f" {one}" for one in given if one)
 
 
 def _quarter(experiments: Path, folder: Path, store: Kept | None, observe: Observe | None, *, run: bool) -> list[Reduced]:

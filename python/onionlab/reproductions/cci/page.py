@@ -48,7 +48,7 @@ QUICK_NETWORK = """, {sampled.networks} sampled
 > networks of {sampled.relays} relays and {sampled.minutes:g} simulated minutes instead of ten of 2 % of Tor and twenty minutes"""
 
 LACKING = """\
-> **Not on this page yet**, because it was not run with this command and is not kept: {parts}. What each takes is in
+> **Not on this page yet**, because this command runs nothing of it and not all of it is kept: {parts}. What each takes is in
 > [the folder of the experiments](../../experiments/cci/README.md)."""
 
 WHAT_IS_COUNTED = """\
@@ -78,20 +78,15 @@ def page(
     quarter: Sequence[str],
     made: Mapping[str, Sequence[Made]],
     lacking: Sequence[str] = (),
-    networks: int | None = None,
+    options: str = "",
     *,
     quick: bool,
 ) -> str:
     """The page as Markdown.
 
     ``further`` are the lines on what the paper leaves open, ``quarter`` those on a quarter of Tor, where it was run, ``made``
-    all runs, by part, ``lacking`` the parts that were not run, whole or in part, and ``networks`` how many were asked for.
+    all runs, by part, ``lacking`` the parts that were not run, whole or in part, and ``options`` those of the command.
     """
-    options = " --quick" if quick else ""
-    if lacking:
-        present = [*([] if sampled is None else ["network"]), *(part for part in made if part != "quarter")]
-        options += f" --parts {','.join(present) or 'none'}"
-        options += "" if networks is None else f" --networks {networks}"
     lines = [INTRODUCTION.format(options=options)]
     if quick:
         extent = "" if sampled is None else QUICK_NETWORK.format(sampled=sampled)
