@@ -172,7 +172,11 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_is_allowed() {
-        for text in ["", "ms", "20", "-1 s", "20 parsecs", "1e300 s", "9999999999 d", "1.2.3 s", "30 min 2 h", "1 s 1 s", "2 h 30", "0 5 s"] {
+        for text in ["", "ms", "20", "-1 s", "20 parsecs", "1e300 s", "9999999999 d", "1.2.3 s"] {
+            let error = text.parse::<SimDuration>().unwrap_err().to_string();
+            assert!(error.contains("20 ms"), "{error}");
+        }
+        for text in ["30 min 2 h", "1 s 1 s", "2 h 30", "0 5 s"] {
             let error = text.parse::<SimDuration>().unwrap_err().to_string();
             assert!(error.contains("20 ms"), "{error}");
         }
