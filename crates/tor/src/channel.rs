@@ -160,8 +160,9 @@ pub(crate) struct ChannelLog {
     pub circuits: u32,
     pub circuits_now: u32,
     pub most_circuits: u32,
-    /// Channels that are streams of the same connection, now.
+    /// Channels that are streams of the same connection, now; and of one that is such a stream, the number of the channel that counts it.
     pub streams: u32,
+    pub counted_by: u32,
     /// Of its two ends, the opener's first: bytes of circuits that waited there for lost bytes of others.
     pub held: [Held; 2],
     pub idle: [Idle; 2],
@@ -187,6 +188,7 @@ impl ChannelLog {
             circuits_now: 0,
             most_circuits: 0,
             streams: 0,
+            counted_by: u32::MAX,
             held: [Held { bytes: 0, byte_seconds: 0.0 }; 2],
             idle: [Idle { since: 0, watched: false }; 2],
         }

@@ -207,10 +207,18 @@ impl World {
     /// A channel ends: every circuit over it is closed at both its ends.
     pub(crate) fn close_channel(&mut self, id: EndId, reason: ChannelClose) {
         self.record_channel(id, Some(reason));
-        let in_order =
-            reason == ChannelClose::Circuit && [id, id.peer()].iter().all(|end| self.ends[end.index()].opening == Opening::Open);
-        for end in [id, id.peer()] {
-            let was = std::mem::replace(&mut self.ends[end.index()].opening, Opening::Closed);
+        let ends = [id, id.peer()];
+        let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);
+        let kind = self.channel_logs[id.channel()].kind;
+        // From now on nobody finds it: circuits that are launched because others are closed here need another (`channel_get_for_extend`).
+        match kind {
+            ChannelKind::Shared | ChannelKind::Light => drop(self.channels.remove(&channel::pair(a, b))),
+            ChannelKind::Heavy => self.forget_heavy(a, b),
+            ChannelKind::Stream | ChannelKind::Circuit | ChannelKind::Control => {}
+        }
+        let were = ends.map(|end| std::mem::replace(&mut self.ends[end.index()].opening, Opening::Closed));
+        let in_order = reason == ChannelClose::Circuit && were == [Opening::Open; 2];
+        for (end, was) in ends.into_iter().zip(were) {
             if was == Opening::Closed {
                 continue;
             }
@@ -238,6 +246,7 @@ impl World {
             while let Some(cell) = self.sent.pop_cell(&mut self.ends[end.index()].sent) {
                 self.lost_with_channel(cell);
             }
+            self.sent.forget(&mut self.ends[end.index()].sent);
             while let Some(circuits) = self.ends[end.index()].circuits.as_deref_mut()
                 && let Some(cell) = self.cells.pop(&mut circuits.destroys)
             {
@@ -255,16 +264,13 @@ impl World {
             self.net.release(socket);
             self.close_socket_of(end, was);
         }
-        let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);
-        match self.channel_logs[id.channel()].kind {
-            ChannelKind::Shared | ChannelKind::Light => {
-                self.channels.remove(&channel::pair(a, b));
-                if self.settings.links.are_quic() {
-                    self.net.disconnect(&mut self.queue, a, b);
-                }
+        match kind {
+            // Unless there is another already, over a connection of its own.
+            ChannelKind::Shared if self.settings.links.are_quic() && !self.channels.contains_key(&channel::pair(a, b)) => {
+                self.net.disconnect(&mut self.queue, a, b);
             }
-            ChannelKind::Heavy => self.forget_heavy(a, b),
-            ChannelKind::Stream => self.stream_closed(a, b),
+            ChannelKind::Shared | ChannelKind::Light | ChannelKind::Heavy => {}
+            ChannelKind::Stream => self.stream_closed(id),
             ChannelKind::Circuit => self.close_control_of(id),
             ChannelKind::Control => self.control_closed(id),
         }
@@ -321,8 +327,13 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Settings;
     use crate::bench_relay::Bench;
+    use crate::records::Outcome;
+    use crate::test_world::{at, in_a_row};
+    use crate::{Links, Settings};
+    use onionlab_engine::HostId;
+    use onionlab_net::quic::QuicCongestion;
+    use onionlab_quantities::{Bandwidth, SimDuration};
 
     /// A channel that is lost closes the circuits over it, and the record of each says so; those over another channel go on.
     #[test]
@@ -334,5 +345,54 @@ mod tests {
         assert_eq!(reasons, [Some(CloseReason::ChannelClosed), Some(CloseReason::ChannelClosed), None]);
         let closed = circuits.map(|circuit| bench.world.circuits[circuit.index()].hops[1].closed);
         assert_eq!(closed, [true, true, false]);
+    }
+
+    /// What is under way between its ends, cells and the sizes of their records, is forgotten, and the rings in which it lay are free.
+    #[test]
+    fn nothing_is_under_way_on_a_channel_that_is_closed() {
+        let mut bench = Bench::new(Settings::default(), 1);
+        let circuit = bench.circuit(0);
+        bench.queue(circuit, 20);
+        bench.advance_to(bench.world.now() + SimDuration::from_micros(500));
+        assert!(bench.world.sent.in_use() > 0 && bench.world.sent.cells() > 0, "cells are on the wire");
+        bench.world.close_channel(bench.ends[0], ChannelClose::Lost);
+        assert_eq!((bench.world.sent.in_use(), bench.world.sent.cells()), (0, 0));
+    }
+
+    /// The client's channel to its guard is lost in the middle of a page, and with it the circuit of its objects. The next object begins in that instant, over a circuit that is built over
+    /// another channel to the same guard.
+    #[test]
+    fn circuits_that_follow_a_lost_channel_do_not_wait_for_it() {
+        let load = "kind = \"page\"\npause = \"1 s\"\nobjects = 60";
+        let mut world = in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(2_000_000), load);
+        world.run_until(at(13_000));
+        let lost = world.channels[&channel::pair(HostId(0), HostId(1))];
+        world.close_channel(lost, ChannelClose::Lost);
+        assert!(!world.waiting.is_empty(), "a circuit is launched at once");
+        assert!(world.waiting.keys().all(|end| world.ends[end.index()].opening != Opening::Closed));
+        world.settle();
+        let ok =
+            |world: &mut World| world.take_records().transfers.iter().filter(|transfer| transfer.outcome == Outcome::Ok).count();
+        ok(&mut world);
+        world.run_until(at(30_000));
+        assert!(ok(&mut world) > 0, "and is built");
+    }
+
+    /// A stream of a QUIC connection that is lost is closed when there is another connection with a stream: it is none of that one's.
+    #[test]
+    fn streams_of_a_lost_connection_are_not_counted_as_those_of_the_next() {
+        let links = Links::Quic { congestion: QuicCongestion::Cubic };
+        let mut bench = Bench::new(Settings { links, ..Settings::default() }, 1);
+        let old = bench.world.open_stream(bench.ends[0]);
+        bench.world.close_channel(bench.ends[0], ChannelClose::Lost);
+        let next = bench.world.channel_between(Bench::RELAY, HostId(1)).unwrap();
+        // As if it had opened before the old stream's end is known.
+        bench.world.ends[next.index()].opening = Opening::Open;
+        let new = bench.world.open_stream(next);
+        bench.world.settle();
+        assert_eq!(bench.world.ends[old.index()].opening, Opening::Closed);
+        assert_eq!(bench.world.channel_logs[next.channel()].streams, 1);
+        bench.world.close_channel(new, ChannelClose::Circuit);
+        assert_eq!(bench.world.channel_logs[next.channel()].streams, 0);
     }
 }

@@ -171,7 +171,9 @@ impl World {
 mod tests {
     use super::*;
     use crate::bench_relay::Bench;
+    use crate::ids::CircuitId;
     use crate::settings::{ChannelScheduler, Scheduling, Settings};
+    use crate::test_world::at;
     use onionlab_net::tcp::TcpConfig;
     use onionlab_quantities::{RandomStream, Seed};
 
@@ -223,6 +225,35 @@ mod tests {
         let mean = means.iter().sum::<f64>() / BATCHES as f64;
         let variance = means.iter().map(|batch| (batch - mean).powi(2)).sum::<f64>() / (BATCHES - 1) as f64;
         (mean, (variance / BATCHES as f64).sqrt())
+    }
+
+    /// Two channels bring more than can be taken in, a share of 32 cells each in a pass. A cell that waits for a third leaves after the next pass, and not when they have nothing left.
+    #[test]
+    fn the_scheduler_runs_after_each_pass_of_a_busy_relay() {
+        let cpu = Cpu {
+            per_cell: COST,
+            per_handshake: SimDuration::ZERO,
+            per_tap: SimDuration::ZERO,
+            handshake_threads: 1,
+            cores: 1,
+            handshakes_in_hand: 1,
+        };
+        let scheduling = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
+        let mut bench = Bench::new(Settings { cpu: Some(cpu), scheduling, ..Settings::default() }, 3);
+        let (incoming, outgoing) = ([0, 1].map(|channel| bench.incoming_circuit(channel)), bench.circuit(2));
+        let left = |bench: &Bench, circuit: CircuitId| bench.world.circuits[circuit.index()].live_cells - 1;
+        for circuit in incoming {
+            bench.queue(circuit, 400);
+        }
+        bench.world.settle();
+        // By now more than a share waits on both.
+        bench.advance_to(at(1200));
+        bench.queue(outgoing, 1);
+        bench.world.settle();
+        // The scheduler runs after this pass, the outbuf is written in the next.
+        bench.advance_to(at(1200 + 3 * 64));
+        assert!(incoming.iter().all(|&circuit| left(&bench, circuit) > 100), "both have more");
+        assert_eq!(left(&bench, outgoing), 0);
     }
 
     /// Pollaczek and Khinchine for constant service (M/D/1): at a load of r the cells there are r + r^2 / (2 (1 - r)) on average, and so many does a

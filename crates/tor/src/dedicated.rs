@@ -1,4 +1,4 @@
-//! A channel for each circuit and hop (PCTCP: `AlSabah` and Goldberg, CCS 2013; PCTLS: Pahl, Kaiser, Engel and Adamsky 2023): what it costs to open is in `building.rs`, here is its end.
+//! A channel for each circuit and hop (PCTCP: `AlSabah` and Goldberg, CCS 2013; PCTLS: Pahl, Kaiser, Engel and Adamsky 2023): what it costs to open is in `opening.rs`, here is its end.
 //!
 //! The circuit's relay connects, does the handshakes of TLS and of the link, and sends CREATE2, on every hop between relays anew. The channel carries this circuit alone: its
 //! congestion window, its buffers, its circuitmux. It is closed when neither end has the circuit any more and no CREATE2 or DESTROY is under way: in order, with a FIN after what was

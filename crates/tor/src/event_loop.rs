@@ -165,8 +165,11 @@ impl World {
             } else if let Some(host) = self.event_loop.activated.pop_front() {
                 self.run_scheduler(host);
             } else if let Some(host) = self.event_loop.woken.pop_front() {
-                self.begin_pass_of(host);
-                self.work(host);
+                // It may have begun with something since it was told: then it begins its next pass itself, when this one is over.
+                if self.nodes[host.index()].main_thread.as_ref().is_some_and(|thread| thread.is_free()) {
+                    self.begin_pass_of(host);
+                    self.work(host);
+                }
             } else if self.event_loop.passes.begin() {
                 // Its first socket is next.
             } else if !self.event_loop.later.is_empty() {

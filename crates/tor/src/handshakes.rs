@@ -235,15 +235,25 @@ impl World {
             && let Some(cell) = workers.finished.pop_front()
         {
             any = true;
-            if workers.in_hand() < workers.in_hand_at_most
-                && let Some(next) = workers.next_waiting(self.settings.handshakes.ntors_per_tap)
-            {
-                workers.assigned.push_back(next);
-            }
+            self.assign_waiting(host);
             self.answer_handshake(cell);
             self.start_handshakes(host);
         }
         any
+    }
+
+    /// `queue_pending_tasks`: the pool takes of what waits as many as it may have in hand. What is of a circuit that is closed is in no queue of tor's any more (`onion_pending_remove`).
+    fn assign_waiting(&mut self, host: HostId) {
+        while let Some(workers) = &mut self.nodes[host.index()].workers
+            && workers.in_hand() < workers.in_hand_at_most
+            && let Some((kind, cell)) = workers.next_waiting(self.settings.handshakes.ntors_per_tap)
+        {
+            if self.circuits[cell.circuit.index()].hops[cell.arrives_at() as usize].closed {
+                self.discard(cell);
+            } else {
+                workers.assigned.push_back((kind, cell));
+            }
+        }
     }
 
     fn answer_handshake(&mut self, cell: Cell) {

@@ -2,7 +2,8 @@
 //!
 //! Each end looks once a second, by a clock of whole seconds, whether a circuit is attached to either end, and closes the channel when none has been for as long as the end has
 //! chosen when the channel opened: 3 to 4.5 minutes where one end is a client, 45 to 75 minutes between relays, or what the consensus says
-//! (`channelpadding_get_channel_idle_timeout`; 0.2.4: three minutes for all). Here an end has at most one event for it, when its time may be over, and none while it has circuits.
+//! (`channelpadding_get_channel_idle_timeout`; 0.2.4: three minutes for all). Here an end has at most one event for it, when its time may be over. A channel that waits to be accepted
+//! is given up after five minutes.
 //!
 //! Deviations: both ends close in the same instant, where tor's peer learns it from TCP half a round trip later; 0.2.4 counts from the last cell that the end sent, which is
 //! here the end of its last circuit.
@@ -33,6 +34,8 @@ pub struct IdleChannels {
 }
 
 const SECOND: u64 = 1_000_000_000;
+/// Within which a connection has to be open (`KeepalivePeriod`).
+const KEEPALIVE: SimDuration = SimDuration::from_secs(300);
 
 impl World {
     /// This end has just opened, or lost its last circuit.
@@ -58,14 +61,28 @@ impl World {
         }
     }
 
-    /// Closes the channel if this end has had no circuit for its time.
+    /// The channel that this end has opened is not accepted yet: if it is not open in time, it is closed.
+    pub(crate) fn expire_unless_open(&mut self, id: EndId) {
+        self.channel_logs[id.channel()].idle[id.side()].watched = true;
+        self.queue.schedule(self.queue.now() + KEEPALIVE, self.ends[id.index()].host, Event::IdleCheck(id));
+    }
+
+    /// Closes the channel if this end has had no circuit for its time, or is not open in time.
     pub(crate) fn check_idle(&mut self, id: EndId) {
-        let Some(timeout) = self.idle_timeout(id) else { return };
+        let opening = self.ends[id.index()].opening;
+        if !matches!(opening, Opening::Open | Opening::Closed) {
+            self.channel_logs[id.channel()].idle[id.side()].watched = false;
+            return self.close_channel(id, ChannelClose::Lost);
+        }
+        let Some(timeout) = self.idle_timeout(id) else {
+            self.channel_logs[id.channel()].idle[id.side()].watched = false;
+            return self.free_channel(id);
+        };
         let second = self.queue.now().as_nanos() / SECOND;
         let log = &self.channel_logs[id.channel()];
         // Where each end chooses the channel that it sends a circuit on, one may use it and the other not.
         let used = [id, id.peer()].iter().any(|end| self.ends[end.index()].has_circuits()) || log.streams > 0;
-        let open = self.ends[id.index()].opening == Opening::Open;
+        let open = opening == Opening::Open;
         let idle = &mut self.channel_logs[id.channel()].idle[id.side()];
         if !open || used {
             idle.watched = false;

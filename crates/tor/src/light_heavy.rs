@@ -152,6 +152,10 @@ impl World {
         if let Some(&first) = self.classes.heavy.get(&pair) {
             return Some(channel::end_at(&self.ends, first, from));
         }
+        // It asks with every cell that it weighs, and would be refused each time.
+        if !self.has_socket_left(from) {
+            return None;
+        }
         let id = self.open_channel(from, to, ChannelKind::Heavy)?;
         self.classes.heavy.insert(pair, id);
         Some(id)

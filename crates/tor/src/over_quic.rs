@@ -13,7 +13,6 @@ use crate::channel::{self, ChannelKind, Opening};
 use crate::ids::EndId;
 use crate::settings::{Links, Settings};
 use crate::world::World;
-use onionlab_engine::HostId;
 use onionlab_net::quic::QuicConfig;
 
 impl Settings {
@@ -38,6 +37,7 @@ impl World {
         let [from, to] = [shared, shared.peer()].map(|end| self.ends[end.index()].host);
         let id = self.open_channel(from, to, ChannelKind::Stream).expect("a stream needs no socket");
         self.channel_logs[shared.channel()].streams += 1;
+        self.channel_logs[id.channel()].counted_by = self.channel_logs[shared.channel()].number;
         self.channel_logs[id.channel()].open = Some(self.queue.now());
         self.ends[id.index()].opening = Opening::Open;
         self.wants_writes(id);
@@ -50,12 +50,17 @@ impl World {
         self.wants_writes(id);
     }
 
-    /// A stream between two hosts is closed: their connection may have none left.
-    pub(crate) fn stream_closed(&mut self, a: HostId, b: HostId) {
+    /// A stream is closed: its connection may have none left. Where that is lost there may be another between these hosts, which it is none of.
+    pub(crate) fn stream_closed(&mut self, id: EndId) {
+        let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);
         let Some(&shared) = self.channels.get(&channel::pair(a, b)) else { return };
-        let streams = &mut self.channel_logs[shared.channel()].streams;
-        *streams = streams.saturating_sub(1);
-        if *streams == 0 {
+        let counted_by = self.channel_logs[id.channel()].counted_by;
+        let log = &mut self.channel_logs[shared.channel()];
+        if log.number != counted_by {
+            return;
+        }
+        log.streams -= 1;
+        if log.streams == 0 {
             for end in [shared, shared.peer()] {
                 self.has_no_circuits(end);
             }

@@ -113,6 +113,22 @@ impl SentPool {
         Some(record)
     }
 
+    /// The channel is closed: what lies between its ends is nobody's any more.
+    pub fn forget(&mut self, id: &mut SentId) {
+        if let Some(sent) = self.rings.get_mut(id.0 as usize) {
+            self.cells -= sent.cells.len();
+            sent.cells.clear();
+            sent.records.clear();
+            self.give_back_if_empty(id);
+        }
+    }
+
+    /// Rings that are not free.
+    #[cfg(test)]
+    pub fn in_use(&self) -> usize {
+        self.rings.len() - self.free.len()
+    }
+
     /// Cells on their way from one end of a channel, in order.
     #[cfg(test)]
     pub fn cells_of(&self, id: SentId) -> Vec<Cell> {

@@ -5,9 +5,9 @@
 //!
 //! At the limit tor's `connect` fails before a packet leaves (`connection_connect_sockaddr`: `ENOBUFS`). A circuit that was to be extended is closed there (END_CIRC_REASON_CONNECTFAILED),
 //! a stream is ended with RESOURCELIMIT, upon which its client tries another circuit. `accept` fails too (`EMFILE`), and tor leaves the connection in the listener's queue: TCP
-//! is up and the opener's ClientHello lies in the kernel, but nobody answers until a socket is closed. Whoever opened it waits; its circuits run into their build time-out.
-//! Deviations: both happen at the same number, where tor's `connect` stops 33 descriptors short of the kernel's limit, at which `accept` stops; the listener's queue has no limit; an opener whose
-//! connection waits there gives up when its circuits do, not after five minutes. Over QUIC all channels of a process share one UDP socket, which is not counted. tor's handler that closes connections when sockets run out is off, as it is by default (`DisableOOSCheck 1`).
+//! is up and the opener's ClientHello lies in the kernel, but nobody answers until a socket is closed. Whoever opened it waits, five minutes at most (`run_connection_housekeeping`: not open within
+//! `KeepalivePeriod`); circuits that a relay extends over it run into their build time-out before.
+//! Deviations: both happen at the same number, where tor's `connect` stops 33 descriptors short of the kernel's limit, at which `accept` stops; the listener's queue has no limit. Over QUIC all channels of a process share one UDP socket, which is not counted. tor's handler that closes connections when sockets run out is off, as it is by default (`DisableOOSCheck 1`).
 
 use crate::channel::Opening;
 use crate::head_of_line::Held;
@@ -51,7 +51,7 @@ impl Sockets {
 
 impl World {
     /// Whether this host's tor may have one more socket.
-    fn has_socket_left(&self, host: HostId) -> bool {
+    pub(crate) fn has_socket_left(&self, host: HostId) -> bool {
         let limited = matches!(self.nodes[host.index()].role, Role::Relay { .. });
         !limited || self.settings.socket_limit.is_none_or(|limit| self.descriptors[host.index()].open < limit)
     }
@@ -82,6 +82,7 @@ impl World {
             let sockets = &mut self.descriptors[host.index()];
             sockets.refused += 1;
             sockets.backlog.push_back(id);
+            self.expire_unless_open(id.peer());
         }
     }
 

@@ -174,6 +174,27 @@ fn connections_that_are_not_accepted_wait_until_a_socket_is_closed() {
     assert!(records.transfers.iter().any(|transfer| transfer.outcome == Outcome::Ok));
 }
 
+/// A guard has room for one client and the middle. The other client's connection is up, but nobody accepts it: it is given up after five minutes, and the next waits as long.
+#[test]
+fn a_connection_that_is_not_accepted_is_given_up_after_five_minutes() {
+    let mut plan = clients(&[BULK], 0.0, Links::Shared);
+    let ([guard, middle, exit], server) = (plan.clients[0].1, plan.clients[0].2);
+    let late = plan.host("late", Role::Client, mbit(300.0));
+    plan.client(late, [guard, middle, exit], server, BULK, 20);
+    plan.settings.socket_limit = Some(2);
+    plan.settings.idle_channels = None;
+    let (_, records) = plan.run(700);
+    let refused: Vec<_> = records.channels.iter().filter(|channel| channel.opener == late).collect();
+    assert!(refused.len() >= 2 && refused.iter().all(|channel| channel.open.is_none()), "{refused:?}");
+    for channel in refused.iter().filter(|channel| channel.closed.is_some()) {
+        assert_eq!(channel.reason, Some(ChannelClose::Lost));
+        let waited = channel.closed.unwrap() - channel.opened;
+        assert!((300.0..301.0).contains(&waited.as_secs_f64()), "{waited}");
+    }
+    assert!(refused.iter().any(|channel| channel.closed.is_some()));
+    assert!(records.transfers.iter().any(|transfer| transfer.outcome == Outcome::Ok));
+}
+
 /// Four long downloads take all sockets of an exit. Streams of another client that come there are ended, and know it: they go to the other exit, and no later one tries the first again,
 /// though two in three of the client's circuits would end there.
 #[test]

@@ -47,7 +47,8 @@ impl World {
             }
         }
         let mut aside = std::mem::take(&mut self.aside);
-        // Channels whose outbufs are to be written before the run ends (`outbuf_table`), in the order in which they came up.
+        // Channels whose outbufs are to be written before the run ends (`outbuf_table`), in the order in which they came up; tor's come by their place
+        // in a hash table.
         let mut touched = std::mem::take(&mut self.touched);
         let mut previous: Option<EndId> = None;
         let mut next = self.pop_pending(host);
