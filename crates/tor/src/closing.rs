@@ -320,7 +320,7 @@ impl World {
                 self.close_unreached(cell.circuit, cell.arrives_at());
             }
         }
-        self.discard(cell);
+        self.lose(cell);
     }
 }
 

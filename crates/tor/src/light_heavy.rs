@@ -79,7 +79,7 @@ impl World {
             }
             for cell in self.classes.incoming.remove(&of).map(|incoming| incoming.held).unwrap_or_default() {
                 self.classes.cells -= 1;
-                self.discard(cell);
+                self.lose(cell);
             }
         }
     }

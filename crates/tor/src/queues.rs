@@ -76,7 +76,7 @@ impl World {
             Direction::ToExit => (self.settings.max_cell_queue_out, hop + 1),
         };
         if max.is_some_and(|max| u64::from(side.queue.len) >= max.get()) {
-            self.discard(cell);
+            self.lose(cell);
             self.closes_because(id, CloseReason::QueueLimit);
             self.close_at(id, hop, None);
             return;
