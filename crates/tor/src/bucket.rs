@@ -50,6 +50,15 @@ impl RefillClock {
     pub fn lazy(clock: Option<CoarseClock>) -> Self {
         clock.map_or(Self::Exact, Self::Coarse)
     }
+
+    /// When connections that find a bucket empty at `now` try again.
+    pub fn wake_up(self, now: SimTime) -> SimTime {
+        match self {
+            Self::Exact => now + INTERVAL,
+            Self::Coarse(clock) => clock.goes_off(now, INTERVAL),
+            Self::Timer(first) => first + INTERVAL * ticks(first, now),
+        }
+    }
 }
 
 /// Nanoseconds in ticks of 2^20, of which a second has 953 (`monotime_coarse_to_stamp`).
@@ -121,6 +130,11 @@ impl TokenBucket {
         self.level[operation as usize]
     }
 
+    /// Whether nothing may pass until the next refill.
+    pub fn is_used_up(&self, operation: Operation) -> bool {
+        self.level[operation as usize] <= 0
+    }
+
     /// `bytes` passed; the level may become negative.
     pub fn charge(&mut self, operation: Operation, bytes: u64) {
         self.level[operation as usize] -= bytes as i64;
@@ -185,11 +199,7 @@ impl Buckets {
 
     /// When connections that find a bucket empty at `now` try again.
     pub fn wake_up(&self, now: SimTime) -> SimTime {
-        match self.all.clock {
-            RefillClock::Exact => now + INTERVAL,
-            RefillClock::Coarse(clock) => clock.goes_off(now, INTERVAL),
-            RefillClock::Timer(first) => first + INTERVAL * ticks(first, now),
-        }
+        self.all.clock.wake_up(now)
     }
 }
 

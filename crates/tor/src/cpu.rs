@@ -147,7 +147,7 @@ impl World {
         let tokens = self.streams[id.index()].end(Place::Exit).tokens(now).map_or(u64::MAX, |tokens| tokens.max(0) as u64);
         let readable = self.net.readable(socket).min(tokens);
         let exit = self.net.host(socket);
-        if readable == 0 || !self.may_read(id, Place::Exit) || self.streams[id.index()].blocked.reading {
+        if readable == 0 || !self.is_watched_for_reading(id) {
             return (0, u64::MAX);
         }
         let Some(share) = self.share(exit, Connection::Edge, Operation::Read) else { return (0, u64::MAX) };

@@ -117,8 +117,9 @@ impl World {
         let circuit = stream.circuit;
         let clock = RefillClock::lazy(self.nodes[self.host_at(circuit, place).index()].clock);
         let StreamControl::XonXoff(edge) = &mut self.streams[cell.stream.index()].end(place).control else { return };
+        let stopped = !edge.reading.may_read();
         edge.advised(advice, clock);
-        if advice != Advice::Xoff {
+        if stopped && advice != Advice::Xoff {
             self.resume_reading(cell.stream, place);
         }
     }

@@ -1,6 +1,6 @@
 //! Streams at the exit, and the servers behind them (`core/or/connection_edge.c`, `relay.c`).
 
-use crate::bucket;
+use crate::bucket::RefillClock;
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
@@ -174,7 +174,8 @@ impl World {
 
     /// Reading may go on at this end (`connection_start_reading`): if there is anything, in the next pass.
     pub(crate) fn resume_reading(&mut self, id: StreamId, place: Place) {
-        let stream = &self.streams[id.index()];
+        let stream = &mut self.streams[id.index()];
+        stream.end(place).waits_for_tokens = false;
         if !stream.is_open(place) {
             return;
         }
@@ -195,7 +196,7 @@ impl World {
 
     /// One read callback: the share of an edge connection, packaged at once. What is left is read in the next pass, if queue and windows allow.
     fn read_from_server(&mut self, id: StreamId, at_most: u64) {
-        if !self.may_read(id, Place::Exit) || self.streams[id.index()].blocked.reading {
+        if !self.is_watched_for_reading(id) {
             return;
         }
         let (circuit, socket) = (self.streams[id.index()].circuit, self.streams[id.index()].socket);
@@ -218,9 +219,7 @@ impl World {
             }
             self.charge(exit, Connection::Edge, Operation::Read, taken);
             self.net.read(&mut self.queue, socket, taken);
-            let end = self.streams[id.index()].end(Place::Exit);
-            end.charge(taken);
-            end.inbuf += taken;
+            self.edge_has_read(id, Place::Exit, taken);
             if self.tokens_are_used_up(exit, Connection::Edge, Operation::Read) {
                 self.block_stream(id, Operation::Read);
             }
@@ -232,7 +231,7 @@ impl World {
             cells = u32::try_from(whole).unwrap_or(u32::MAX);
         }
         self.package(id, Place::Exit, cells);
-        if !self.may_read(id, Place::Exit) || self.streams[id.index()].blocked.reading {
+        if !self.is_watched_for_reading(id) {
             return;
         }
         if self.net.readable(socket) > 0 {
@@ -243,31 +242,56 @@ impl World {
         }
     }
 
+    /// Whether the exit's connection to the server is read as soon as there is anything.
+    pub(crate) fn is_watched_for_reading(&self, id: StreamId) -> bool {
+        let stream = &self.streams[id.index()];
+        self.may_read(id, Place::Exit) && !stream.blocked.reading && !stream.ends[Place::Exit as usize].waits_for_tokens
+    }
+
     /// How much of `wanted` the stream's own bucket lets this end read; none if it must wait for tokens first.
     pub(crate) fn edge_tokens(&mut self, id: StreamId, place: Place, wanted: u64) -> Option<u64> {
         let now = self.queue.now();
-        let stream = &mut self.streams[id.index()];
-        let circuit = stream.circuit;
-        match stream.end(place).tokens(now) {
+        match self.streams[id.index()].end(place).tokens(now) {
             None => Some(wanted),
             Some(tokens) if tokens > 0 => Some(wanted.min(tokens as u64)),
             Some(_) => {
-                if !std::mem::replace(&mut stream.end(place).waits_for_tokens, true) {
-                    let host = self.host_at(circuit, place);
-                    let event = match place {
-                        Place::Client => Event::ClientStreamTokens(id),
-                        Place::Exit => Event::ExitStreamTokens(id),
-                    };
-                    self.queue.schedule(now + bucket::INTERVAL, host, event);
-                }
+                self.wait_for_own_tokens(id, place);
                 None
             }
         }
     }
 
-    /// The wait for a stream's own tokens is over.
+    /// This end has read `bytes`, of which its own bucket knows.
+    pub(crate) fn edge_has_read(&mut self, id: StreamId, place: Place, bytes: u64) {
+        let end = self.streams[id.index()].end(place);
+        end.charge(bytes);
+        end.inbuf += bytes;
+        if end.has_used_up_tokens() {
+            self.wait_for_own_tokens(id, place);
+        }
+    }
+
+    /// `connection_read_bw_exhausted`: this end is not watched for reading until the next wake-up, or until something else lets it read.
+    fn wait_for_own_tokens(&mut self, id: StreamId, place: Place) {
+        let (now, circuit) = (self.queue.now(), self.streams[id.index()].circuit);
+        let end = self.streams[id.index()].end(place);
+        end.waits_for_tokens = true;
+        if !std::mem::replace(&mut end.wake_up_pending, true) {
+            let host = self.host_at(circuit, place);
+            let event = match place {
+                Place::Client => Event::ClientStreamTokens(id),
+                Place::Exit => Event::ExitStreamTokens(id),
+            };
+            let clock = RefillClock::lazy(self.nodes[host.index()].clock);
+            self.queue.schedule(clock.wake_up(now), host, event);
+        }
+    }
+
+    /// `reenable_blocked_connections_cb`: the wait for a stream's own tokens is over.
     pub(crate) fn stream_tokens(&mut self, id: StreamId, place: Place) {
-        if std::mem::take(&mut self.streams[id.index()].end(place).waits_for_tokens) {
+        let end = self.streams[id.index()].end(place);
+        end.wake_up_pending = false;
+        if end.waits_for_tokens {
             self.resume_reading(id, place);
         }
     }
@@ -380,12 +404,15 @@ impl World {
 
 #[cfg(test)]
 mod tests {
-    use crate::Settings;
-    use crate::bucket::{Buckets, RefillClock};
+    use super::*;
+    use crate::bucket::Buckets;
     use crate::node::RateLimit;
+    use crate::settings::{CongestionSettings, FlowControl};
+    use crate::stream::StreamControl;
     use crate::test_world::{at, in_a_row};
-    use crate::world::SocketUse;
+    use crate::{Settings, World};
     use onionlab_engine::HostId;
+    use onionlab_flowcontrol::xon_xoff::Advice;
     use onionlab_net::SocketId;
     use onionlab_quantities::{Bandwidth, Bytes};
 
@@ -430,5 +457,28 @@ mod tests {
         let read = world.net.bytes_read(world.streams[0].socket) - before;
         // A circuit whose queue is short again has all its streams read.
         assert!((20_000..21_000).contains(&read), "{read}");
+    }
+
+    /// A client that was given 10 kB/s, and a second's burst, has more to send; that is too little for a SENDME. The read that uses the burst up is the last for a tenth of a second, though there are tokens each 17 ms and its program
+    /// writes on; the next takes those of five steps.
+    #[test]
+    fn a_stream_that_has_used_up_its_rate_waits_whatever_its_program_writes() {
+        let settings = Settings { flow_control: FlowControl::Vegas(CongestionSettings::default()), ..Settings::default() };
+        let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
+        world.run_until(at(12_000));
+        let (id, transfer) = (StreamId(0), world.streams[0].transfer.index());
+        let StreamControl::XonXoff(edge) = &mut world.streams[0].end(Place::Client).control else { unreachable!() };
+        edge.advised(Advice::Xon { kilobytes_per_second: 10 }, RefillClock::Exact);
+        world.transfers[transfer].writes(1_000_000);
+        let unread = |world: &mut World, millis: u64| {
+            world.run_until(at(millis));
+            world.read_program(id);
+            world.settle();
+            world.transfers[transfer].unread()
+        };
+        assert_eq!(unread(&mut world, 12_000), 990_000);
+        assert_eq!([12_020, 12_050, 12_099].map(|millis| unread(&mut world, millis)), [990_000; 3]);
+        let taken = 990_000 - unread(&mut world, 12_101);
+        assert!((800..=1000).contains(&taken), "{taken}");
     }
 }

@@ -62,13 +62,15 @@ pub(crate) struct StreamEnd {
     pub inbuf: u64,
     /// Bytes that wait for the program's or server's socket.
     pub outbuf: u64,
-    /// Found its own bucket empty and waits for tokens.
+    /// Has used up its own bucket, and is not watched for reading until there are tokens again (`read_blocked_on_bw`).
     pub waits_for_tokens: bool,
+    /// An event will have it watched.
+    pub wake_up_pending: bool,
 }
 
 impl StreamEnd {
     pub const fn new(control: StreamControl) -> Self {
-        Self { control, inbuf: 0, outbuf: 0, waits_for_tokens: false }
+        Self { control, inbuf: 0, outbuf: 0, waits_for_tokens: false, wake_up_pending: false }
     }
 
     /// Whether the window of the stream lets it package; XOFF is looked at after each cell only, as tor does.
@@ -106,6 +108,12 @@ impl StreamEnd {
             StreamControl::Windows { .. } | StreamControl::Sends(_) | StreamControl::Receives(_) => None,
             StreamControl::XonXoff(edge) => edge.bucket.as_mut().map(|bucket| bucket.available(Operation::Read, now)),
         }
+    }
+
+    /// Whether its own bucket is used up (`connection_consider_empty_read_buckets`). One that XOFF has stopped goes on with XON, tokens or not (`connection_read_bw_exhausted`).
+    pub fn has_used_up_tokens(&self) -> bool {
+        let StreamControl::XonXoff(edge) = &self.control else { return false };
+        edge.reading.may_read() && edge.bucket.as_ref().is_some_and(|bucket| bucket.is_used_up(Operation::Read))
     }
 
     /// It read `bytes`.

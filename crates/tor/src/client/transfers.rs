@@ -91,6 +91,19 @@ impl Transfer {
         self.received
     }
 
+    /// The program writes so much more.
+    #[cfg(test)]
+    pub(crate) fn writes(&mut self, bytes: u64) {
+        self.written += bytes;
+        self.unread += bytes;
+    }
+
+    /// Of what the program has written what tor has not read.
+    #[cfg(test)]
+    pub(crate) const fn unread(&self) -> u64 {
+        self.unread
+    }
+
     /// How long a reply to BEGIN is waited for; an onion service's at least as long as a circuit would be (`connection_ap_expire_beginning`).
     fn reply_timeout(&self, options: &ClientOptions) -> SimDuration {
         let timeout = options.answer_within(self.retries);
@@ -277,13 +290,12 @@ impl World {
             return;
         }
         let unread = self.transfers[transfer.index()].unread;
-        if self.may_read(id, Place::Client) {
+        let waits = self.streams[id.index()].ends[Place::Client as usize].waits_for_tokens;
+        if self.may_read(id, Place::Client) && !waits {
             if unread > 0 {
                 let Some(take) = self.edge_tokens(id, Place::Client, unread.min(PROGRAM_SOCKET)) else { return };
                 self.transfers[transfer.index()].unread -= take;
-                let end = self.streams[id.index()].end(Place::Client);
-                end.charge(take);
-                end.inbuf += take;
+                self.edge_has_read(id, Place::Client, take);
             }
             self.package(id, Place::Client, u32::MAX);
             let Some(transfer) = self.open_transfer(id) else { return };

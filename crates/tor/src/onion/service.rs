@@ -123,18 +123,15 @@ impl World {
     /// One read callback of the service's tor at the program.
     pub(crate) fn read_service(&mut self, id: StreamId) {
         let Some(unread) = self.streams[id.index()].unread else { return };
-        if !self.may_read(id, Place::Exit) {
+        if !self.may_read(id, Place::Exit) || self.streams[id.index()].ends[Place::Exit as usize].waits_for_tokens {
             return;
         }
         let mut left = unread;
         if unread > 0 {
             let Some(take) = self.edge_tokens(id, Place::Exit, unread.min(READ)) else { return };
             left -= take;
-            let stream = &mut self.streams[id.index()];
-            stream.unread = Some(left);
-            let end = stream.end(Place::Exit);
-            end.charge(take);
-            end.inbuf += take;
+            self.streams[id.index()].unread = Some(left);
+            self.edge_has_read(id, Place::Exit, take);
         }
         self.package(id, Place::Exit, u32::MAX);
         if left > 0 && self.may_read(id, Place::Exit) {
