@@ -48,6 +48,24 @@ def test_links_of_another_simulator_without_its_tor_are_pointed_out() -> None:
     assert describe.links_alone(experiment) == []
 
 
+def test_many_users_behind_one_guard_are_pointed_out() -> None:
+    scenario = {
+        "network": {"kind": "synthetic"},
+        "clients": [{"group": "users", "users": 100}, {"group": "measure", "users": 1}],
+        "treatments": [{"name": "as usual", "guards": None}, {"name": "two", "guards": 2}, {"name": "none", "guards": 0}],
+    }
+    experiment: Any = SimpleNamespace(plan=SimpleNamespace(scenario=scenario))
+    (sentence,) = describe.behind_one_guard(experiment)
+    assert sentence.startswith("as usual, two: all users that a client stands for (users: 100) go over its guard")
+    for spared in (
+        {"treatments": scenario["treatments"][2:]},
+        {"clients": scenario["clients"][1:]},
+        {"network": {"kind": "explicit"}},
+    ):
+        experiment.plan.scenario = {**scenario, **spared}
+        assert describe.behind_one_guard(experiment) == []
+
+
 @pytest.mark.parametrize(
     ("onion", "words"),
     [

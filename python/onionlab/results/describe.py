@@ -192,6 +192,7 @@ def warnings(experiment: Experiment) -> list[str]:
     found += until_note(experiment.evaluation.until_ci, experiment.plan.networks)
     found += warm_up_warnings(experiment.settlings, experiment.measure_from, experiment.duration)
     found += links_alone(experiment)
+    found += behind_one_guard(experiment)
     found += _unfinished(experiment)
     found += _unsolved(experiment)
     return found
@@ -213,6 +214,20 @@ def links_alone(experiment: Experiment) -> list[str]:
     return [
         f'{", ".join(found)}: `net = "nstor"` is that simulator\'s links and TCP alone, with a tor that it does not have; '
         '`simulator = "nstor"` sets both.'
+    ]
+
+
+def behind_one_guard(experiment: Experiment) -> list[str]:
+    """A warning about clients that stand for many users and have guards like one."""
+    scenario = experiment.plan.scenario
+    users = {group["group"]: group["users"] for group in scenario.get("clients", []) if group.get("users", 1) > 1}
+    of = [treatment["name"] for treatment in scenario.get("treatments", []) if treatment.get("guards") != 0]
+    if not users or not of or scenario.get("network", {}).get("kind") == "explicit":
+        return []
+    return [
+        f"{', '.join(of)}: all users that a client stands for ({', '.join(f'{name}: {count}' for name, count in users.items())}) "
+        "go over its guard and one connection to it, which can hold them back, above all where packets are lost. "
+        "`guards = 0` spreads them by weight, as in Shadow's networks."
     ]
 
 
