@@ -444,6 +444,9 @@ impl<'a> Tables<'a> {
                 }
                 row.number(u64::from(links.with_one))
                     .number(u64::from(links.with_two))
+                    .number(u64::from(sample.busy.circuits))
+                    .number(u64::from(sample.busy.directed.links))
+                    .number(u64::from(sample.busy.directed.shared))
                     .fraction_if(utilisation(0))
                     .fraction_if(utilisation(1))
                     .fraction_if(utilisation(2))

@@ -252,6 +252,8 @@ pub(crate) struct Circuit {
     pub first_used: Option<SimTime>,
     pub cells_to_client: u64,
     pub cells_to_exit: u64,
+    /// A relay cell has left its client or come to it since the last sample.
+    pub busy: bool,
     /// Cells of this circuit that exist: its slot is used again when the last is gone.
     pub live_cells: u32,
     /// Cells sent and received, towards the client and away from it, to check their order.
@@ -286,6 +288,7 @@ impl Circuit {
             first_used: None,
             cells_to_client: 0,
             cells_to_exit: 0,
+            busy: false,
             live_cells: 0,
             #[cfg(debug_assertions)]
             sequences: [0; 4],

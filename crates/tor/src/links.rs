@@ -1,6 +1,6 @@
 //! Links: how many pairs of neighbouring relays the circuits in use go over, and how many of these pairs carry several.
 //!
-//! A circuit is in use while a stream is open on it. It has two parts, guard to middle and middle to exit; a link is a pair of relays with at
+//! A circuit is in use while a stream is open on it, and busy in an interval in which a cell of it has passed its client; the paper counts the busy ones of a second. It has two parts, guard to middle and middle to exit; a link is a pair of relays with at
 //! least one part, and shared with two or more (Pahl, Kaiser, Engel and Adamsky 2023, section 3; `crates/shared-links` has the expectation). Its
 //! way from the client to the guard counts for nothing, as there. Of two circuits that are joined at a rendezvous point each counts; the service's has a third part,
 //! from its middle to the rendezvous point.
@@ -87,6 +87,18 @@ fn count(mut parts: Vec<(HostId, HostId, u32)>) -> LinkCount {
 }
 
 impl World {
+    /// The links of circuits that were busy since this was asked last: built, and a relay cell has left their client or come to it.
+    pub(crate) fn busy_links(&mut self) -> LinkSample {
+        let mut paths = Vec::new();
+        for circuit in &mut self.circuits {
+            let busy = std::mem::take(&mut circuit.busy) && circuit.client.is_some();
+            if busy && circuit.built == circuit.hops.last() {
+                paths.push([1, 2, 3].map(|hop| circuit.hops[hop].host));
+            }
+        }
+        LinkSample::of(&paths)
+    }
+
     /// The links of the circuits that are in use now.
     pub fn links_in_use(&self) -> LinkSample {
         let mut circuits: Vec<_> = self.open_streams().map(|stream| self.streams[stream.index()].circuit).collect();
@@ -106,6 +118,9 @@ impl World {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Settings;
+    use crate::test_world::{at, in_a_row};
+    use onionlab_quantities::Bandwidth;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
@@ -137,6 +152,22 @@ mod tests {
         let got = sample(&[[1, 2, 3], [4, 1, 2]]);
         assert_eq!((got.directed, got.guard_middle.shared, got.middle_exit.shared), (LinkCount { links: 3, shared: 1 }, 0, 0));
         assert_eq!((got.with_one, got.with_two), (2, 0));
+    }
+
+    /// A bulk download keeps one circuit busy; those built ahead are busy in the interval in which they are built, and no more.
+    #[test]
+    fn busy_circuits_are_those_of_which_cells_pass_their_client() {
+        let load = "kind = \"sequence\"\ntransfers = [{ size = \"10 MB\" }]";
+        let mut world = in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(2_000_000), load);
+        world.run_until(at(9_000));
+        assert!(world.busy_links().circuits >= 1, "circuits were built ahead");
+        assert_eq!(world.busy_links(), LinkSample::default(), "what was asked for is over");
+        world.run_until(at(15_000));
+        world.busy_links();
+        world.run_until(at(16_000));
+        let one = LinkCount { links: 2, shared: 0 };
+        let busy = world.busy_links();
+        assert_eq!((busy.circuits, busy.directed), (1, one));
     }
 
     proptest! {

@@ -81,6 +81,7 @@ impl World {
             self.close_at(id, hop, None);
             return;
         }
+        circuit.busy |= hop == 0;
         let queued = self.cells.push(&mut side.queue, cell);
         queued.queued_at = now;
         queued.set_arrives_at(next_hop);

@@ -212,6 +212,7 @@ impl World {
     fn recognised_at_client(&mut self, cell: Cell) {
         #[cfg(debug_assertions)]
         self.check_sequence(cell, Direction::ToClient);
+        self.circuits[cell.circuit.index()].busy = true;
         if cell.target() == ACROSS && self.is_for_service(cell) {
             return self.recognised_at_service(cell);
         }

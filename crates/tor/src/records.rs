@@ -413,6 +413,8 @@ pub struct NetworkSample {
     pub transfers_failed: u64,
     /// Circuits with an open stream at the end of the interval, and the links that they go over.
     pub links: LinkSample,
+    /// The same of circuits that are built and of which a relay cell has left the client or come to it in the interval, of each its first two parts.
+    pub busy: LinkSample,
     /// Bytes sent over capacity of all relays that only guard, only exit, do neither or both.
     pub utilisation: [f64; 4],
 }

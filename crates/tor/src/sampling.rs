@@ -142,6 +142,7 @@ impl World {
         self.sample_controllers(time);
         let goodput_bytes = self.sampler.goodput_bytes - self.sampler.goodput_before;
         self.sampler.goodput_before = self.sampler.goodput_bytes;
+        let busy = self.busy_links();
         self.records.network.push(NetworkSample {
             time,
             goodput_bytes,
@@ -149,6 +150,7 @@ impl World {
             transfers_ok: self.sampler.transfers_ok,
             transfers_failed: self.sampler.transfers_failed,
             links: self.links_in_use(),
+            busy,
             utilisation: std::array::from_fn(|class| share(sent[class], capacity[class])),
         });
     }

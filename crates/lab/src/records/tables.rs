@@ -255,6 +255,14 @@ pub const NETWORK: Table = Table {
             "Active circuits with one of their two parts on a shared directed link.",
         ),
         Column::new("circuits_two_shared", Kind::U32, "1", "Active circuits with both parts on shared directed links."),
+        Column::new(
+            "busy_circuits",
+            Kind::U32,
+            "1",
+            "Built circuits of which a relay cell left the client or came to it in the interval.",
+        ),
+        Column::new("busy_links_directed", Kind::U32, "1", "Directed links with at least one part of a busy circuit."),
+        Column::new("shared_busy_links_directed", Kind::U32, "1", "Of these, links with two parts or more."),
         Column::new("utilisation_guard", Kind::F64, "1", "Bytes sent over capacity, all relays with the Guard flag only.")
             .nullable(),
         Column::new("utilisation_middle", Kind::F64, "1", "The same, relays with neither the Guard nor the Exit flag.")

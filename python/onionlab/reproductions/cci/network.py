@@ -41,7 +41,18 @@ LOSSES = ("0 %", "0.1 %", "0.5 %", "1 %")
 #: Figures of a run: mean times to the last byte and to build a circuit in s; downloads that count, and those of them that failed
 #: in per cent; pairs of relays that circuits share in per cent; most sockets of a relay; and of all relays together bytes in
 #: sockets, of these, bytes held up by others' losses, and megabytes that open connections cost while nothing is in them.
-METRICS = (*SIZES, "build", "counted", "failed", "shared", "sockets", "socket-bytes", "held", "connection-megabytes")
+METRICS = (
+    *SIZES,
+    "build",
+    "counted",
+    "failed",
+    "shared",
+    "busy-shared",
+    "sockets",
+    "socket-bytes",
+    "held",
+    "connection-megabytes",
+)
 
 #: What the quick run has.
 QUICK = {
@@ -231,13 +242,14 @@ class _Run:
     def figures(self) -> dict[str, float | None]:
         """By metric."""
         count = self.transfers.height
-        links = int(self.samples["links"].sum())
+        links, busy = (int(self.samples[column].sum()) for column in ("links", "busy_links_directed"))
         samples = self.samples.height
         return {size: mean(self._downloads(size)) for size in SIZES} | {
             "build": mean(self._builds()),
             "counted": float(count),
             "failed": 100 * self.transfers.filter(pl.col("outcome") != "ok").height / count if count else None,
             "shared": 100 * int(self.samples["shared_links"].sum()) / links if links else None,
+            "busy-shared": 100 * int(self.samples["shared_busy_links_directed"].sum()) / busy if busy else None,
             "sockets": _largest(self.relays["most_sockets"]),
             "socket-bytes": float(self.relays["socket_bytes"].sum()) / samples if samples else None,
             "held": float(self.relays["held"].sum()) / self.length if self.length else None,

@@ -52,12 +52,14 @@ LACKING = """\
 > [the folder of the experiments](../../experiments/cci/README.md)."""
 
 WHAT_IS_COUNTED = """\
-*Links shared* counts pairs of relays on which several circuits send, whatever their connections, for both ways alike: under
-PCTLS such circuits meet on a pair of relays and share no connection, which is what the paper calls no shared links. *Held up* is
-not nothing under PCTLS because a client's own circuits share its connection to the guard there as well, as tor's do; between
-relays nothing is held up. *Idle connections* are what a kernel, TLS and tor need for open connections while nothing is in them,
-20.4 kB each ([measured](../models/links.md)), of all relays together; *in sockets* is payload in the kernel's buffers on top. The
-paper's memory holds both. *Circuit* is the time of circuits that were built; those given up or cut off by the end have none."""
+*Links shared* counts pairs of relays on which several circuits have open streams, whatever their connections, for both ways
+alike: under PCTLS such circuits meet on a pair of relays and share no connection, which is what the paper calls no shared links.
+*Busy ones* counts likewise, by direction, circuits of which a cell passed their client since the sample before, here within a
+second, as the paper does. *Held up* is not nothing under PCTLS because a client's own circuits share its connection to the guard
+there as well, as tor's do; between relays nothing is held up. *Idle connections* are what a kernel, TLS and tor need for open
+connections while nothing is in them, 20.4 kB each ([measured](../models/links.md)), of all relays together; *in sockets* is
+payload in the kernel's buffers on top. The paper's memory holds both. *Circuit* is the time of circuits that were built; those
+given up or cut off by the end have none."""
 
 EXPECTED = """\
 What each part of the whole, without `--quick`, takes is in [its folder](../../experiments/cci/README.md). It can be made at
@@ -254,6 +256,7 @@ def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule, 
         "failed, %": ("failed", 2),
         "circuit, s": ("build", 2),
         "links shared, %": ("shared", 1),
+        "busy ones, %": ("busy-shared", 1),
         "most sockets of a relay": ("sockets", 0),
         "idle connections, MB": ("connection-megabytes", 1),
         "in sockets, B": ("socket-bytes", 0),

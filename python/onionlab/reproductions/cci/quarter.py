@@ -32,6 +32,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "failed, %": ("failed", 1),
     "circuit, s": ("build", 3),
     "links shared, %": ("shared", 1),
+    "busy ones, %": ("busy-shared", 1),
     "idle connections, MB": ("connection-megabytes", 0),
 }
 
