@@ -281,7 +281,7 @@ def test_a_quarter_of_tor_beside_the_paper() -> None:
     ]
     text = "\n".join(quarter.section(reduced, cci.read(FOLDER).published["network"]))
     assert "1,675 relays, 0.5 % lost, 10 simulated minutes" in text
-    assert "| vanilla | 1.50 | 1.50 | 1.50 | 2 | 1.5 | 1.500 | 1.5 | 2 | 1 h 30 min | 3.00 GiB | 430 GB | 12.5 |" in text
+    assert "| vanilla | 1.50 | 1.50 | 1.50 | 2 | 1.5 | 1.500 | 1.5 | 1.5 | 2 | 1 h 30 min | 3.00 GiB | 430 GB | 12.5 |" in text
     assert "| PCTLS | 1.25 | 1.25 | – |" in text
 
 
