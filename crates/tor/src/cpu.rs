@@ -182,9 +182,8 @@ mod tests {
     const BATCH: usize = 3000;
     const BATCHES: usize = 25;
 
-    /// Cells that are at the relay, served or waiting, when another comes: mean and its standard error, by batches. Cells come one at a time, each over one of
-    /// many channels, at exponential distances; each costs a millisecond.
-    fn found_by_arrivals(load: f64) -> (f64, f64) {
+    /// Relays whose main thread takes a millisecond for each cell, without KIST's runs between.
+    fn costly() -> Settings {
         let cpu = Cpu {
             per_cell: COST,
             per_handshake: SimDuration::ZERO,
@@ -194,8 +193,13 @@ mod tests {
             handshakes_in_hand: 1,
         };
         let scheduling = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
-        let settings = Settings { cpu: Some(cpu), scheduling, ..Settings::default() };
-        let mut bench = Bench::with_tcp(settings, OTHERS, TcpConfig { nagle: false, ..TcpConfig::linux() });
+        Settings { cpu: Some(cpu), scheduling, ..Settings::default() }
+    }
+
+    /// Cells that are at the relay, served or waiting, when another comes: mean and its standard error, by batches. Cells come one at a time, each over one of
+    /// many channels, at exponential distances; each costs a millisecond.
+    fn found_by_arrivals(load: f64) -> (f64, f64) {
+        let mut bench = Bench::with_tcp(costly(), OTHERS, TcpConfig { nagle: false, ..TcpConfig::linux() });
         let circuits: Vec<_> = (0..OTHERS as usize).map(|channel| bench.incoming_circuit(channel)).collect();
         let draws = RandomStream::new(Seed(1), "test", "arrivals");
         let count = (BATCHES + 1) * BATCH;
@@ -230,16 +234,7 @@ mod tests {
     /// Two channels bring more than can be taken in, a share of 32 cells each in a pass. A cell that waits for a third leaves after the next pass, and not when they have nothing left.
     #[test]
     fn the_scheduler_runs_after_each_pass_of_a_busy_relay() {
-        let cpu = Cpu {
-            per_cell: COST,
-            per_handshake: SimDuration::ZERO,
-            per_tap: SimDuration::ZERO,
-            handshake_threads: 1,
-            cores: 1,
-            handshakes_in_hand: 1,
-        };
-        let scheduling = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
-        let mut bench = Bench::new(Settings { cpu: Some(cpu), scheduling, ..Settings::default() }, 3);
+        let mut bench = Bench::new(costly(), 3);
         let (incoming, outgoing) = ([0, 1].map(|channel| bench.incoming_circuit(channel)), bench.circuit(2));
         let left = |bench: &Bench, circuit: CircuitId| bench.world.circuits[circuit.index()].live_cells - 1;
         for circuit in incoming {
