@@ -6,6 +6,7 @@ is finished can be kept, and more networks can follow at another time.
 
 from __future__ import annotations
 
+import math
 import re
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -38,6 +39,32 @@ TREATMENT = "[[treatments]]\n"
 #: Shares of packets lost, as places are called.
 LOSSES = ("0 %", "0.1 %", "0.5 %", "1 %")
 
+
+def percent(loss: Any) -> str:
+    """How the place of a loss is called."""
+    return f"{100 * float(loss):g} %"
+
+
+#: A path between two relays, as Reno's rate is told of it: its round trip in s, and the bytes of a packet.
+ROUND_TRIP, PACKET = 0.1, 1460
+
+
+def reno(loss: float) -> float:
+    """What one connection of TCP Reno carries where packets are lost at random, in bytes a second.
+
+    Mathis, Semke, Mahdavi and Ott 1997, equation 3 without delayed acknowledgements, over a path of `ROUND_TRIP`.
+
+    Examples
+    --------
+    >>> round(8 * reno(0.005) / 1e6, 2)
+    2.02
+    """
+    return PACKET / ROUND_TRIP * math.sqrt(1.5 / loss)
+
+
+#: Names of figures: the bytes between relays, in per cent, that went over connections of a mean rate above Reno's at a loss.
+BEYOND = {f"beyond {percent(loss)}": loss for loss in (0.001, 0.005, 0.01)}
+
 #: Figures of a run: mean times to the last byte and to build a circuit in s; downloads that count, and those of them that failed
 #: in per cent; pairs of relays that circuits share in per cent; most sockets of a relay; and of all relays together bytes in
 #: sockets, of these, bytes held up by others' losses, and megabytes that open connections cost while nothing is in them.
@@ -52,6 +79,7 @@ METRICS = (
     "socket-bytes",
     "held",
     "connection-megabytes",
+    *BEYOND,
 )
 
 #: What the quick run has.
@@ -102,11 +130,6 @@ class Measured:
     def treatments(self) -> list[str]:
         """In the order of the file."""
         return list(dict.fromkeys(self.figures["treatment"]))
-
-
-def percent(loss: Any) -> str:
-    """How the place of a loss is called."""
-    return f"{100 * float(loss):g} %"
 
 
 @dataclass(frozen=True)
@@ -237,6 +260,8 @@ class _Run:
         self.circuits = point.circuits.filter(mine, pl.col("group") == MEASURES, pl.col("launched_ns") >= begin)
         self.samples = point.network.filter(mine, pl.col("time_ns") > begin)
         self.relays = point.relays.filter(mine, pl.col("time_ns") > begin)
+        self.channels = point.channels.filter(mine)
+        self.duration = point.duration
         self.length = point.duration - point.measure_from
 
     def figures(self) -> dict[str, float | None]:
@@ -244,17 +269,32 @@ class _Run:
         count = self.transfers.height
         links, busy = (int(self.samples[column].sum()) for column in ("links", "busy_links_directed"))
         samples = self.samples.height
-        return {size: mean(self._downloads(size)) for size in SIZES} | {
-            "build": mean(self._builds()),
-            "counted": float(count),
-            "failed": 100 * self.transfers.filter(pl.col("outcome") != "ok").height / count if count else None,
-            "shared": 100 * int(self.samples["shared_links"].sum()) / links if links else None,
-            "busy-shared": 100 * int(self.samples["shared_busy_links_directed"].sum()) / busy if busy else None,
-            "sockets": _largest(self.relays["most_sockets"]),
-            "socket-bytes": float(self.relays["socket_bytes"].sum()) / samples if samples else None,
-            "held": float(self.relays["held"].sum()) / self.length if self.length else None,
-            "connection-megabytes": float(self.relays["connection_bytes"].sum()) / samples / 1e6 if samples else None,
-        }
+        return (
+            {size: mean(self._downloads(size)) for size in SIZES}
+            | {
+                "build": mean(self._builds()),
+                "counted": float(count),
+                "failed": 100 * self.transfers.filter(pl.col("outcome") != "ok").height / count if count else None,
+                "shared": 100 * int(self.samples["shared_links"].sum()) / links if links else None,
+                "busy-shared": 100 * int(self.samples["shared_busy_links_directed"].sum()) / busy if busy else None,
+                "sockets": _largest(self.relays["most_sockets"]),
+                "socket-bytes": float(self.relays["socket_bytes"].sum()) / samples if samples else None,
+                "held": float(self.relays["held"].sum()) / self.length if self.length else None,
+                "connection-megabytes": float(self.relays["connection_bytes"].sum()) / samples / 1e6 if samples else None,
+            }
+            | self._beyond()
+        )
+
+    def _beyond(self) -> dict[str, float | None]:
+        """Of the bytes between relays, those on connections that carried more, while they were open, than Reno's would."""
+        relays = self.relays["relay"].unique().implode()
+        between = self.channels.filter(pl.col("opener").is_in(relays), pl.col("peer").is_in(relays))
+        open_for = (pl.col("closed_ns").fill_null(round(self.duration * 1e9)) - pl.col("open_ns")) / 1e9
+        ways = pl.concat(between.select(bytes=way, rate=pl.col(way) / open_for) for way in ("bytes_to_peer", "bytes_to_opener"))
+        total = int(ways["bytes"].sum())
+        if not total:
+            return dict.fromkeys(BEYOND)
+        return {name: 100 * int(ways.filter(pl.col("rate") > reno(loss))["bytes"].sum()) / total for name, loss in BEYOND.items()}
 
     def _downloads(self, size: str) -> pl.Series:
         return capped(self.transfers.filter(pl.col("size_bytes") == SIZES[size])["ttlb"], self.longest[size])
