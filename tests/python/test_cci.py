@@ -240,6 +240,35 @@ def test_downloads_count_that_could_have_ended_and_failures_as_the_time_out() ->
     assert network.counted(transfers, longest, 599.0)["ttlb"].to_list() == [10.0, None]
 
 
+def test_bytes_beyond_reno_by_hand() -> None:
+    """100 s at 3 Mbit/s one way and at 1 Mbit/s the other: at 0.5 % lost Reno carries 2.02 of them, at 0.1 % 4.5, at 1 % 1.43."""
+    megabit = 125_000
+    channels = pl.DataFrame(
+        {
+            "opener": ["guard1", "middle1", "client1", "exit1"],
+            "peer": ["middle1", "exit1", "guard1", "guard1"],
+            "open_ns": [0, 150 * 10**9, 0, None],
+            "closed_ns": [100 * 10**9, None, None, 200 * 10**9],
+            "bytes_to_peer": [300 * megabit, 10 * megabit, 10**9, 0],
+            "bytes_to_opener": [100 * megabit, 90 * megabit, 10**9, 0],
+        }
+    )
+    relays = pl.Series(["guard1", "middle1", "exit1"])
+    found = network.beyond(channels, relays, end=200.0)
+    assert found == pytest.approx({"beyond 0.1 %": 0.0, "beyond 0.5 %": 60.0, "beyond 1 %": 78.0})
+    assert set(network.beyond(channels.clear(), relays, end=200.0).values()) == {None}
+    assert 8 * network.reno(0.005) / 1e6 == pytest.approx(2.0230, abs=1e-4)
+    rows = [("0 %", testbeds.VANILLA, 0, metric, share) for metric, share in found.items()]
+    sampled = network.Measured(frame(rows), pl.DataFrame(), 1, 134, 20.0, 300.0)
+    text = "\n".join(page.beyond(sampled, cci.read(FOLDER).published["network"]))
+    assert (
+        "0 % if 0.1 % of the packets are lost (4.5 Mbit/s), 60 % if 0.5 % of the packets are lost (2.0 Mbit/s), 78 % if 1 %"
+        in text
+    )
+    assert "each pair of the 134 relays here is asked for 13 times as much as one of the paper's 1,750" in text
+    assert not list(page.beyond(network.Measured(frame([]), pl.DataFrame(), 1, 134, 20.0, 300.0), {}))
+
+
 def test_the_claims_say_the_numbers_that_are_published() -> None:
     asked = cci.read(FOLDER)
     printed = asked.published["network"]

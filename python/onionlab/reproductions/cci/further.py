@@ -61,9 +61,7 @@ QUESTIONS = (
     Question(
         "more-load",
         "What sharing costs as more is shared",
-        "The tor of today (0.4.9) over Linux's TCP with 0.1 % lost, and an eighth to twice as many users as Tor had in 2018. "
-        "A hundred of them go over one guard and one connection to it, which holds them back where much is asked for: the load "
-        "between relays grows less than the users do.",
+        "The tor of today (0.4.9) over Linux's TCP with 0.1 % lost, and an eighth to twice as many users as Tor had in 2018.",
         "more load",
         place="of all Tor",
         key="clients.users.users-at-full-scale",

@@ -247,6 +247,29 @@ def counted(transfers: pl.DataFrame, longest: Mapping[str, float], end: float) -
     return transfers.filter(pl.any_horizontal(begun))
 
 
+def beyond(channels: pl.DataFrame, relays: pl.Series, end: float) -> dict[str, float | None]:
+    """Of the bytes between relays, in per cent, those that went over connections on which Reno could not have carried them.
+
+    That is what a connection carried while it was open, each way by itself, beside `reno` at each loss of `BEYOND`.
+
+    Parameters
+    ----------
+    channels : polars.DataFrame
+        A run's, as they are recorded.
+    relays : polars.Series
+        Names.
+    end : float
+        Of the simulation, in seconds.
+    """
+    between = channels.filter(pl.col("opener").is_in(relays.implode()), pl.col("peer").is_in(relays.implode()))
+    open_for = (pl.col("closed_ns").fill_null(round(end * 1e9)) - pl.col("open_ns")) / 1e9
+    ways = pl.concat(between.select(bytes=way, rate=pl.col(way) / open_for) for way in ("bytes_to_peer", "bytes_to_opener"))
+    total = int(ways["bytes"].sum())
+    if not total:
+        return dict.fromkeys(BEYOND)
+    return {name: 100 * int(ways.filter(pl.col("rate") > reno(loss))["bytes"].sum()) / total for name, loss in BEYOND.items()}
+
+
 class _Run:
     """One run's tables, from the measurement's begin on."""
 
@@ -282,19 +305,8 @@ class _Run:
                 "held": float(self.relays["held"].sum()) / self.length if self.length else None,
                 "connection-megabytes": float(self.relays["connection_bytes"].sum()) / samples / 1e6 if samples else None,
             }
-            | self._beyond()
+            | beyond(self.channels, self.relays["relay"].unique(), end=self.duration)
         )
-
-    def _beyond(self) -> dict[str, float | None]:
-        """Of the bytes between relays, those on connections that carried more, while they were open, than Reno's would."""
-        relays = self.relays["relay"].unique().implode()
-        between = self.channels.filter(pl.col("opener").is_in(relays), pl.col("peer").is_in(relays))
-        open_for = (pl.col("closed_ns").fill_null(round(self.duration * 1e9)) - pl.col("open_ns")) / 1e9
-        ways = pl.concat(between.select(bytes=way, rate=pl.col(way) / open_for) for way in ("bytes_to_peer", "bytes_to_opener"))
-        total = int(ways["bytes"].sum())
-        if not total:
-            return dict.fromkeys(BEYOND)
-        return {name: 100 * int(ways.filter(pl.col("rate") > reno(loss))["bytes"].sum()) / total for name, loss in BEYOND.items()}
 
     def _downloads(self, size: str) -> pl.Series:
         return capped(self.transfers.filter(pl.col("size_bytes") == SIZES[size])["ttlb"], self.longest[size])

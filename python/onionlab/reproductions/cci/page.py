@@ -10,7 +10,7 @@ from onionlab.reproductions import claims_table
 from onionlab.reproductions.cci import network, testbeds
 from onionlab.reproductions.cci.charts import TITLES
 from onionlab.reproductions.claims import Comparison, Judged, Rule, difference
-from onionlab.reproductions.figures import change, level
+from onionlab.reproductions.figures import change, level, mean
 from onionlab.reproductions.kept import Made, took
 from onionlab.stats.intervals import CONFIDENCE
 
@@ -274,11 +274,35 @@ def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule, 
     yield ""
     yield WHAT_IS_COUNTED
     yield ""
+    yield from beyond(sampled, printed)
     shared, memory = printed["shared-links"], printed["memory"]
     yield (
         f"In the paper {shared['vanilla']:g} % of vanilla's active links are shared, since fewer circuits meet on a pair of "
         f"relays in a quarter of Tor than in a fiftieth; its simulation took {memory['vanilla']} GB of memory with vanilla and "
         f"{memory['PCTLS']} GB with PCTLS. {QUARTER.format(below=' (below)' if has_quarter else '')}"
+    )
+    yield ""
+
+
+def beyond(sampled: network.Measured, printed: Mapping[str, Any]) -> Iterator[str]:
+    """Why shared connections of a sampled network are full where packets are lost, from the runs where none is."""
+    unlost = sampled.figures.filter(place=network.LOSSES[0], treatment=testbeds.VANILLA)
+    asked = {loss: mean(unlost.filter(metric=metric)["value"]) for metric, loss in network.BEYOND.items()}
+    shares = [
+        f"{share:.0f} % if {network.percent(loss)} of the packets are lost ({8 * network.reno(loss) / 1e6:.1f} Mbit/s)"
+        for loss, share in asked.items()
+        if share is not None
+    ]
+    if not shares:
+        return
+    yield (
+        "*A sampled network makes sharing look worse than it is in Tor.* Without loss, so much of what relays send each other "
+        f"goes over connections that carry more than TCP Reno could: {', '.join(shares)}, over a round trip of 100 ms "
+        "(Mathis, Semke, Mahdavi and Ott 1997). With that loss these connections are full, whatever relays and links have left, "
+        "and the circuits on them wait; a circuit has two connections between relays. A network sampled to a share of Tor's "
+        "relays and users has the square of that share of its pairs of relays: each pair of the "
+        f"{sampled.relays} relays here is asked for {printed['relays'] / sampled.relays:.0f} times as much as one of the paper's "
+        f"{printed['relays']:,}."
     )
     yield ""
 
