@@ -19,6 +19,7 @@ from onionlab.charts import theme
 from onionlab.charts.comparison import comparison_charts
 from onionlab.errors import ResultsError
 from onionlab.report.comparison import caveats, pairing
+from onionlab.report.write import MADE
 from onionlab.results import cost
 from onionlab.stats import per_network
 from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
@@ -127,6 +128,15 @@ def test_the_cost_is_beside_the_first_where_networks_are_the_same(
     assert "times" not in unpaired
 
 
+def test_networks_of_other_losses_and_latencies_are_the_same(apart: tuple[Path, Path], core: FakeCore) -> None:
+    paths = "[network]\nloss = 0.01\njitter = false\nlatency-factor = 1.5\n\n[[clients]]"
+    lossy = made(apart[0].parent, "lossy", f"{HEAD.replace('[[clients]]', paths, 1)}[[treatments]]{SECOND}")
+    comparison = onionlab.compare([apart[0], lossy])
+    assert comparison.unpaired == {}
+    assert {"network.loss", "network.jitter", "network.latency-factor"} <= set(comparison.differing["key"])
+    assert comparison.pairs(comparison.variants[1]) > 0
+
+
 def test_other_networks_are_two_samples(apart: tuple[Path, Path], core: FakeCore) -> None:
     year = "[network]\nyear = 2024\n\n[[clients]]"
     other = made(apart[0].parent, "later", f"{HEAD.replace('[[clients]]', year, 1)}[[treatments]]{SECOND}")
@@ -221,7 +231,7 @@ def test_page_charts_and_tables(
     }
     assert {path.stem for path in (out / "charts").glob("*.svg")} == names
     tables = {path.name for path in (out / "tables").iterdir()}
-    assert tables == {f"{name}.csv" for name in (*names, "summary", "figures-per-run", "differing")} | {"settings.json"}
+    assert tables == {f"{name}.csv" for name in (*names, "summary", "figures-per-run", "differing")} | {"settings.json", MADE}
     assert pl.read_csv(out / "tables" / "differing.csv").height == 1
     assert core.made
 

@@ -48,6 +48,15 @@ def test_links_of_another_simulator_without_its_tor_are_pointed_out() -> None:
     assert describe.links_alone(experiment) == []
 
 
+@pytest.mark.parametrize(("kind", "drawn"), [("synthetic", True), ("consensus", True), ("explicit", False), ("file", False)])
+def test_only_networks_that_are_drawn_are_called_sampled(kind: str, drawn: bool) -> None:
+    plan = SimpleNamespace(scenario={"network": {"kind": kind}}, networks=1, seeds=(1, 2))
+    experiment: Any = SimpleNamespace(plan=plan, measure_from=0.0, duration=60.0)
+    assert describe.sampled(experiment) is drawn
+    assert ("1 sampled network × 2 seeds" in describe.extent(experiment)) is drawn
+    assert "1 " in describe.extent(experiment)
+
+
 def test_many_users_behind_one_guard_are_pointed_out() -> None:
     scenario = {
         "network": {"kind": "synthetic"},

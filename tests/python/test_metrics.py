@@ -124,6 +124,21 @@ def test_network_figures_use_the_measured_time_only() -> None:
     assert found[metrics.WHOLE, "utilisation_exit"] is None
 
 
+def test_a_sample_counts_by_its_part_within_the_measured_time() -> None:
+    """Samples of 4 s but for a last one of 2 s, measured from second 10: of the third half counts, and of the last all."""
+    ends, used = [4, 8, 12, 16, 20, 22], [0.0, 0.0, 0.2, 0.4, 0.4, 1.0]
+    series = pl.DataFrame(
+        [
+            {**RUN_KEYS, "time_ns": end * S, "goodput_bytes": 125_000 * size, "utilisation_middle": share}
+            for end, size, share in zip(ends, [9, 9, 4, 4, 4, 14], used, strict=True)
+        ],
+        schema={"treatment": pl.String, "network": pl.UInt32, "seed": pl.UInt64, **NETWORK},
+    )
+    found = figures([transfer(11, 12, 13)], series)
+    assert found[metrics.WHOLE, "goodput"] == pytest.approx((2 + 4 + 4 + 14) / 12)
+    assert found[metrics.WHOLE, "utilisation_middle"] == pytest.approx(100 * (2 * 0.2 + 8 * 0.4 + 2 * 1.0) / 12)
+
+
 def test_a_run_that_was_brought_to_a_stop_counts() -> None:
     """In network 1 treatment b begins no transfer in the measured time: zeros and nulls, not nothing at all."""
     runs = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]

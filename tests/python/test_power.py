@@ -46,6 +46,16 @@ def test_power_agrees_with_integration(effect: float, networks: int, confidence:
     assert power(effect, networks, confidence) == pytest.approx(expected, abs=2e-5)
 
 
+def test_power_of_a_large_effect_against_a_far_limit() -> None:
+    """Two differences that are nearly alike, at a level as Bonferroni's: the t distribution's limit lies beyond 700."""
+    assert power(1415.0, 2, 0.9992) == pytest.approx(0.988, abs=0.003)
+    assert networks_needed([100.0, 100.1], confidence=0.9992) == 2
+    # Where the two forms meet.
+    for networks, confidence in ((2, 0.9992), (3, 0.9992), (4, 0.95)):
+        near, far = (power(shift / math.sqrt(networks), networks, confidence) for shift in (29.99, 30.01))
+        assert near == pytest.approx(far, abs=0.005)
+
+
 def test_networks_needed_is_the_first_number_that_is_enough() -> None:
     differences = np.array([-1.0, 2.0, 0.5, -0.5, 1.0])
     effect = differences.mean() / differences.std(ddof=1)

@@ -15,7 +15,7 @@ from fake_core import FakeCore
 from onionlab.charts import all_charts, colours
 from onionlab.charts.export import inline
 from onionlab.charts.theme import PALETTE
-from onionlab.report.write import replace_folder
+from onionlab.report.write import MADE, replace_folder
 
 CHARTS = {
     "time-to-first-byte-web",
@@ -106,7 +106,7 @@ def test_charts_and_tables_lie_beside_the_page(core: FakeCore, experiment_file: 
     results, _, _ = made(experiment_file)
     assert core.made
     files = {path.name for path in (results.directory / "charts").iterdir()}
-    assert files == {f"{name}.{kind}" for name in CHARTS for kind in ("png", "svg", "vl.json")}
+    assert files == {f"{name}.{kind}" for name in CHARTS for kind in ("png", "svg", "vl.json")} | {MADE}
     for name in CHARTS:
         picture = (results.directory / "charts" / f"{name}.png").read_bytes()
         assert picture.startswith(b"\x89PNG\r\n")
@@ -115,7 +115,7 @@ def test_charts_and_tables_lie_beside_the_page(core: FakeCore, experiment_file: 
         assert "3 sampled networks × 2 seeds" in svg
         assert "onionlab 0.0.0-fake" in svg
     tables = {path.name for path in (results.directory / "tables").iterdir()}
-    assert tables == {f"{name}.csv" for name in (*CHARTS, "summary", "figures-per-run", "runs", "variance")}
+    assert tables == {f"{name}.csv" for name in (*CHARTS, "summary", "figures-per-run", "runs", "variance")} | {MADE}
     summary = pl.read_csv(results.directory / "tables" / "summary.csv")
     assert summary.height == results.summary.height
 
@@ -208,14 +208,17 @@ def test_names_cannot_break_the_page(core: FakeCore, experiment_file: Path, host
 def test_report_is_the_same_every_time_and_drops_old_charts(core: FakeCore, experiment_file: Path) -> None:
     results, _, text = made(experiment_file)
     assert core.made
-    stale = results.directory / "charts" / "time-to-last-byte-gone.png"
-    stale.write_bytes(b"old")
-    mine = results.directory / "charts" / "notes.txt"
-    mine.write_text("mine")
+    charts = results.directory / "charts"
+    stale, outside = charts / "time-to-last-byte-gone.png", results.directory / "outside.png"
+    mine = [charts / "notes.txt", charts / "my-measurements.csv", outside]
+    for path in (stale, *mine):
+        path.write_bytes(b"old")
+    with (charts / MADE).open("a", encoding="utf-8") as made_before:
+        made_before.write(f"{stale.name}\n../{outside.name}\n")
     onionlab.load(results.directory).report()
     assert (results.directory / "report.html").read_text(encoding="utf-8") == text
     assert not stale.exists()
-    assert mine.exists()
+    assert all(path.read_bytes() == b"old" for path in mine)
 
 
 def test_two_reports_at_a_time_leave_each_other_alone(tmp_path: Path) -> None:
@@ -230,7 +233,7 @@ def test_two_reports_at_a_time_leave_each_other_alone(tmp_path: Path) -> None:
         (folder / "whole.svg").write_text("<svg/>", encoding="utf-8")
 
     replace_folder(tmp_path / "charts", fill)
-    assert [path.name for path in (tmp_path / "charts").iterdir()] == ["whole.svg"]
+    assert {path.name for path in (tmp_path / "charts").iterdir()} == {"whole.svg", MADE}
     assert (other / "half.svg").is_file()
     assert not dead.exists()
 

@@ -14,7 +14,7 @@ from scipy.stats import ks_2samp
 from onionlab import cli
 from onionlab.errors import ResultsError
 from onionlab.reproductions import PAPERS, shadow_tor
-from onionlab.reproductions.agreement import judge, same_distribution
+from onionlab.reproductions.agreement import judge, median_interval, same_distribution
 from onionlab.reproductions.published import Published, Quantiles, load_published, load_samples, quantiles
 from onionlab.reproductions.shadow_tor import Comparison
 from onionlab.reproductions.shadow_tor.page import Reasons
@@ -103,6 +103,18 @@ def test_times_that_no_seed_changes_have_no_interval(
     text = shadow_tor.write([copies], published.source, NO_REASONS, tmp_path).read_text(encoding="utf-8")
     assert "No random number takes part in these times under `shadow`" in text
     assert "s [" not in text
+
+
+def test_copies_of_a_run_make_no_interval_narrower() -> None:
+    random = np.random.default_rng(7)
+    different = [random.normal(1.0, 0.1, 20) for _ in range(3)]
+
+    def runs(count: int) -> pl.DataFrame:
+        return pl.concat([pl.DataFrame({"seed": seed, "time": different[seed % 3]}) for seed in range(count)])
+
+    (low, high), (low_of_many, high_of_many) = median_interval(runs(3)), median_interval(runs(60))
+    assert low_of_many == pytest.approx(low, abs=0.01)
+    assert high_of_many == pytest.approx(high, abs=0.01)
 
 
 def test_traces_become_a_table_and_a_chart(comparisons: dict[str, Comparison], published: Published, tmp_path: Path) -> None:

@@ -106,6 +106,36 @@ def test_drift_is_over_networks_by_hand() -> None:
     assert not one.moving  # two networks cannot exclude zero here
 
 
+def test_a_shorter_last_sample_is_no_drift() -> None:
+    """Samples of 10 s and a last one of 4 s, of a network that sends 100 B/s all the time."""
+    ends = [*range(10, 130, 10), 124]
+    parts = [
+        pl.DataFrame(
+            {
+                "treatment": "a",
+                "network": network,
+                "seed": 1,
+                "time_ns": [end * 1_000_000_000 for end in ends],
+                "goodput_bytes": [1000] * 12 + [400],
+            }
+        )
+        for network in range(3)
+    ]
+    (one,) = steady_state(pl.concat(parts), ["a"], 60.0)
+    assert one.drift is not None
+    assert one.drift.mean == pytest.approx(0.0)
+    assert not one.moving
+
+
+def test_networks_that_are_copies_cannot_tell_a_drift() -> None:
+    curve = np.concatenate([np.full(100, 100.0), np.full(100, 120.0)])
+    (one,) = steady_state(table({("a", network, 1): curve for network in range(4)}), ["a"], 0.0)
+    assert one.drift is not None
+    assert one.drift.mean == pytest.approx(0.2)
+    assert one.drift.low is None
+    assert not one.moving
+
+
 def test_begin_of_the_measurement_can_be_chosen_and_taken_back(
     core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

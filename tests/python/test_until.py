@@ -83,6 +83,23 @@ def test_interrupted_search_goes_on_to_the_same_end(core: FakeCore, short_file: 
     assert len(core.made) == 2 * whole - done
 
 
+def test_the_begin_that_was_chosen_stays_for_the_whole_search(
+    core: FakeCore, short_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = short_file.parent / "out"
+    onionlab.run(short_file, out, report=False, measure_from="20 s")
+    assert until(short_file, UntilCi(0.05)).measure_from == 20
+    chosen = json.loads((out / "evaluation.json").read_text())
+    assert chosen["measure_from"] == "20 s"
+    assert chosen["until_ci"]["networks"] > PILOT
+    # What was found with one begin was not found with another.
+    assert call(monkeypatch, "report", out, "--measure-from", "20 s") == 0
+    assert json.loads((out / "evaluation.json").read_text()) == chosen
+    assert call(monkeypatch, "report", out, "--measure-from", "25 s") == 0
+    assert json.loads((out / "evaluation.json").read_text()) == {"measure_from": "25 s", "until_ci": None}
+    assert core.made
+
+
 def test_the_maximum_ends_the_search(
     core: FakeCore, short_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -68,12 +68,15 @@ def environment() -> jinja2.Environment:
     )
 
 
+#: In a folder of charts or tables: names of the files there that a report made.
+MADE = ".made-by-onionlab"
+
+
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Fill a folder anew: nothing of it changes before all of its new files are there.
 
-    Each then takes its place by itself. What an earlier report left there goes; a folder that holds anything else but files of a
-    report is not touched but for these. Two reports at a time, one at the end of a run, say, and one asked for meanwhile, do not
-    meet before that.
+    Each then takes its place by itself. What an earlier report left there goes, by the list that it left; all else in the folder
+    stays. Two reports at a time, one at the end of a run, say, and one asked for meanwhile, do not meet before that.
     """
     _remove_left(folder)
     draft = folder.with_name(f".{folder.name}.{os.getpid()}.new")
@@ -82,14 +85,24 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             draft.mkdir(parents=True)
             fill(draft)
             folder.mkdir(exist_ok=True)
-            new = {path.name for path in draft.iterdir()}
-            for path in draft.iterdir():
-                path.replace(folder / path.name)
-            for old in folder.iterdir():
-                if old.is_file() and old.name not in new and old.suffix in {".svg", ".png", ".csv", ".json"}:
-                    old.unlink()
+            new = sorted(path.name for path in draft.iterdir())
+            for name in new:
+                (draft / name).replace(folder / name)
+            for old in _made_before(folder).difference(new):
+                (folder / old).unlink(missing_ok=True)
+            write_text(folder / MADE, "".join(f"{name}\n" for name in new))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def _made_before(folder: Path) -> set[str]:
+    """Names of the files in a folder that the report before made; none where its list is missing or no such thing."""
+    try:
+        names = (folder / MADE).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return set()
+    # A list that was tampered with reaches nothing outside of the folder, nor what is no picture or table.
+    return {name for name in names if Path(name).name == name and Path(name).suffix in {".svg", ".png", ".csv", ".json"}}
 
 
 def _remove_left(folder: Path) -> None:

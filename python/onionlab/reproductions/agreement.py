@@ -105,11 +105,14 @@ def different_runs(ours: pl.DataFrame) -> int:
 
 
 def median_interval(ours: pl.DataFrame) -> tuple[float, float]:
-    """95 % interval of the median of column ``time``, by drawing whole runs (column ``seed``) with replacement; repeatable."""
+    """95 % interval of the median of column ``time``, by drawing whole runs (column ``seed``) with replacement; repeatable.
+
+    As many are drawn as there are different ones: copies of a run say nothing more about the median.
+    """
     runs = [group["time"].to_numpy() for _, group in ours.sort("seed").group_by("seed", maintain_order=True)]
-    draw = np.random.default_rng(1)
+    draw, different = np.random.default_rng(1), different_runs(ours)
     medians = [
-        float(np.median(np.concatenate([runs[index] for index in draw.integers(0, len(runs), len(runs))])))
+        float(np.median(np.concatenate([runs[index] for index in draw.integers(0, len(runs), different)])))
         for _ in range(RESAMPLES if len(runs) > 1 else 1)
     ]
     low, high = np.quantile(medians, [0.025, 0.975])

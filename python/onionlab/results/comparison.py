@@ -29,8 +29,9 @@ from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
 #: Keys that say how an experiment is called or how often it is run, not what happens in it.
 _EXTENT = ("title", "networks", "seeds", "treatments", "sweep")
 
-#: Keys that decide which networks are sampled.
+#: Keys that decide which networks are sampled; and those that say what happens to packets between the same hosts.
 _OF_NETWORK = ("network.", "base-seed")
+_OF_PATHS = ("network.loss", "network.jitter", "network.latency-")
 
 #: First column of `Comparison.differing`.
 _KEY = "key"
@@ -288,7 +289,7 @@ def _why_unpaired(base: Variant, variant: Variant) -> str:
     """Why a variant's networks are not the base's; empty where they are."""
     for key in dict.fromkeys([*base.settings, *variant.settings]):
         # The same document may lie elsewhere: its digest counts.
-        if not key.startswith(_OF_NETWORK) or key.endswith(".path"):
+        if not key.startswith(_OF_NETWORK) or key.startswith(_OF_PATHS) or key.endswith(".path"):
             continue
         if base.settings.get(key) != variant.settings.get(key):
             return f"its networks are sampled otherwise: {key} differs"

@@ -140,13 +140,16 @@ def pattern(load: Mapping[str, Any]) -> str:
             return f"{load.get('size', '?')}{pause}"
 
 
+def sampled(experiment: Experiment) -> bool:
+    """Whether its networks are drawn, so that there can be more of them; not those written by hand or made elsewhere."""
+    return experiment.plan.scenario.get("network", {}).get("kind") not in ("explicit", "file")
+
+
 def extent(experiment: Experiment) -> str:
     """Duration, networks and seeds in words."""
     start = f", measured from {format_duration(experiment.measure_from)}" if experiment.measure_from else ""
-    return (
-        f"{format_duration(experiment.duration)} simulated{start}; {plural(experiment.plan.networks, 'sampled network')} "
-        f"× {plural(len(experiment.plan.seeds), 'seed')}"
-    )
+    networks = plural(experiment.plan.networks, "sampled network" if sampled(experiment) else "network")
+    return f"{format_duration(experiment.duration)} simulated{start}; {networks} × {plural(len(experiment.plan.seeds), 'seed')}"
 
 
 def headline(experiment: Experiment) -> str:
@@ -185,7 +188,7 @@ def warnings(experiment: Experiment) -> list[str]:
     found += [f"{failure.run.label} failed: {failure.reason}" for failure in experiment.failures]
     found += statistics_warnings(
         networks=len({run.network for run in experiment.finished}),
-        sampled=experiment.plan.scenario.get("network", {}).get("kind") != "explicit",
+        sampled=sampled(experiment),
         scale=scale(experiment),
         summary=experiment.summary,
     )

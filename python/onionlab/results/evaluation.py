@@ -7,7 +7,7 @@ number of networks was found. It is there only if something was chosen.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,7 +85,11 @@ def check_measure_from(chosen: str, plan: Plan) -> None:
 
 
 def remember_measure_from(chosen: str, root: Path, plan: Plan) -> None:
-    """Evaluate a results directory from ``chosen`` on: ``auto``, a time, or ``file`` for what its experiment file says."""
+    """Evaluate a results directory from ``chosen`` on: ``auto``, a time, or ``file`` for what its experiment file says.
+
+    A number of networks that was found with another begin is no longer said to have been found.
+    """
     if chosen != FROM_FILE:
         check_measure_from(chosen, plan)
-    replace(Evaluation.read(root), measure_from=None if chosen == FROM_FILE else chosen).write(root)
+    before, begin = Evaluation.read(root), None if chosen == FROM_FILE else chosen
+    Evaluation(begin, before.until_ci if begin == before.measure_from else None).write(root)

@@ -324,7 +324,7 @@ def run_until(
         rule = _settled(rule, results)
         more, found = _next(results, rule, pilot, networks)
         outcome = {**asdict(rule), "networks": networks, "found": found, "reached": more == networks and not results.failures}
-        Evaluation(measure_from, outcome).write(root)
+        Evaluation(results.evaluation.measure_from, outcome).write(root)
         if results.failures or more == networks or networks >= rule.at_most:
             break
         networks = min(more, rule.at_most)

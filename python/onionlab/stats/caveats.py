@@ -32,7 +32,8 @@ def warnings(
     networks : int
         How many networks there are results of.
     sampled : bool
-        Whether networks are sampled at all; one that is written by hand is the only one of its kind.
+        Whether networks are sampled at all; one that is written by hand or was made elsewhere is the only one of
+        its kind.
     scale : float, optional
         Share of the original network that was sampled; None where it is not known.
     summary : polars.DataFrame, optional

@@ -169,13 +169,26 @@ def _of_kind(rows: pl.DataFrame, length: float) -> dict[str, float | None]:
     return figures
 
 
-def _of_network(rows: pl.DataFrame, length: float) -> dict[str, float | None]:
-    """Figures of the whole network in one run, from its time series cut to the measured time."""
-    figures: dict[str, float | None] = {"goodput": int(rows["goodput_bytes"].sum()) * 8e-6 / length if length > 0 else None}
+def sample_length() -> pl.Expr:
+    """Seconds that each sample of a ``network`` table stands for: since the one before in its run, or since the start.
+
+    The last one of a run is shorter where its duration is no multiple of the sample interval. Rows of a run in order of time.
+    """
+    return pl.col("time_ns").diff().fill_null(pl.col("time_ns")).over(*RUN) / 1e9
+
+
+def _of_network(rows: pl.DataFrame) -> dict[str, float | None]:
+    """Figures of the whole network in one run: its samples, of each the ``counted`` seconds of its ``length``."""
+    seconds = float(rows["counted"].sum())
+    part = rows["counted"] / rows["length"]
+    figures: dict[str, float | None] = {
+        "goodput": float((rows["goodput_bytes"] * part).sum()) * 8e-6 / seconds if seconds > 0 else None
+    }
     for position in RELAY_CLASSES:
         # No relay in a position leaves nothing to use, which is neither 0 nor 100 %.
-        mean = rows[f"utilisation_{position}"].fill_nan(None).mean()
-        figures[f"utilisation_{position}"] = 100 * float(mean) if isinstance(mean, int | float) else None
+        used = rows.select(share=pl.col(f"utilisation_{position}").fill_nan(None), counted="counted").drop_nulls()
+        over = float(used["counted"].sum())
+        figures[f"utilisation_{position}"] = 100 * float((used["share"] * used["counted"]).sum()) / over if over > 0 else None
     return figures
 
 
@@ -208,11 +221,15 @@ def per_run(transfers: pl.DataFrame, network: pl.DataFrame, measure_from: float,
             part = parts.get((treatment, number, seed, kind), cut.clear())
             for metric, value in _of_kind(part, length).items():
                 rows.append((treatment, number, seed, kind, metric, value))
-    # A sample stands for the interval that ends with it, so the first one counted ends after the measurement has begun.
-    series = network.filter(pl.col("time_ns") > round(measure_from * 1e9))
+    # A sample stands for the time that ends with it; of the first one counted, what lies after the begin of the measurement.
+    series = (
+        network.with_columns(length=sample_length())
+        .with_columns(counted=pl.min_horizontal("length", pl.col("time_ns") / 1e9 - measure_from))
+        .filter(pl.col("counted") > 0)
+    )
     for key, part in series.group_by(*RUN, maintain_order=True):
         treatment, number, seed = key
-        for metric, value in _of_network(part, length).items():
+        for metric, value in _of_network(part).items():
             rows.append((str(treatment), int(number), int(seed), WHOLE, metric, value))
     return pl.DataFrame(
         [row if row[5] is None else (*row[:5], float(row[5])) for row in rows],

@@ -23,6 +23,9 @@ from onionlab.stats.intervals import CONFIDENCE, Floats
 #: The usual chance with which a test should see an effect that is there.
 POWER = 0.8
 
+#: A shift of the t distribution beyond which its series fails, and its numerator varies little beside the shift.
+FAR = 30.0
+
 #: More networks than this are not worth a number.
 MOST = 1_000_000
 
@@ -42,12 +45,13 @@ def power(effect: float, networks: int, confidence: float = CONFIDENCE) -> float
     >>> round(power(0.5, 34), 3)
     0.808
     """
-    from scipy.special import nctdtr, stdtrit
+    from scipy.special import chdtr, nctdtr, stdtrit
 
     freedom = networks - 1
-    # Larger shifts are certain to be seen, and the distribution's series loses them.
-    shift = min(abs(effect) * math.sqrt(networks), 30.0)
+    shift = abs(effect) * math.sqrt(networks)
     limit = float(stdtrit(freedom, (1 + confidence) / 2))
+    if shift > FAR:
+        return float(chdtr(freedom, freedom * (shift / limit) ** 2))
     beyond, wrong_side = 1.0 - float(nctdtr(freedom, shift, limit)), float(nctdtr(freedom, shift, -limit))
     # SciPy's series does not converge in the far tail, whose chance is then less than rounding.
     return min(1.0, beyond + (0.0 if math.isnan(wrong_side) else wrong_side))

@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from onionlab.stats.intervals import Floats, Interval, t_interval
-from onionlab.stats.metrics import RUN
+from onionlab.stats.intervals import Floats, Interval, difference_interval
+from onionlab.stats.metrics import RUN, sample_length
 
 #: Samples per batch: the 5 of MSER-5.
 BATCH = 5
@@ -117,7 +117,9 @@ def steady_state(network: pl.DataFrame, treatments: Sequence[str], measure_from:
     """
     found = []
     for treatment in treatments:
-        own = network.filter(pl.col("treatment") == treatment).select(*RUN, "time_ns", "goodput_bytes")
+        own = network.filter(pl.col("treatment") == treatment).select(
+            *RUN, "time_ns", "goodput_bytes", length=sample_length(), goodput=pl.col("goodput_bytes") / sample_length()
+        )
         if own.height:
             found.append(_settling(treatment, own, measure_from))
     return found
@@ -126,12 +128,12 @@ def steady_state(network: pl.DataFrame, treatments: Sequence[str], measure_from:
 def _settling(treatment: str, own: pl.DataFrame, measure_from: float) -> Settling:
     mean = (
         own.group_by("network", "time_ns")
-        .agg(pl.col("goodput_bytes").mean())
+        .agg(pl.col("goodput").mean())
         .group_by("time_ns")
-        .agg(pl.col("goodput_bytes").mean())
+        .agg(pl.col("goodput").mean())
         .sort("time_ns")
     )
-    times, series = mean["time_ns"].to_numpy() / 1e9, mean["goodput_bytes"].to_numpy().astype(np.float64)
+    times, series = mean["time_ns"].to_numpy() / 1e9, mean["goodput"].to_numpy().astype(np.float64)
     cut = mser(series)
     settled = None if cut is None else 0.0 if cut == 0 else float(times[cut - 1])
     excess = None
@@ -147,17 +149,21 @@ def _drift(own: pl.DataFrame, measure_from: float, end: float) -> Interval | Non
     """Second half of the measurement over its first half, minus 1, over networks."""
     half = round((measure_from + end) / 2 * 1e9)
     time = pl.col("time_ns")
+
+    def rate(samples: pl.Expr) -> pl.Expr:
+        return pl.col("goodput_bytes").filter(samples).sum() / pl.col("length").filter(samples).sum()
+
     halves = (
         own.filter(time > round(measure_from * 1e9))
         .group_by("network")
         .agg(
-            first=pl.col("goodput_bytes").filter(time <= half).mean(),
-            second=pl.col("goodput_bytes").filter(time > half).mean(),
+            first=rate(time <= half),
+            second=rate(time > half),
         )
         .sort("network")
-        .filter(pl.col("first") > 0, pl.col("second").is_not_null())
+        .filter(pl.col("first") > 0, pl.col("first").is_not_nan(), pl.col("second").is_not_nan())
     )
-    return t_interval((halves["second"] / halves["first"] - 1).to_list())
+    return difference_interval((halves["second"] / halves["first"] - 1).to_list())
 
 
 def begin_of_steady_state(settlings: Sequence[Settling]) -> float | None:

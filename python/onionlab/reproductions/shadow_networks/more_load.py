@@ -62,7 +62,9 @@ class Effect:
     ratios
         By metric and size, in the order of `QUANTILES`.
     failed
-        Mean share of failed downloads, ours with the usual load and with more.
+        Mean share of failed downloads, ours with the usual load and with more, each over the whole of its run.
+    lasted
+        How long these runs were, in minutes.
     made
         By which code the run with more load was made.
     """
@@ -72,6 +74,7 @@ class Effect:
     measure_from: float
     ratios: dict[tuple[str, str], tuple[Ratio, ...]]
     failed: tuple[float, float]
+    lasted: tuple[float, float]
     made: tuple[Made, ...]
 
     @property
@@ -110,6 +113,7 @@ def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effec
         measure_from=usual.measure_from / 60,
         ratios=ratios,
         failed=(float(np.mean(errors(usual.perf))), float(np.mean(errors(more.perf)))),
+        lasted=(usual.duration / 60, more.duration / 60),
         made=more.made,
     )
 

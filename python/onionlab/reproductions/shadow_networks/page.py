@@ -177,7 +177,7 @@ def _effect(one: Effect) -> Iterator[str]:
         name = "all sizes" if size == "all" else format_size(int(size))
         yield f"| {TIMES[metric]} | {name} | ours | {' | '.join(_ratio(ratio) for ratio in ratios)} |"
         yield f"| | | theirs | {' | '.join(f'{ratio.theirs:.2f} ± {2 * ratio.error:.2f}' for ratio in ratios)} |"
-    before, after = (f"{100 * share:.1f} %" for share in one.failed)
+    before, after = (f"{100 * share:.1f} % in {minutes:g} minutes" for share, minutes in zip(one.failed, one.lasted, strict=True))
     yield from ("", f"Bold: outside. Failed downloads: {before}, with more load {after}.", "")
 
 
