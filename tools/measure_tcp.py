@@ -1,9 +1,11 @@
-"""How long cells wait for Nagle's algorithm and delayed acknowledgements, on Linux's own TCP.
+"""What Linux's own TCP does: how long cells wait for Nagle's algorithm and delayed acknowledgements, how its window grows.
 
 Two network namespaces, made here and removed again, have a TUN device each; this program carries packets from one to the other
 and lets each wait for a fixed time. So the kernel's TCP at both ends meets a path of known latency, whatever queueing
 disciplines the kernel has. One end, or both, write records of TLS with cells at given times; printed are quantiles of the times
-from each write to the arrival of its last byte. ``crates/net/src/tcp/tests/waiting.rs`` holds our TCP against them.
+from each write to the arrival of its last byte. ``crates/net/src/tcp/tests/waiting.rs`` holds our TCP against them. Or
+one end sends a file over a narrow link with a queue before it; printed is its congestion window each 100 ms, which
+``tests/windows.rs`` there has. The congestion control is CUBIC, whatever the machine's default is: BBR paces what it sends.
 
 Needs root, Linux and the program ``ip``.
 
@@ -26,6 +28,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -44,7 +48,16 @@ LASTS_MS, LEFT_OUT = 20_000.0, 50
 #: Cells of a burst, one of which is drawn.
 MIXED = (1, 2, 3, 4, 5, 6, 8, 12)
 
+#: A download over a narrow link: how many bytes, for how long its window is looked at, and how often, in s.
+FILE, LOOKED_AT, EACH = 4_000_000, 3.0, 0.1
+
+#: Offset of ``tcpi_snd_cwnd`` in ``struct tcp_info`` (linux/tcp.h).
+SND_CWND = 80
+
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)
+
+#: Congestion control of both ends.
+CONGESTION_CONTROL = b"cubic"
 
 #: Ends of the path: namespace and address.
 ENDS = (("onionlab-tcp-a", "10.9.0.1"), ("onionlab-tcp-b", "10.9.0.2"))
@@ -77,10 +90,19 @@ def _device() -> int:
     return descriptor
 
 
-def _carry(devices: list[int], delay: float, over: threading.Event) -> None:
-    """Takes packets from each device to the other one, ``delay`` seconds later."""
+@dataclass(frozen=True)
+class Bottleneck:
+    """A link from the first end to the second: bytes a second, and bytes that may wait before it."""
+
+    rate: float
+    queue: int
+
+
+def _carry(devices: list[int], delay: float, bottleneck: Bottleneck | None, over: threading.Event) -> None:
+    """Takes packets from each device to the other one, ``delay`` seconds later and by way of the bottleneck."""
     waiting: list[tuple[float, int, int, bytes]] = []
     count = 0
+    free_at = 0.0
     while not over.is_set():
         while waiting and waiting[0][0] <= time.monotonic():
             _, _, device, packet = heapq.heappop(waiting)
@@ -93,13 +115,18 @@ def _carry(devices: list[int], delay: float, over: threading.Event) -> None:
                 while True:
                     packet = os.read(ready, 2000)
                     count += 1
-                    heapq.heappush(waiting, (time.monotonic() + delay, count, other, packet))
+                    leaves = time.monotonic()
+                    if bottleneck is not None and ready == devices[0]:
+                        if max(0.0, free_at - leaves) * bottleneck.rate + len(packet) > bottleneck.queue:
+                            continue
+                        leaves = free_at = max(free_at, leaves) + len(packet) / bottleneck.rate
+                    heapq.heappush(waiting, (leaves + delay, count, other, packet))
             except BlockingIOError:
                 pass
 
 
 @contextmanager
-def connection(delay: float, nagle: bool) -> Iterator[tuple[socket.socket, socket.socket]]:
+def connection(delay: float, nagle: bool, bottleneck: Bottleneck | None = None) -> Iterator[tuple[socket.socket, socket.socket]]:
     """Two sockets that are connected by a path of ``delay`` seconds one way."""
     made: list[str] = []
     over = threading.Event()
@@ -111,13 +138,16 @@ def connection(delay: float, nagle: bool) -> Iterator[tuple[socket.socket, socke
             devices.append(inside(name, _device))
             _ip("-n", name, "addr", "add", f"{address}/30", "dev", "path")
             _ip("-n", name, "link", "set", "path", "up")
-        carrier = threading.Thread(target=_carry, args=(devices, delay, over))
+        carrier = threading.Thread(target=_carry, args=(devices, delay, bottleneck, over))
         carrier.start()
         try:
             listener = inside(ENDS[1][0], socket.socket)
+            # What it accepts has the same.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
             listener.bind((ENDS[1][1], 7000))
             listener.listen()
             writer = inside(ENDS[0][0], socket.socket)
+            writer.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, CONGESTION_CONTROL)
             writer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, int(not nagle))
             writer.connect((ENDS[1][1], 7000))
             reader, _ = listener.accept()
@@ -203,6 +233,37 @@ def times(delay: float, nagle: bool, flows: tuple[Writes, Writes]) -> list[list[
     return found
 
 
+def windows(delay: float, bottleneck: Bottleneck) -> list[int]:
+    """The congestion window of a download in segments, at its beginning and then each `EACH` seconds."""
+    found = []
+    with connection(delay, True, bottleneck) as (writer, reader):
+
+        def read() -> None:
+            while reader.recv(1 << 20):
+                pass
+
+        threads = [threading.Thread(target=read), threading.Thread(target=writer.sendall, args=(bytes(FILE),))]
+        begin = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for number in range(round(LOOKED_AT / EACH)):
+            time.sleep(max(0.0, begin + number * EACH - time.monotonic()))
+            info = writer.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+            found.append(int(struct.unpack_from("=I", info, SND_CWND)[0]))
+        threads[1].join()
+        writer.shutdown(socket.SHUT_WR)
+        threads[0].join()
+    return found
+
+
+def narrow_links() -> Iterator[tuple[str, Callable[[], list[int]]]]:
+    """Names of downloads over a narrow link, and what measures their windows."""
+    for megabits, queue, delay in ((20, 200_000, 40), (20, 400_000, 40), (20, 400_000, 100), (100, 1_000_000, 40)):
+        link = Bottleneck(megabits * 125_000, queue)
+        name = f"window each 100 ms over {megabits} Mbit/s, {queue // 1000} kB of queue, {delay} ms one way"
+        yield name, partial(windows, delay / 1000, link)
+
+
 def cases(delay: float) -> Iterator[tuple[str, Callable[[], list[list[float]]]]]:
     """Names, and what measures the times of either end's writes that count."""
 
@@ -239,8 +300,10 @@ def main() -> None:
     if not given.delay >= 0:
         parser.error("the delay cannot be negative")
     chosen = [(name, measure) for name, measure in cases(given.delay / 1000) if given.only in name]
-    if not chosen:
-        parser.error(f"no case's name contains {given.only!r}; the cases are: " + "; ".join(name for name, _ in cases(0)))
+    narrow = [(name, measure) for name, measure in narrow_links() if given.only in name]
+    if not chosen and not narrow:
+        names = [name for name, _ in (*cases(0), *narrow_links())]
+        parser.error(f"no case's name contains {given.only!r}; the cases are: " + "; ".join(names))
     about = f"Linux {os.uname().release}, {given.delay:g} ms one way"
     print(f"{about}; quantiles {', '.join(f'{one:g}' for one in QUANTILES)} in ms")
     for name, measure in chosen:
@@ -248,6 +311,8 @@ def main() -> None:
             if waited:
                 shown = ", ".join(f"{waited[int(quantile * len(waited))]:.1f}" for quantile in QUANTILES)
                 print(f"{name}{', the other way' if end else ''}: {shown}", flush=True)
+    for name, look in narrow:
+        print(f"{name}: {', '.join(map(str, look()))}", flush=True)
 
 
 if __name__ == "__main__":

@@ -160,6 +160,8 @@ pub struct ClientSettings {
     pub prediction_spread: SimDuration,
     /// Unused internal circuits that are kept while they are expected to be needed (`SUFFICIENT_INTERNAL_HS_CLIENTS`).
     pub internal: usize,
+    /// Whether their failures hold back what is launched (`circuit_build_failed`): since vanguards-lite they have a purpose of their own, which does not.
+    pub internal_failures: bool,
     /// Unused circuits are closed after this; none: when nothing is predicted any more (`circuit_idle_timeout`).
     pub unused_idle: Option<SimDuration>,
 }
@@ -174,6 +176,7 @@ impl Default for ClientSettings {
             prediction: SimDuration::from_secs(1800),
             prediction_spread: SimDuration::from_secs(1800),
             internal: 3,
+            internal_failures: false,
             unused_idle: None,
         }
     }

@@ -173,7 +173,7 @@ axes! {
     /// With flow-control "predictor": weight of the queue, 0 to 1000000 (w_q). Default: 0.
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     predictor_queue_weight: f64,
-    /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`), "1 s" to "7 d". Default: "10 min".
+    /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`, which it raises to 10 s), "1 s" to "7 d". Default: "10 min".
     #[schemars(with = "Option<DurationText>")]
     circuit_lifetime: SimDuration,
     /// Whether clients build circuits before any stream needs them, and to learn how long that takes; otherwise only when a stream waits for one (tor's `DisablePredictedCircuits` and `LearnCircuitBuildTimeout`). Default: true.

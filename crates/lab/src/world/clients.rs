@@ -49,16 +49,22 @@ fn of_code(version: TorVersion) -> ClientSettings {
         ..new.build_timeout
     };
     if version >= TorVersion::V0_3_5 {
-        return ClientSettings { build_timeout, ..new };
+        return ClientSettings { build_timeout, internal_failures: true, ..new };
     }
-    let build_timeout =
-        BuildTimeoutParameters { test_frequency: secs(60), max_unused: 12, learning_idle: secs(600), ..build_timeout };
+    let build_timeout = BuildTimeoutParameters {
+        at_each_hop: false,
+        test_frequency: secs(60),
+        max_unused: 12,
+        learning_idle: secs(600),
+        ..build_timeout
+    };
     ClientSettings {
         build_timeout,
         first_port: 80,
         prediction: secs(3600),
         prediction_spread: SimDuration::ZERO,
         internal: 2,
+        internal_failures: true,
         unused_idle: Some(secs(3600)),
         ..new
     }

@@ -5,6 +5,7 @@
 use super::config::{AckRule, CongestionControl, RoundTrips, TcpConfig};
 use super::effects::Effects;
 use super::flight::{Delivered, Flight, Phase};
+use super::losses::Losses;
 use super::segment::{Flags, Segment};
 use super::tcb::{Alarm, Probe, Tcb};
 use onionlab_quantities::{SimDuration, SimTime};
@@ -39,7 +40,7 @@ impl Tcb {
             }
         }
         if self.probe != Probe::None {
-            self.judge_probe(cfg, ack, duplicate);
+            self.judge_probe(cfg, ack, duplicate || segment.flags.has(Flags::DUPLICATE));
         }
         self.watch_window(cfg, now);
         let mut effects = Effects::NONE;
@@ -73,7 +74,7 @@ impl Tcb {
             flight.selective(now, segment, min_rtt, &mut delivered);
         }
         if advanced {
-            let overtaken = cfg.round_trips == RoundTrips::Released;
+            let overtaken = cfg.round_trips != RoundTrips::Measured;
             flight.acknowledge(now, segment.ack, min_rtt, overtaken, &mut delivered);
         }
         if !cfg.sack {
@@ -104,20 +105,27 @@ impl Tcb {
         if let Some(rtt) = clean {
             self.congestion.on_rtt(cfg, now, rtt, &mut flight.round, self.una, self.next);
         }
-        if advanced && (!flight.is_empty() || flight.stale.gone) {
-            self.arm(cfg, now, flight, true);
-        }
+        let restarts = advanced && (!flight.is_empty() || flight.stale.gone);
         if cfg.plain_reno {
+            if restarts {
+                self.arm(cfg, now, flight, true);
+            }
             return;
         }
 
         let disturbed = flight.phase != Phase::Open || flight.sacked > 0;
-        let lost = if disturbed { self.judge_losses(cfg, now, segment, flight, advanced) } else { 0 };
+        let judged = if disturbed { self.judge_losses(cfg, now, segment, flight, advanced) } else { Losses::default() };
+        if let Some(wait) = judged.wait {
+            self.set_alarm(Alarm::Reordering, now + wait + PROBE_SLACK);
+        } else if restarts {
+            self.arm(cfg, now, flight, true);
+        }
         if flight.phase == Phase::Recovery {
             if cfg.prr {
-                self.reduce(flight, delivered.segments, lost, advanced);
+                self.reduce(flight, delivered.segments, judged.lost, advanced);
             }
         } else if delivered.popped > 0 {
+            self.congestion.on_progress(now);
             let limited = flight.window_limited || self.congestion.in_slow_start() && self.congestion.cwnd < 2 * flight.most_out;
             if limited || cfg.congestion_control == CongestionControl::Unlimited {
                 self.congestion.grow(cfg, now, delivered.segments);
@@ -125,8 +133,8 @@ impl Tcb {
         }
     }
 
-    /// Loss states: ends one that is over, finds losses, begins one; returns how many segments were newly found lost.
-    fn judge_losses(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment, flight: &mut Flight, advanced: bool) -> u32 {
+    /// Loss states: ends one that is over, finds losses, begins one; returns what was newly found lost.
+    fn judge_losses(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment, flight: &mut Flight, advanced: bool) -> Losses {
         match flight.phase {
             Phase::Recovery if self.una >= flight.high_seq => {
                 self.congestion.cwnd = self.congestion.ssthresh;
@@ -148,38 +156,28 @@ impl Tcb {
             }
             Phase::Open | Phase::Recovery => {}
         }
-        let (lost, wait) = self.detect(cfg, now, flight, advanced, false);
+        let judged = self.detect(cfg, now, flight, advanced, false);
         let begins = match flight.phase {
             Phase::Open => flight.to_resend > 0,
             Phase::Recovery => false,
-            // A retransmission was lost in turn.
-            Phase::Loss => lost > 0,
+            // A retransmission was lost in turn (`FLAG_LOST_RETRANS`); what had gone once only goes again by the slow start that runs.
+            Phase::Loss => judged.again > 0,
         };
         if begins {
             self.enter_recovery(cfg, flight);
         }
-        if let Some(wait) = wait {
-            self.set_alarm(Alarm::Reordering, now + wait + PROBE_SLACK);
-        }
-        lost
+        judged
     }
 
-    /// Marks segments lost by the configured rule; returns how many, and when to look again.
-    pub(super) fn detect(
-        &self,
-        cfg: &TcpConfig,
-        now: SimTime,
-        flight: &mut Flight,
-        advanced: bool,
-        on_timer: bool,
-    ) -> (u32, Option<SimDuration>) {
+    /// Marks segments lost by the configured rule.
+    pub(super) fn detect(&self, cfg: &TcpConfig, now: SimTime, flight: &mut Flight, advanced: bool, on_timer: bool) -> Losses {
         if !cfg.sack {
             let lost =
                 flight.phase == Phase::Recovery && advanced || flight.phase == Phase::Open && flight.sacked >= DUP_THRESHOLD;
-            return (if lost { flight.mark_front_lost() } else { 0 }, None);
+            return Losses { lost: if lost { flight.mark_front_lost() } else { 0 }, ..Losses::default() };
         }
         if !cfg.rack_tlp {
-            return (flight.three_above(), None);
+            return Losses { lost: flight.three_above(), ..Losses::default() };
         }
         // No reordering was ever seen: three SACKed segments are proof enough.
         let window = if flight.phase != Phase::Open || flight.sacked >= DUP_THRESHOLD {
@@ -252,7 +250,7 @@ impl Tcb {
     pub(super) fn arm(&mut self, cfg: &TcpConfig, now: SimTime, flight: &Flight, advancing: bool) {
         let rto = self.rto(cfg);
         let timeout = if advancing { now + rto } else { flight.front_sent().unwrap_or(now) + rto };
-        if cfg.rack_tlp && cfg.sack && !cfg.plain_reno && flight.phase == Phase::Open && flight.sacked == 0 {
+        if may_probe(cfg, flight) {
             let after = match self.rtt.smoothed() {
                 Some(smoothed) if flight.out() == 1 => smoothed * 2 + cfg.min_rto,
                 Some(smoothed) => smoothed * 2 + PROBE_SLACK,
@@ -264,6 +262,11 @@ impl Tcb {
             self.set_alarm(Alarm::Retransmit, timeout.max(now));
         }
     }
+}
+
+/// Whether the next timer of this flight is that of a tail loss probe (`tcp_schedule_loss_probe`).
+pub(super) fn may_probe(cfg: &TcpConfig, flight: &Flight) -> bool {
+    cfg.rack_tlp && cfg.sack && !cfg.plain_reno && flight.phase == Phase::Open && flight.sacked == 0
 }
 
 /// Without SACK: a duplicate acknowledgement says that a segment, whichever, has left the network (`tcp_add_reno_sack`).

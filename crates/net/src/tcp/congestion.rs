@@ -22,7 +22,7 @@ pub(super) struct Congestion {
     credit: u32,
     /// Most segments in flight since the window was last full.
     used: u32,
-    /// When the window was last full or last adapted.
+    /// When the window was last full or last adapted, or data was last acknowledged (Linux: `snd_cwnd_stamp`).
     used_at: Ticks,
     cubic: Cubic,
 }
@@ -73,6 +73,12 @@ impl Congestion {
             self.cwnd += self.credit / per_increase;
             self.credit %= per_increase;
         }
+    }
+
+    /// Data was acknowledged outside of a reduction, whether the window grows by it or not: what is not used of it does not decay yet
+    /// (Linux: `tcp_cong_avoid`).
+    pub(super) fn on_progress(&mut self, now: SimTime) {
+        self.used_at = Ticks::at(now);
     }
 
     /// Takes a round trip that the flow control's own reductions did not distort: HyStart may end slow start.
@@ -130,7 +136,7 @@ impl Congestion {
         self.cubic.resume(idle, now);
     }
 
-    /// After a segment left: decays a window that the application did not fill for a time-out (RFC 2861).
+    /// After a segment left: decays a window that the application did not fill for a time-out (RFC 2861), in which nothing was acknowledged either.
     ///
     /// `limited`: the window is what limits the sender; `out`: segments in flight; `idle_ok`: an undisturbed connection with buffer free.
     pub(super) fn validate(&mut self, cfg: &TcpConfig, now: SimTime, limited: bool, out: u32, idle_ok: bool, rto: SimDuration) {
@@ -202,6 +208,10 @@ mod tests {
         window.validate(&cfg, SimTime::from_nanos(200_000_000), false, 20, true, rto);
         assert_eq!(window.cwnd, 100);
         window.validate(&cfg, SimTime::from_nanos(301_000_000), false, 15, true, rto);
+        assert_eq!(window.cwnd, 60);
+        // Whatever is acknowledged meanwhile puts that off.
+        window.on_progress(SimTime::from_nanos(500_000_000));
+        window.validate(&cfg, SimTime::from_nanos(799_000_000), false, 15, true, rto);
         assert_eq!(window.cwnd, 60);
     }
 }

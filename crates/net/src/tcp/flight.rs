@@ -4,6 +4,7 @@
 //! once. Loss detection keeps three marks (how far originals are judged, where to look for the next segment to resend, which SACK blocks
 //! are known already), so that each segment is looked at a bounded number of times for each of its transmissions.
 
+use super::config::TcpConfig;
 use super::hystart::Round;
 use super::segment::Segment;
 use super::stale::Stale;
@@ -117,6 +118,8 @@ pub(super) struct Flight {
     known: [Range; 3],
     /// Retransmissions in order: first sequence number and instant.
     pub(super) resent: VecDeque<(u64, SimTime)>,
+    /// Whether RACK will look at them.
+    follows_resent: bool,
     /// Window when the reduction began.
     pub(super) prior_cwnd: u32,
     /// Threshold before `phase`, to be restored if the time-out was spurious.
@@ -133,7 +136,7 @@ pub(super) const HOT_BYTES: usize = std::mem::offset_of!(Flight, timeouts);
 
 impl Flight {
     /// An empty flight whose first segment will have this sequence number.
-    pub(super) fn new(una: u64) -> Self {
+    pub(super) fn new(cfg: &TcpConfig, una: u64) -> Self {
         Self {
             ring: VecDeque::with_capacity(8),
             una,
@@ -145,6 +148,7 @@ impl Flight {
             resend_from: u64::MAX,
             known: [Range::default(); 3],
             resent: VecDeque::new(),
+            follows_resent: cfg.rack_tlp && cfg.sack && !cfg.plain_reno,
             rack: Rack { sent: SimTime::ZERO, end: 0, rtt: SimDuration::ZERO, advanced: false },
             force_resend: false,
             probe_due: false,
@@ -354,7 +358,9 @@ impl Flight {
         let sent = &mut self.ring[index];
         sent.mark = Mark::Resent;
         sent.at = now;
-        self.resent.push_back((seq, now));
+        if self.follows_resent {
+            self.resent.push_back((seq, now));
+        }
         self.first_resend.get_or_insert(now);
         (seq, sent.len, sent.fin)
     }

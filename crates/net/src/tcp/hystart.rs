@@ -42,11 +42,11 @@ impl Round {
         una: u64,
         next: u64,
     ) -> bool {
-        if cwnd < LOW_WINDOW {
-            return false;
-        }
         if una > self.end {
             *self = Self { started: now, last_ack: now, end: next, least: rtt, samples: 0 };
+        }
+        if cwnd < LOW_WINDOW {
+            return false;
         }
         if now.saturating_since(self.last_ack) <= TRAIN_GAP {
             self.last_ack = now;
@@ -80,6 +80,19 @@ mod tests {
     fn delay_growth_ends_slow_start_after_eight_samples() {
         assert_eq!(run(|_| 113_000, 5000), Some(8));
         assert_eq!(run(|_| 112_000, 5000), None);
+    }
+
+    /// A round begins with its first acknowledgement also while the window is too small to end slow start; then its train is not one any more, and the next
+    /// round's is the first that counts.
+    #[test]
+    fn a_round_begins_below_the_least_window() {
+        let mut round = Round::new();
+        let delay_min = SimDuration::from_millis(100);
+        let ended = (0..200_u64).find(|&i| {
+            let now = SimTime::from_nanos(1_000_000_000 + i * 1_500_000);
+            round.on_ack(now, delay_min, delay_min, if i < 20 { 10 } else { 32 }, 1 + i, if i < 100 { 100 } else { 1000 })
+        });
+        assert_eq!(ended, Some(100 + 34));
     }
 
     #[test]

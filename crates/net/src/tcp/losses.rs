@@ -3,13 +3,22 @@
 use super::flight::{Flight, Mark};
 use onionlab_quantities::{SimDuration, SimTime};
 
+/// What was found lost.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Losses {
+    /// Segments newly marked.
+    pub(super) lost: u32,
+    /// Those of them that had been sent again already.
+    pub(super) again: u32,
+    /// After which interval more may be.
+    pub(super) wait: Option<SimDuration>,
+}
+
 impl Flight {
     /// RFC 8985, section 6.2, step 5: marks lost what was sent a reordering window before something delivered.
-    ///
-    /// Returns how many were newly marked and after which interval more may be.
-    pub(super) fn rack_detect(&mut self, now: SimTime, window: SimDuration, on_timer: bool) -> (u32, Option<SimDuration>) {
+    pub(super) fn rack_detect(&mut self, now: SimTime, window: SimDuration, on_timer: bool) -> Losses {
         if !self.rack.advanced && !on_timer {
-            return (0, None);
+            return Losses::default();
         }
         self.rack.advanced = false;
         let before = self.to_resend;
@@ -37,6 +46,7 @@ impl Flight {
             }
             self.resent.pop_front();
         }
+        let again = self.to_resend - before;
         // Originals, in order of sequence and so of time.
         let mut settled = true;
         let mut index = self.index_at(self.judged);
@@ -60,7 +70,7 @@ impl Flight {
             }
             index += 1;
         }
-        (self.to_resend - before, wait)
+        Losses { lost: self.to_resend - before, again, wait }
     }
 
     /// RFC 6675's IsLost(): marks the originals that have three SACKed segments above them; returns how many were newly marked.
@@ -132,5 +142,37 @@ impl Flight {
         self.to_resend = 0;
         self.resend_from = u64::MAX;
         self.judged = self.una;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::config::TcpConfig;
+    use super::super::flight::Delivered;
+    use super::super::segment::{SackBlock, Segment};
+    use super::*;
+
+    /// After a time-out one of three went again, and two new ones followed. The last of them arrives: the repeated one is lost again, the new one before it for the
+    /// first time.
+    #[test]
+    fn retransmissions_that_are_lost_are_told_from_originals() {
+        let at = |ms: u64| SimTime::from_nanos(ms * 1_000_000);
+        let mut flight = Flight::new(&TcpConfig::linux(), 1);
+        for index in 0..3 {
+            flight.push(1 + 1000 * index, 1000, false, at(0));
+        }
+        flight.mark_all_lost(at(300), true, true);
+        assert_eq!(flight.take_lost(at(300)), Some((1, 1000, false)));
+        flight.push(3001, 1000, false, at(310));
+        flight.push(4001, 1000, false, at(320));
+        let segment = Segment {
+            ack: 1,
+            sack_count: 1,
+            sack: Some(Box::new([SackBlock { start: 4000, end: 5000 }, SackBlock::default(), SackBlock::default()])),
+            ..Segment::default()
+        };
+        flight.selective(at(420), &segment, SimDuration::from_millis(100), &mut Delivered::default());
+        let found = flight.rack_detect(at(420), SimDuration::ZERO, false);
+        assert_eq!((found.lost, found.again, found.wait), (2, 1, None));
     }
 }

@@ -18,8 +18,8 @@
 //! | HyStart | Ha and Rhee 2011 | acknowledgement trains and delay, from 16 segments | the allowance for offload bursts is always 1 ms (Linux: at most) | slow start ends up to half a millisecond later above 2 Gbit/s |
 //! | Reno | RFC 5681 | - | - | - |
 //! | CUBIC | RFC 9438 | Reno-friendly region, fast convergence, whole segments; C and cube root in floating point by `libm` | C is 0.4, not 410/1024; instants to 66 us, not to a clock tick | under a percent of window |
-//! | unused window | RFC 2861 | halved per time-out of idleness; decays if not filled; grows in slow start only to twice what is used | - | - |
-//! | scoreboard | RFC 2018, 6675 | three SACK blocks a segment; without SACK NewReno (RFC 6582) | no DSACK, no reneging | a spurious retransmission is only recognised by its timestamp |
+//! | unused window | RFC 2861 | halved per time-out of idleness; decays if for a time-out it was neither filled nor anything acknowledged, which hardly happens; grows in slow start only to twice what is used | - | - |
+//! | scoreboard | RFC 2018, 6675 | three SACK blocks a segment; without SACK NewReno (RFC 6582) | DSACK for tail loss probes alone, no reneging | a spurious retransmission is only recognised by its timestamp |
 //! | loss detection | RFC 8985 | RACK by send time, reordering window of a quarter of the least round trip until three are SACKed; lost retransmissions found. Off: three SACKed above | the window does not adapt | paths here never reorder |
 //! | tail loss probe | RFC 8985 | two round trips + 2 ms, + 200 ms for a single segment; counted as loss unless a duplicate acknowledgement comes | - | - |
 //! | recovery | RFC 6937 | proportional, Linux's variant | no ECN, no `CWR` beyond the probe's instant reduction | - |
@@ -28,9 +28,9 @@
 //! | timestamps | RFC 7323 | always on, in nanoseconds | Linux: milliseconds; no PAWS | rounds after a retransmission measured better |
 //! | Nagle | RFC 896 | Minshall's variant: one short segment in flight at a time | no corking, no `MSG_MORE` | - |
 //! | acknowledgements | RFC 1122, 5681 | every second full segment, 16 quick ones, 40 ms or a round trip by arrivals' spacing, with data, at once around a hole, on reading the end of a write (as since Linux 6.7; before, only if it was a short segment) | no compression of SACKs, no merging of arrivals (GRO); delays exact, not up to a tick of 4 ms longer | more, smaller acknowledgements above 1 Gbit/s; ends of writes that wait for each other up to 13 ms sooner (`tests/waiting.rs`) |
-//! | receive window | RFC 9293, Fisk and Feng 2001 | half the buffer; right edge never moves back; buffer doubles with what is read in a round trip | `rcv_ssthresh` absent: a grown buffer is offered at once; bytes beyond a hole are not charged; no rounding to the scale | the peer's window may open a round trip sooner |
+//! | receive window | RFC 9293, Fisk and Feng 2001 | half the buffer; right edge never moves back; buffer doubles with what is read in a round trip | `rcv_ssthresh` absent: a grown buffer is offered at once; bytes beyond a hole are not charged; no rounding to the scale | the peer's window may open a round trip sooner; while it would open, a reader who is behind acknowledges every segment on Linux |
 //! | send buffer | - | twice the window, reckoned at 4352 bytes a segment; the writer is called when a third is free | bytes are charged, not kernel memory | a writer of many tiny pieces gets more room than from Linux |
-//! | zero window | RFC 9293 | probes by an old sequence number, backing off | never given up | the owner times out |
+//! | zero window | RFC 9293 | probes by an old sequence number, backing off | never given up; what does not fit a window is cut to it (Linux waits) | the owner times out; a short segment before a reader who stands still |
 //! | offload, pacing | - | absent | Linux sends bursts of up to 64 KiB and paces only with BBR or fq | burstiness below a burst's length |
 //! | congestion signals | RFC 3168, 9330 | loss alone | ECN is off by default towards servers | - |
 //!

@@ -1,6 +1,7 @@
 //! What to send next. The host's uplink pulls: it asks when the wire is free, so writes that wait behind others join in full segments,
 //! as they do in Linux's queues (`tcp_autocorking`, small queues).
 
+use super::acknowledge::may_probe;
 use super::config::{AckRule, RoundTrips, TcpConfig};
 use super::effects::State;
 use super::flight::{Flight, Phase};
@@ -28,7 +29,7 @@ enum Next {
     },
     WindowProbe,
     Ack,
-    /// An acknowledgement that says that it answers data beyond a hole.
+    /// An acknowledgement that says that it answers data beyond a hole, or data that had come before.
     Duplicate,
 }
 
@@ -152,7 +153,8 @@ impl Tcb {
     /// (`tcp_send_loss_probe` sends with `TCP_NAGLE_OFF` and one segment beyond the window).
     fn sendable(&self, cfg: &TcpConfig, probe: bool) -> Option<(u32, bool)> {
         let waiting = self.written.saturating_sub(self.next);
-        let fin_waits = self.closing && !self.fin_sent;
+        // Shadow's FIN waits until all is acknowledged (`_tcp_flush`).
+        let fin_waits = self.closing && !self.fin_sent && (cfg.acks != AckRule::Timed || self.buffered() == 0);
         if waiting == 0 && !fin_waits {
             return None;
         }
@@ -191,7 +193,7 @@ impl Tcb {
         let mut flight = self.flight.take().unwrap_or_else(|| {
             let idle = self.last_sent.until(now);
             self.congestion.resume(idle, now);
-            Box::new(Flight::new(self.next))
+            Box::new(Flight::new(cfg, self.next))
         });
         let first = flight.is_empty() && !flight.lingers();
         segment.len = len as u16;
@@ -230,7 +232,7 @@ impl Tcb {
 
         if probe {
             self.probe_sent(cfg, now, &mut flight, Probe::New);
-        } else if first || self.alarm == Alarm::TailProbe || self.alarm_at == SimTime::MAX {
+        } else if first || self.alarm_at == SimTime::MAX || self.alarm != Alarm::Reordering && may_probe(cfg, &flight) {
             self.arm(cfg, now, &flight, first);
         }
         self.flight = Some(flight);
@@ -244,7 +246,8 @@ impl Tcb {
             flight.prr_sent += 1;
         }
         self.repeat(segment, seq, len, fin);
-        if seq == self.una {
+        let reordering = self.alarm == Alarm::Reordering && self.alarm_at != SimTime::MAX;
+        if seq == self.una && !reordering {
             self.set_alarm(Alarm::Retransmit, now + self.rto(cfg));
         }
     }

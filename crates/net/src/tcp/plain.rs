@@ -46,7 +46,7 @@ impl Tcb {
         self.congestion.cwnd = RESTART_WINDOW;
         flight.phase = Phase::Open;
         flight.duplicates = 0;
-        flight.stale.restarted = cfg.round_trips == RoundTrips::Released;
+        flight.stale.restarted = cfg.round_trips != RoundTrips::Measured;
         flight.mark_all_lost(now, false, true);
     }
 

@@ -63,7 +63,8 @@ pub(super) struct Receive {
     quick: u8,
     /// An acknowledgement is due now.
     pub(super) ack_now: bool,
-    /// Where the clock alone decides: acknowledgements due now for data beyond a hole, one each.
+    /// Acknowledgements due now, one each, that go by themselves and say what they are: for segments that had come before (as D-SACK tells); where the clock
+    /// alone decides, for data beyond a hole.
     pub(super) duplicates: u8,
     /// There too: acknowledgements that timers made and that wait for the uplink, one each.
     waiting: u8,
@@ -147,8 +148,10 @@ impl Receive {
             // A duplicate: the acknowledgement was lost or a probe asks.
             if cfg.acks == AckRule::Adaptive {
                 self.enter_quick(cfg);
+                self.duplicates = self.duplicates.saturating_add(1);
+            } else {
+                self.ack_now = true;
             }
-            self.ack_now = true;
             return nothing;
         }
         if end - self.next > u64::from(self.open) + u64::from(fin) || self.fin {
@@ -244,6 +247,14 @@ impl Receive {
         self.quick = self.quick.max(wanted as u8);
     }
 
+    /// A reader who is behind has no haste: with less than half of the buffer free nothing is acknowledged at once for being among the first (`__tcp_select_window`).
+    fn calm(&mut self, cfg: &TcpConfig) {
+        let whole = offered(self.buffer, cfg);
+        if whole.saturating_sub(self.readable) < whole / 2 {
+            self.quick = 0;
+        }
+    }
+
     fn enter_quick(&mut self, cfg: &TcpConfig) {
         self.add_quick();
         self.pingpong = false;
@@ -257,7 +268,12 @@ impl Receive {
             AckRule::Timed => return self.decide_timed(cfg, now),
             AckRule::Counted => return self.decide_counted(cfg, now),
         }
-        let many = self.unacked > u32::from(self.full) && (self.readable == 0 || self.free(cfg) >= self.open);
+        // The window that was offered last must be free again, or the reader will acknowledge.
+        let beyond_one = self.unacked > u32::from(self.full);
+        if beyond_one {
+            self.calm(cfg);
+        }
+        let many = beyond_one && self.free(cfg) >= self.open + self.unacked;
         if many || self.quick > 0 && !self.pingpong || !self.is_whole() || cfg.delayed_ack == SimDuration::ZERO {
             self.ack_now = true;
         }
@@ -332,7 +348,10 @@ impl Receive {
             }
         }
         match cfg.acks {
-            AckRule::Adaptive => self.ack_at = SimTime::MAX,
+            AckRule::Adaptive => {
+                self.ack_at = SimTime::MAX;
+                self.calm(cfg);
+            }
             AckRule::Timed => self.space = segment.window,
             AckRule::Counted => {
                 self.ack_at = SimTime::MAX;

@@ -23,7 +23,7 @@ impl Flags {
     pub const FIN: Self = Self::of(4);
     /// The connection is gone.
     pub const RST: Self = Self::of(8);
-    /// Answers data that came beyond a hole. Shadow's segments say so (`PTCP_DUPACK`); of others the receiver concludes it.
+    /// Answers data that came beyond a hole (Shadow: `PTCP_DUPACK`), or data that had come before (RFC 2883, D-SACK).
     pub const DUPLICATE: Self = Self::of(16);
     /// Ends what was written so far. Linux's receivers think of it when they acknowledge.
     pub const PSH: Self = Self::of(32);

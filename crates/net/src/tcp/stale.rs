@@ -1,5 +1,6 @@
-//! What a time-out leaves behind in Shadow 1.13 ([`RoundTrips::Released`], `shd-tcp.c`, `shd-tcp-cong-reno.c`), where many are spurious: a time-out follows the
-//! round trip so closely that the delay of an acknowledgement may be enough.
+//! What a time-out leaves behind in Shadow ([`RoundTrips::Released`], 1.13's `shd-tcp.c` and `shd-tcp-cong-reno.c`; [`RoundTrips::Never`], 3's `tcp.c` and
+//! `tcp_cong_reno.c`, which are the same in this). In 1.13 many are spurious: a time-out follows the round trip so closely that the delay of an acknowledgement may
+//! be enough. In 3, where it is a second, queues of a second are, and what is lost twice or with too few duplicates.
 //!
 //! All that is in flight is to go again (`_tcp_runRetransmitTimerExpiredTask`), in order of sequence as the window of ten opens. An acknowledgement takes nothing out of
 //! what waits to go (`throttledOutput`), so that what it acknowledges goes all the same, and at once, for it lies before the window. Once it has gone it is
@@ -48,7 +49,7 @@ impl Tcb {
     /// Bytes of the send buffer that are never free again.
     #[inline]
     pub(super) fn stale_bytes(&self, cfg: &TcpConfig) -> u64 {
-        if cfg.round_trips != RoundTrips::Released {
+        if cfg.round_trips == RoundTrips::Measured {
             return 0;
         }
         self.flight.as_deref().map_or(0, |flight| u64::from(flight.stale_bytes))

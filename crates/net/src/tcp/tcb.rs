@@ -143,7 +143,8 @@ impl Tcb {
     pub fn write(&mut self, cfg: &TcpConfig, now: SimTime, bytes: u64) -> u64 {
         let taken = bytes.min(self.send_space(cfg));
         if taken > 0 {
-            if cfg.slow_start_after_idle && self.flight.is_none() {
+            // What waits for the uplink stands for what Linux has sent by now: the first write alone finds an idle connection.
+            if cfg.slow_start_after_idle && self.flight.is_none() && self.written <= self.next {
                 let idle = self.last_sent.until(now);
                 let rto = self.rtt.timeout(cfg);
                 if self.next > 1 && idle > rto {

@@ -3,6 +3,7 @@
 use super::config::{RoundTrips, TcpConfig};
 use super::effects::{Effects, State};
 use super::flight::{Flight, Phase};
+use super::losses::Losses;
 use super::tcb::{Alarm, Due, Probe, Tcb};
 use onionlab_quantities::SimTime;
 
@@ -44,7 +45,8 @@ impl Tcb {
             RoundTrips::Measured => self.backoff,
             RoundTrips::Released | RoundTrips::Never => self.flight.as_deref().map_or(self.backoff, |flight| flight.timeouts),
         };
-        let gives_up = connecting || cfg.round_trips != RoundTrips::Released;
+        // Nor does Shadow give up, whose timer may run for nothing (`stale`).
+        let gives_up = connecting || cfg.round_trips == RoundTrips::Measured;
         if gives_up && in_a_row >= if connecting { SYN_RETRIES } else { RETRIES } {
             self.vanish();
             return Effects::RESET;
@@ -116,13 +118,13 @@ impl Tcb {
         let Some(mut flight) = self.flight.take() else { return Effects::NONE };
         let timeout = flight.front_sent().unwrap_or(now) + self.rto(cfg);
         self.set_alarm(Alarm::Retransmit, timeout.max(now));
-        let (lost, wait) = self.detect(cfg, now, &mut flight, false, true);
+        let Losses { lost, wait, .. } = self.detect(cfg, now, &mut flight, false, true);
         if lost > 0 {
             if flight.phase != Phase::Recovery {
                 self.enter_recovery(cfg, &mut flight);
-            }
-            if cfg.prr {
-                self.reduce(&mut flight, 1, lost, false);
+                if cfg.prr {
+                    self.reduce(&mut flight, 1, lost, false);
+                }
             }
         }
         if let Some(wait) = wait {

@@ -23,6 +23,9 @@ pub struct BuildTimeoutParameters {
     pub learn: bool,
     /// How scale and shape are estimated.
     pub model: BuildTimeModel,
+    /// Whether a circuit whose third relay answers late has timed out by that (`circuit_build_times_handle_completed_hop`, not in 0.2.4), or only once a second
+    /// begins in which it is not built yet.
+    pub at_each_hop: bool,
     /// Until something is learned, and the least close time (`cbtinitialtimeout`).
     pub initial: SimDuration,
     /// The least time-out (`cbtmintimeout`).
@@ -57,6 +60,7 @@ impl Default for BuildTimeoutParameters {
         Self {
             learn: true,
             model: BuildTimeModel::LeftOut,
+            at_each_hop: true,
             initial: SimDuration::from_secs(60),
             least: SimDuration::from_millis(10),
             min_circuits: 100,

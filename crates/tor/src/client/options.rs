@@ -37,11 +37,6 @@ impl ClientOptions {
     pub(crate) fn answer_within(&self, retries: u8) -> SimDuration {
         self.stream_timeout.unwrap_or(SimDuration::from_secs(if retries < 2 { 10 } else { 15 }))
     }
-
-    /// How long a rendezvous point's answer is waited for (`stream_cutoff` in `circuit_expire_building`).
-    pub(crate) fn established_within(&self) -> SimDuration {
-        self.stream_timeout.unwrap_or(SimDuration::ZERO).max(SimDuration::from_secs(15)) + SimDuration::from_secs(1)
-    }
 }
 
 impl World {

@@ -81,7 +81,8 @@ impl World {
         self.expire_meetings(client);
         self.attach_waiting(client);
         self.keep_introductions(client);
-        if self.clients[client.index()].pool.next_sweep <= now {
+        // After the period, as the seconds count (`time_to_expire_and_reset < now`).
+        if self.clients[client.index()].pool.next_sweep < now {
             let state = &mut self.clients[client.index()];
             state.pool.next_sweep = now + state.config.options.new_circuit_period;
             self.sweep(client);
@@ -228,17 +229,21 @@ impl World {
     }
 
     /// The exit had no socket left for a stream of the client. It is asked no more, unless the client knows no other.
-    pub(super) fn exit_refuses(&mut self, client: ClientId, exit: HostId, port: u16) {
+    ///
+    /// Whether it is one of those that take nothing: not if no other was left.
+    pub(super) fn exit_refuses(&mut self, client: ClientId, exit: HostId, port: u16) -> bool {
         let state = &mut self.clients[client.index()];
         if state.refusing.contains(&exit) {
-            return;
+            return true;
         }
         state.refusing.push(exit);
         let (circuit, purpose) = (state.pool.launched, Purpose::Exit { ports: &[port], pending: true });
         let request = PathRequest { client, circuit, purpose, stable: false, exclude: &[], exit: None };
-        if self.exit_path(&request).is_none() {
+        let others = self.exit_path(&request).is_some();
+        if !others {
             self.clients[client.index()].refusing.pop();
         }
+        others
     }
 
     /// Whether nothing is launched because too much has failed.
@@ -421,7 +426,8 @@ impl World {
         state.learner.heard(now);
         // How long circuits take is how long three relays take (`circuit_timeout_want_to_count_circ`).
         let counts = circuit.hops.last() as usize == HOPS - 1;
-        let late = counts && parameters.learn && took > state.learner.timeout() && state.pool.open > 0;
+        let looks = parameters.learn && parameters.at_each_hop;
+        let late = counts && looks && took > state.learner.timeout() && state.pool.open > 0;
         if late {
             self.mark_timed_out(id);
         }
@@ -462,7 +468,11 @@ impl World {
             self.start_over_on_spare(id);
         }
         let circuit = &self.circuits[id.index()];
-        let general = matches!(circuit.intent, Intent::Exit | Intent::Internal | Intent::Spare) && !circuit.timed_out;
+        let general = match circuit.intent {
+            Intent::Exit | Intent::Spare => !circuit.timed_out,
+            Intent::Internal => !circuit.timed_out && self.settings.client.internal_failures,
+            _ => false,
+        };
         let fails = general || matches!(circuit.intent, Intent::Rendezvous | Intent::Introduction);
         let was_counted = circuit.hops.last() as usize == HOPS - 1 && !circuit.timed_out;
         let pool = &mut self.clients[client.index()].pool;

@@ -129,7 +129,10 @@ impl World {
         let server = self.paths.server(client, key);
         let service = self.service_at(server);
         let state = &mut self.clients[client.index()];
-        if !service.is_some() {
+        if service.is_some() {
+            // Whatever circuit it will get (`connection_ap_handshake_rewrite_and_attach`).
+            state.ports.used_internal(now, &self.settings.client);
+        } else {
             state.ports.used(plan.port, now, &self.settings.client);
         }
         let ordinal = state.next_transfer;
@@ -273,6 +276,7 @@ impl World {
         self.clients[transfer.client.index()].learner.heard(now);
         transfer.connected.get_or_insert(now);
         transfer.state = State::Open;
+        transfer.progress = now;
         if !self.settings.optimistic_data {
             self.begin_program(id);
             self.read_program(cell.stream);
@@ -294,7 +298,9 @@ impl World {
         if self.may_read(id, Place::Client) && !waits {
             if unread > 0 {
                 let Some(take) = self.edge_tokens(id, Place::Client, unread.min(PROGRAM_SOCKET)) else { return };
-                self.transfers[transfer.index()].unread -= take;
+                let transfer = &mut self.transfers[transfer.index()];
+                transfer.unread -= take;
+                transfer.progress = self.queue.now();
                 self.edge_has_read(id, Place::Client, take);
             }
             self.package(id, Place::Client, u32::MAX);
@@ -371,25 +377,35 @@ impl World {
             State::Open if self.streams[cell.stream.index()].switching.broken => self.start_over(id),
             State::Open => self.finish_transfer(id, Outcome::CircuitClosed),
             State::Waits | State::Connects { .. } => {
-                if cell.length == NO_RESOURCES {
+                let full = cell.length == NO_RESOURCES && {
                     let (client, port) = (self.transfers[id.index()].client, self.transfers[id.index()].port);
                     let exit = self.circuits[cell.circuit.index()].last_relay();
-                    self.exit_refuses(client, exit, port);
+                    self.exit_refuses(client, exit, port)
+                };
+                if full {
+                    // The circuit stays as it is, and the try does not count (`END_STREAM_REASON_RESOURCELIMIT` there).
+                    self.look_elsewhere(id);
+                } else {
+                    self.try_elsewhere(id);
                 }
-                self.try_elsewhere(id);
             }
         }
     }
 
-    /// The stream leaves its circuit, which takes no new ones any more, and looks for another, unless it is too old for one
-    /// (`connection_ap_handshake_attach_circuit`).
+    /// The stream leaves its circuit, which takes no new ones any more, and looks for another.
     fn try_elsewhere(&mut self, id: TransferId) {
         let stream = self.transfers[id.index()].stream;
         let circuit = self.streams[stream.index()].circuit;
-        self.leave_circuit(id);
-        self.mark_unusable(circuit);
         let transfer = &mut self.transfers[id.index()];
         transfer.retries = transfer.retries.saturating_add(1);
+        self.mark_unusable(circuit);
+        self.look_elsewhere(id);
+    }
+
+    /// The stream leaves its circuit and looks for another, unless it is too old for one (`connection_ap_handshake_attach_circuit`).
+    fn look_elsewhere(&mut self, id: TransferId) {
+        self.leave_circuit(id);
+        let transfer = &mut self.transfers[id.index()];
         transfer.state = State::Waits;
         self.sampler.bytes_tried_again += transfer.written - transfer.unread;
         transfer.unread = transfer.written;

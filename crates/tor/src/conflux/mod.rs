@@ -115,7 +115,11 @@ impl World {
         let first = self.clients[client.index()].pool.launched;
         let mut paths: Vec<[HostId; 3]> = Vec::new();
         for leg in 0..settings.legs {
-            let Some(path) = self.leg_path(client, first + u64::from(leg), ports, &paths) else { return false };
+            let Some(path) = self.leg_path(client, first + u64::from(leg), ports, &paths) else {
+                // What is drawn for the next numbers may do.
+                self.clients[client.index()].pool.launched += u64::from(settings.legs);
+                return false;
+            };
             paths.push(path);
         }
         let ends = [Choice::MinRtt, Choice::LowRtt].map(|choice| End::new(choice, paths.len()));

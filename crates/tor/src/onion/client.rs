@@ -39,7 +39,6 @@ impl World {
         if !state.waiting.contains(&id) {
             state.waiting.push(id);
         }
-        state.ports.used_internal(now, &self.settings.client);
         if found.is_none() {
             self.arrange_meeting(client, service, owner);
         }
@@ -329,13 +328,13 @@ impl World {
     /// Meetings that take too long (`circuit_expire_building`; circuits that are being built have limits of their own).
     pub(crate) fn expire_meetings(&mut self, client: ClientId) {
         let now = self.queue.now();
-        let state = &self.clients[client.index()];
-        let (timeout, established_within) = (state.learner.timeout(), state.config.options.established_within());
+        let timeout = self.clients[client.index()].learner.timeout();
         for id in self.clients[client.index()].meetings.clone() {
             let meeting = &self.meetings[id.index()];
             let open = self.circuits[meeting.rendezvous.index()].state == CircuitState::Open;
             let limit = match meeting.step {
-                Step::Prepared if open && !meeting.established => established_within,
+                // A cutoff by the stream's time-out is reckoned there (`stream_cutoff`) and never used.
+                Step::Prepared if open && !meeting.established => timeout,
                 Step::Introduced => timeout * 14 / 6 + SECOND,
                 Step::Acknowledged => timeout * 3 + SECOND,
                 Step::Prepared | Step::Joined | Step::Over => continue,

@@ -186,6 +186,42 @@ fn an_idle_connection_starts_again_from_ten_segments() {
     }
 }
 
+/// On Linux 6.18 the window, 143 when a pause of more than a time-out had halved it, was 143 after 72 records of 536 bytes, one each 30, 100 or 170 ms: what is
+/// acknowledged keeps it, used or not.
+#[test]
+fn a_window_that_is_hardly_used_stays() {
+    let mut pair = Pair::connected(TcpConfig::linux(), millis(50), 1);
+    pair.ends[0].to_write = 400_000;
+    pair.run_until(at(1100));
+    for interval in [30, 100, 170] {
+        for _ in 0..24 {
+            pair.ends[0].to_write = 536;
+            let end = pair.now + millis(interval);
+            pair.run_until(end);
+        }
+        assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, 143, "each {interval} ms");
+    }
+}
+
+/// Three writes after a pause of a time-out and more, while others have the uplink: the first alone finds the connection idle.
+#[test]
+fn an_idle_connection_is_restarted_once() {
+    let mut pair = Pair::connected(TcpConfig { hystart: false, ..textbook() }, millis(50), 1);
+    pair.ends[0].to_write = 70 * 1448;
+    pair.run_until(at(2000));
+    let busy = pair.now + millis(20);
+    let rto = pair.ends[0].tcb.info(&pair.cfg).rto;
+    let trace = pair.ends[0].tcb.last_sent.until(pair.now);
+    assert!(trace > rto * 2, "{trace} {rto}");
+    let mut once = pair.ends[0].tcb.clone();
+    once.write(&pair.cfg, pair.now, 1448);
+    pair.wires[0].occupy(busy);
+    for _ in 0..3 {
+        pair.ends[0].tcb.write(&pair.cfg, pair.now, 1448);
+    }
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, once.info(&pair.cfg).cwnd_segments);
+}
+
 /// RFC 7661's concern as Linux answers it: what the application does not use does not grow.
 #[test]
 fn an_application_limited_window_does_not_grow() {

@@ -10,6 +10,7 @@ mod recovery;
 mod shadow;
 mod throughput;
 mod waiting;
+mod windows;
 
 use super::{BufferLimits, CongestionControl, TcpConfig};
 use onionlab_quantities::{SimDuration, SimTime};

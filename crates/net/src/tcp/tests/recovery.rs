@@ -153,6 +153,22 @@ fn rack_finds_a_lost_retransmission() {
     assert!(without > with + millis(100), "{with} against {without}");
 }
 
+/// What was sent during a recovery is lost as a whole: the acknowledgement that ends it sets the timer of a probe, not that of a time-out.
+#[test]
+fn a_probe_watches_over_what_a_recovery_leaves() {
+    let mut pair = warm(TcpConfig { slow_start_after_idle: false, ..TcpConfig::linux() });
+    pair.wires[0].lose = vec![110, 131, 132, 133];
+    pair.ends[0].to_write = 30 * 1448;
+    pair.run_until(at(2095));
+    assert_eq!(pair.ends[0].tcb.flight.as_deref().unwrap().phase, Phase::Recovery);
+    pair.ends[0].to_write = 3 * 1448;
+    pair.run_until(at(2150));
+    assert_eq!((pair.ends[1].read, pair.ends[0].tcb.flight.as_deref().unwrap().phase), (130 * 1448, Phase::Open));
+    pair.run_until_read(133 * 1448, at(5000));
+    let took = pair.now.saturating_since(at(2150));
+    assert!(took < millis(220), "{took}");
+}
+
 /// After a time-out everything goes again by slow start, and nothing twice.
 #[test]
 fn a_timeout_resends_everything_by_slow_start() {
@@ -233,7 +249,7 @@ fn hystart_leaves_slow_start_before_the_queue_overflows() {
     let dropped = |hystart: bool| {
         let mut pair = Pair::connected(TcpConfig { hystart, ..TcpConfig::linux() }, millis(40), 1);
         pair.wires[0].rate = Bandwidth::from_bits_per_sec(1_000_000_000);
-        pair.wires[0].bottleneck = Some((Bandwidth::from_bits_per_sec(20_000_000), 200_000));
+        pair.wires[0].bottleneck = Some((Bandwidth::from_bits_per_sec(20_000_000), 400_000));
         pair.ends[0].to_write = 4_000_000;
         pair.run_until_read(4_000_000, at(20_000));
         pair.wires[0].dropped

@@ -241,8 +241,8 @@ fn with_a_spurious_timeout() -> Pair {
     pair
 }
 
-/// A time-out that comes just before the acknowledgement of thirty segments: ten have gone again by then, and the other twenty go though they are acknowledged, as the acknowledgements come,
-/// as nothing that is acknowledged does in Shadow 3. They fill the send buffer for good, the timer goes on with nothing in flight, and each time it ends the window is
+/// A time-out that comes just before the acknowledgement of thirty segments: ten have gone again by then, and the other twenty go though they are acknowledged, as the acknowledgements come.
+/// They fill the send buffer for good, the timer goes on with nothing in flight, and each time it ends the window is
 /// ten. The next acknowledgement lowers it to the threshold.
 #[test]
 fn a_spurious_timeout_sends_the_whole_flight_again_and_never_forgets_it() {
@@ -259,15 +259,54 @@ fn a_spurious_timeout_sends_the_whole_flight_again_and_never_forgets_it() {
     pair.ends[0].to_write = 2 * MSS;
     pair.run_until(at(61_000));
     assert_eq!((pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, pair.ends[1].read), (7, 72 * MSS));
+}
 
+/// Shadow 3 does the same where an acknowledgement takes more than its second.
+#[test]
+fn a_queue_of_a_second_has_the_whole_flight_sent_again() {
     let mut pair = warm();
-    pair.cfg.initial_rto = millis(100);
-    pair.cfg.min_rto = millis(100);
-    let until = pair.now + millis(55);
+    let until = pair.now + millis(1005);
     pair.wires[1].occupy(until);
     pair.ends[0].to_write = 30 * MSS;
-    pair.run_until(at(5000));
-    assert_eq!(sent(&pair).len(), 40, "without it what is acknowledged does not go");
+    pair.run_until(at(6000));
+    assert_eq!(pair.ends[1].read, 110 * MSS);
+    assert_eq!(sent(&pair).len(), 60);
+    let (cfg, end) = (&pair.cfg, &pair.ends[0].tcb);
+    assert_eq!(end.info(cfg).send_buffer - end.send_space(cfg), 20 * MSS);
+    assert!(end.deadline() < SimTime::MAX, "the timer runs on");
+}
+
+/// After a time-out at a window of ten the threshold is six; the first acknowledgement takes the window there and one beyond (`ca_reno_slow_start_new_ack_ev_`).
+#[test]
+fn a_window_of_ten_after_a_timeout_comes_down_to_the_threshold() {
+    let mut pair = Pair::connected(TcpConfig::shadow(), millis(50), 1);
+    pair.ends[0].to_write = 8 * MSS;
+    pair.run_until(at(3000));
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, 10);
+    pair.wires[0].lose = vec![8];
+    pair.ends[0].to_write = MSS;
+    pair.run_until(at(6000));
+    assert_eq!(pair.ends[1].read, 9 * MSS);
+    let info = pair.ends[0].tcb.info(&pair.cfg);
+    assert_eq!((info.cwnd_segments, info.ssthresh_segments), (6, 6));
+}
+
+/// A FIN waits until everything is acknowledged (`_tcp_flush`); elsewhere it goes with the last data.
+#[test]
+fn a_fin_waits_for_the_last_acknowledgement() {
+    let after_data = |cfg: TcpConfig| {
+        let mut pair = Pair::connected(cfg, millis(50), 1);
+        pair.trace = Some(Vec::new());
+        pair.ends[0].to_write = 2 * MSS;
+        pair.ends[0].close_when_written = true;
+        pair.run_until(at(3000));
+        assert!(pair.ends[1].peer_closed_at.is_some());
+        let fin = pair.trace.as_ref().unwrap().iter().find(|(_, side, segment)| *side == 0 && segment.flags.has(Flags::FIN));
+        fin.unwrap().0.saturating_since(sent(&pair).last().unwrap().0)
+    };
+    assert_eq!(after_data(TcpConfig::linux()), SimDuration::ZERO);
+    let waited = after_data(TcpConfig::shadow());
+    assert!((millis(100)..millis(103)).contains(&waited), "{waited}");
 }
 
 /// Once a round trip is known the buffer follows what is read in one; without, all that was ever read.
