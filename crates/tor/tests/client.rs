@@ -52,8 +52,8 @@ fn two_circuits_are_kept_ready_and_one_is_launched_a_second() {
     assert!(records.transfers.iter().all(|transfer| transfer.circuit == Some(circuits[1].circuit)));
 }
 
-/// The first stream makes a circuit dirty at 20 s. From 620 s on new ones go elsewhere, and the old one is closed at the next half minute after that, counted from the boot: 640 s. A download that
-/// began before and goes on holds it open until the first half minute after its end.
+/// The first stream makes a circuit dirty at 20 s. From 620 s on new ones go elsewhere, and the old one is closed when old circuits are looked for next, each 31 s from the boot on: 630 s. A download
+/// that began before and goes on holds it open until the first time after its end.
 #[test]
 fn a_circuit_takes_new_streams_for_ten_minutes_and_is_closed_after_its_last() {
     let (_, records) = plan(&downloads("50 kB", 70, "10 s")).run(900);
@@ -62,7 +62,7 @@ fn a_circuit_takes_new_streams_for_ten_minutes_and_is_closed_after_its_last() {
         assert_eq!(transfer.circuit == Some(first), transfer.start < at(620), "{transfer:?}");
     }
     let record = records.circuits.iter().find(|circuit| circuit.circuit == first).unwrap();
-    assert_eq!((record.closed, record.reason), (Some(at(640)), Some(CloseReason::Finished)));
+    assert_eq!((record.closed, record.reason), (Some(at(630)), Some(CloseReason::Finished)));
 
     // 1 Mbit/s carries some 75 MB in 680 s: it ends between 700 and 730 s.
     let mut slow = in_a_row(mbit(1.0), &downloads("75 MB", 1, "0 s"));
@@ -72,8 +72,8 @@ fn a_circuit_takes_new_streams_for_ten_minutes_and_is_closed_after_its_last() {
     let transfer = records.transfers[0];
     assert!(transfer.outcome == Outcome::Ok && transfer.end > at(620), "{transfer:?}");
     let record = records.circuits.iter().find(|circuit| Some(circuit.circuit) == transfer.circuit).unwrap();
-    let half_minute = (seconds(transfer.end) - 10.0) / 30.0;
-    assert_eq!(record.closed, Some(at(10 + 30 * half_minute.ceil() as u64)));
+    let period = (seconds(transfer.end) - 10.0) / 31.0;
+    assert_eq!(record.closed, Some(at(10 + 31 * period.ceil() as u64)));
 }
 
 /// With a circuit of its own for each flow no two share one, and each takes one that was ready.
@@ -240,11 +240,11 @@ fn a_patient_client_stays_on_a_slow_exit() {
     }
 }
 
-/// Two clients of one network, one with `MaxCircuitDirtiness 10` as tornettools' perf clients have it: its circuit takes no stream 10 s after the first and is closed at the
-/// next half minute, or, with `NewCircuitPeriod 5`, five seconds; the other's goes on for ten minutes.
+/// Two clients of one network, one with `MaxCircuitDirtiness 10` as tornettools' perf clients have it: its circuit takes no stream 10 s after the first and is closed when old
+/// circuits are looked for next: a second more than `NewCircuitPeriod` after the last time, as tor counts whole seconds; the other's goes on for ten minutes.
 #[test]
 fn circuits_live_as_long_as_the_client_s_torrc_says() {
-    for (period, closed) in [(30, 40), (5, 35)] {
+    for (period, closed) in [(30, 41), (5, 34)] {
         let mut plan = plan(&downloads("50 kB", 6, "5 s"));
         let other = plan.host("client2", Role::Client, mbit(1000.0));
         let (_, path, server, ..) = plan.clients[0].clone();

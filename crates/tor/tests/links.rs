@@ -214,10 +214,14 @@ fn an_exit_without_sockets_is_asked_no_more() {
     assert!(of_client(0).all(|transfer| transfer.end > SimTime::ZERO + SimDuration::from_secs(40)), "they hold their sockets");
     assert_eq!(of_client(1).count(), 40);
     assert!(of_client(1).all(|transfer| transfer.outcome == Outcome::Ok));
-    let tries: u64 = of_client(1).map(|transfer| u64::from(transfer.retries)).sum();
-    assert_eq!(tries, 4);
-    let first = records.transfers.iter().filter(|transfer| transfer.client.0 == 1).map(|transfer| transfer.start).min().unwrap();
-    assert!(of_client(1).all(|transfer| transfer.retries == 0 || transfer.start - first < SimDuration::from_secs(1)));
+    let refused = records.relays.iter().filter(|sample| sample.sockets_refused > 0).collect::<Vec<_>>();
+    assert_eq!(refused.iter().map(|sample| sample.sockets_refused).sum::<u64>(), 4);
+    let first = of_client(1).map(|transfer| transfer.start).min().unwrap();
+    assert!(refused.iter().all(|sample| sample.time - first < SimDuration::from_secs(2)));
+    // A refusal is no try that failed, and costs the circuit nothing.
+    assert!(of_client(1).all(|transfer| transfer.retries == 0));
+    let mut there = records.circuits.iter().filter(|circuit| circuit.client.0 == 1 && circuit.path[2] == exit).peekable();
+    assert!(there.peek().is_some() && there.all(|circuit| circuit.reason.is_none()));
 }
 
 const WEB: &str = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\", count = 40, pause = \"1 s\" }]";

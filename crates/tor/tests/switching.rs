@@ -45,6 +45,7 @@ fn paper(entry: SwitchEntry, exit: SwitchExit) -> SwitchingSettings {
 }
 
 const UPLOAD: &str = "kind = \"sequence\"\nrequest = \"2 MB\"\ntransfers = [{ size = \"1 kB\" }]";
+const LONG_DOWNLOAD: &str = "kind = \"sequence\"\ntransfers = [{ size = \"6 MB\" }]";
 const DOWNLOAD: &str = "kind = \"sequence\"\ntransfers = [{ size = \"2 MB\" }]";
 
 fn run(plan: &Plan) -> (World, Records) {
@@ -69,7 +70,7 @@ fn circuits_move_and_every_byte_arrives() {
     let ways =
         [(SwitchEntry::Same, SwitchExit::New), (SwitchEntry::Same, SwitchExit::Kept), (SwitchEntry::Other, SwitchExit::New)];
     for (entry, exit) in ways {
-        for load in [UPLOAD, DOWNLOAD] {
+        for load in [UPLOAD, LONG_DOWNLOAD] {
             let (world, records) = run(&four(entry, exit, load, Some(paper(entry, exit))));
             assert!(moved(&records) > 0, "{entry:?} {load}: {:?}", records.switches);
             assert_eq!(records.transfers.len(), 4);

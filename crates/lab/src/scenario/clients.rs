@@ -72,10 +72,10 @@ pub struct ClientsFile {
     /// Time between two looks for circuits that are to be closed (tor's `NewCircuitPeriod`), "1 s" to "7 d". Default: "30 s".
     #[schemars(with = "Option<DurationText>")]
     pub new_circuit_period: Option<SimDuration>,
-    /// Access rate of each client towards the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country.
+    /// Access rate of each client towards the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country, and with `users` at least 10 Mbit/s for each.
     #[schemars(with = "Option<BandwidthText>")]
     pub up: Option<Bandwidth>,
-    /// Access rate of each client from the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country.
+    /// Access rate of each client from the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country, and with `users` at least 10 Mbit/s for each.
     #[schemars(with = "Option<BandwidthText>")]
     pub down: Option<Bandwidth>,
     /// Build a circuit for each transfer, or page. Default: false; the loads "perf", "markov" and "tor-users" do in any case.

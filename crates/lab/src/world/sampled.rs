@@ -185,6 +185,11 @@ fn add_server(land: &mut Land, index: u32, rate: Bandwidth) -> HostId {
     land.add(name, rate, rate, Role::Server, location)
 }
 
+/// A client's access line: a consumer's, or if it stands for many users as much as tornettools reckons for them (`generate.py`: 10 Mbit/s each).
+fn line(consumer: Bandwidth, users: u32) -> Bandwidth {
+    if users > 1 { consumer.max(Bandwidth::from_bits_per_sec(10_000_000 * u64::from(users))) } else { consumer }
+}
+
 fn add_client(land: &mut Land, group: &ClientGroup, index: u32) -> HostId {
     let name = land.free_name(format!("{}{index}", group.group));
     let location = land.location(&name, None, || PlaceDistribution::users(&land.table), AccessDelay::client());
@@ -193,7 +198,8 @@ fn add_client(land: &mut Land, group: &ClientGroup, index: u32) -> HostId {
         Members::Count { up, down, .. } | Members::Share { up, down, .. } | Members::Scaled { up, down, .. } => (up, down),
         Members::Document { .. } | Members::Hosts { .. } => (None, None),
     };
-    land.add(name, up.unwrap_or(usual.up), down.unwrap_or(usual.down), Role::Client, location)
+    let (usual_up, usual_down) = (line(usual.up, group.users), line(usual.down, group.users));
+    land.add(name, up.unwrap_or(usual_up), down.unwrap_or(usual_down), Role::Client, location)
 }
 
 #[cfg(test)]
@@ -211,6 +217,12 @@ mod tests {
         let Network::Synthetic(network) = &scenario.network else { unreachable!("the kind is synthetic") };
         let common = network.common.clone();
         (scenario, common)
+    }
+
+    #[test]
+    fn the_line_of_many_users_is_as_wide_as_theirs_together() {
+        let mbit = |rate: u64| Bandwidth::from_bits_per_sec(rate * 1_000_000);
+        assert_eq!((line(mbit(21), 1), line(mbit(21), 2), line(mbit(21), 100)), (mbit(21), mbit(21), mbit(1000)));
     }
 
     #[test]

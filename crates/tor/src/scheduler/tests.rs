@@ -59,13 +59,15 @@ fn kist_that_does_not_know_what_is_unsent_fills_the_socket() {
         bench.advance_to(at(0.0));
         bench.queue(circuit, 5000);
         bench.world.settle();
-        bench.advance_to(at(60.0));
+        // A reader who stands still acknowledges after some tens of milliseconds.
+        bench.advance_to(at(600.0));
         let info = bench.world.net.info(bench.world.ends[end.index()].socket);
         assert_eq!((info.unacked_segments, info.peer_window), (0, 0));
         (info.notsent_bytes, info.send_buffer, u64::from(2 * info.cwnd_segments * info.mss))
     };
     let (waits, _, two_windows) = waiting(true);
-    assert!(waits <= two_windows, "{waits} bytes, {two_windows} are two windows");
+    // The last cell may begin before the limit and end beyond.
+    assert!(waits < two_windows + 536, "{waits} bytes, {two_windows} are two windows");
     let (waits, buffer, _) = waiting(false);
     assert_eq!(waits, buffer, "only the buffer ends it");
 }
