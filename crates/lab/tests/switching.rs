@@ -179,6 +179,31 @@ fn samples_have_rows() {
     assert_eq!(rows("", ["switching_samples"]), [None]);
 }
 
+/// Spares take no numbers from the circuits that they stand by: where nothing ever moves, each transfer goes over the relays over which it goes without switching.
+#[test]
+fn spares_leave_paths_as_they_are() {
+    const SAMPLED: &str = "title = \"Paths\"\nduration = \"90 s\"\n[network]\nkind = \"synthetic\"\nrelays = 30\n[[clients]]\n\
+        group = \"web\"\ncount = 10\nload = { kind = \"web\", size = \"20 kB\", pause = \"3 s\" }\n[[treatments]]\nname = \"one\"\n\
+        tor = \"0.2.4\"\ncircuit-lifetime = \"10 s\"\n";
+    let paths = |settings: &str| {
+        let [transfers, circuits] = rows_of(SAMPLED, settings, ["transfers", "circuits"]);
+        let (transfers, circuits) = (transfers.unwrap(), circuits.unwrap());
+        let relays = |circuit: &Field| {
+            let found = circuits.iter().find(|row| row["circuit"] == *circuit).unwrap();
+            ["guard", "middle", "exit"].map(|position| found[position].to_string())
+        };
+        let key = |row: &Row| (row["client"].to_string(), row["ordinal"].to_string());
+        let used = |row: &&Row| row["circuit"] != Field::Null;
+        transfers.iter().filter(used).map(|row| (key(row), relays(&row["circuit"]))).collect::<std::collections::BTreeMap<_, _>>()
+    };
+    let (without, with) = (paths(""), paths("switching = \"active\"\nswitching-beta = 9.0\nswitching-unwritable = false"));
+    let both: Vec<_> = without.iter().filter(|(key, _)| with.contains_key(*key)).collect();
+    assert!(both.len() > 150, "{}", both.len());
+    let same = both.iter().filter(|(key, path)| with[*key] == **path).count();
+    // Not all: a circuit that is being built can be what a stream finds first.
+    assert!(same * 100 >= both.len() * 80, "{same} of {}", both.len());
+}
+
 /// Cells are followed to the server, with switching and without: at most one each second of each client that asks for it, later ones over the circuit to which theirs moved.
 #[test]
 fn probes_have_rows() {

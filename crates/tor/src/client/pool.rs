@@ -28,8 +28,10 @@ const LONG_LIVED: [u16; 12] = [21, 22, 706, 1863, 5050, 5190, 5222, 5223, 6523, 
 /// The circuits of one client.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    /// The ordinal of the next one.
+    /// The ordinal of the next one, by which its path is drawn.
     pub launched: u64,
+    /// The same of spares, which leave the others' paths as they are without switching.
+    pub spares: u64,
     /// Those that no stream has used, being built or built. There are never many.
     pub clean: Vec<CircuitId>,
     /// Those that streams have used which share circuits, the latest last.
@@ -53,6 +55,7 @@ impl Pool {
     pub const fn new() -> Self {
         Self {
             launched: 0,
+            spares: 0,
             clean: Vec::new(),
             shared: Vec::new(),
             dirty: VecDeque::new(),
@@ -256,7 +259,7 @@ impl World {
     pub(crate) fn launch_on(&mut self, client: ClientId, path: [HostId; 3], intent: Intent, stable: bool) -> CircuitId {
         let now = self.queue.now();
         let state = &mut self.clients[client.index()];
-        state.pool.launched += 1;
+        *(if intent == Intent::Spare { &mut state.pool.spares } else { &mut state.pool.launched }) += 1;
         state.learner.launched(now);
         let parameters = &self.settings.client.build_timeout;
         let idle = match self.settings.client.unused_idle {

@@ -41,7 +41,7 @@ impl World {
         let instead_of = [circuit.hops[1].host, circuit.hops[2].host, circuit.hops[3].host];
         let Some(switching) = &self.switching else { return };
         let (entry, exit) = (switching.settings.entry, switching.settings.exit);
-        let ordinal = self.clients[client.index()].pool.launched;
+        let ordinal = self.clients[client.index()].pool.spares;
         let Some(path) = self.paths.spare(&SpareRequest { client, circuit: ordinal, instead_of, entry, exit }) else { return };
         let spare = self.launch_on(client, path, Intent::Spare, stable);
         self.circuits[spare.index()].idle_timeout = KEPT;
