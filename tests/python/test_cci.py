@@ -217,6 +217,19 @@ def test_figures_by_hand() -> None:
     assert found == pytest.approx({"throughput": 2.0, "round-trip": 90.0, "time": 2.5, "build": 0.5, "held": 2.0})
 
 
+def test_times_count_that_none_of_their_clients_could_have_missed() -> None:
+    """Of three bulk transfers that may take 60 s the last began 50 s before the end; it was fast, and does not count. Audio is another matter."""
+    second = 10**9
+    transfers = pl.DataFrame(
+        {
+            "group": ["bulk", "bulk", "bulk", "audio"],
+            "start_ns": [0, 10 * second, 50 * second, 95 * second],
+            "ttlb": [60.0, 20.0, 15.0, 1.0],
+        }
+    )
+    assert testbeds.ended_for_sure(transfers, 100.0)["ttlb"].to_list() == [60.0, 20.0, None, 1.0]
+
+
 def test_downloads_count_that_could_have_ended_and_failures_as_the_time_out() -> None:
     """Of four downloads of 1 MB two end, one fails, and one begins a minute before the end: it alone does not count."""
     scenario = {
