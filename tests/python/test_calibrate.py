@@ -17,7 +17,7 @@ from onionlab.live_network.calibrate import calibrate, page
 from onionlab.live_network.tor_metrics import Metrics
 
 TABLES = {
-    "torperf-1.1.csv": """\
+    "torperf.csv": """\
 #
 # The Tor Project
 date,filesize,source,server,q1,md,q3
@@ -59,6 +59,30 @@ def test_tables_of_tor_metrics(tmp_path: Path) -> None:
     assert live.times["circuit_build_times"] == pytest.approx({0.25: 0.3, 0.5: 0.38, 0.75: 0.49})
     assert live.error_rate == pytest.approx(0.03)
     assert live.relay_goodput == pytest.approx(310e9)
+
+
+def test_counts_are_pooled_and_milliseconds_are_told_by_them(tmp_path: Path) -> None:
+    rows = """\
+date,filesize,source,server,q1,md,q3,timeouts,failures,requests
+2019-05-01,51200,op-us,public,800,1000,1500,1,2,100
+2019-05-02,51200,op-us,public,1000,1200,1700,0,0,90
+2019-05-01,51200,,public,9000,9000,9000,50,50,100
+2019-05-01,5242880,op-us,public,4000,6000,9000,1,0,10
+"""
+    live = Metrics()
+    live.add(written(tmp_path, "torperf-1.1.csv", rows))
+    assert live.times["51200"] == pytest.approx({0.25: 0.9, 0.5: 1.1, 0.75: 1.6})
+    assert live.times["5242880"][0.5] == pytest.approx(6.0)
+    assert live.error_rate == pytest.approx(4 / 200)
+
+
+def test_shares_of_days_are_averaged_and_weighted_by_size(tmp_path: Path) -> None:
+    """Most days nothing fails: their median would be nothing."""
+    days = [("51200", 0.0)] * 8 + [("51200", 0.1)] * 2 + [("5242880", 0.0)] * 3 + [("5242880", 0.2)]
+    rows = "".join(f"2026-05-{day + 1:02d},{size},op-us,public,{share},0\n" for day, (size, share) in enumerate(days))
+    live = Metrics()
+    live.add(written(tmp_path, "failures.csv", f"date,filesize,source,server,timeouts,failures\n{rows}"))
+    assert live.error_rate == pytest.approx((12 * 0.02 + 1 * 0.05) / 13)
 
 
 def test_staged_measurements_of_tornettools(tmp_path: Path) -> None:
@@ -103,6 +127,11 @@ def test_quantiles(tmp_path: Path) -> None:
         ('{"quantiles": [0.5], "tor_2019": {"circuit_rtt": [1, 2]}}', "a list of 1 numbers"),
         ("date,speed\n1,2\n", "no table of Tor Metrics"),
         ("", "no table of Tor Metrics"),
+        ("date,filesize,source,server,timeouts,failures\n2026-05-01,51200,a,public,3,0\n", "must be a share, from 0 to 1"),
+        (
+            "date,filesize,source,server,timeouts,failures\n2026-05-01,7,a,public,0,0\n",
+            "no rows of 51200, 1048576, 5242880 bytes",
+        ),
         ("date,advbw,bwhist\n2026-05-01,1,much\n", "`bwhist` is 'much'"),
         ("date,advbw,bwhist\n2026-05-01,1,\n", "no numbers in the column `bwhist`"),
         ("date,advbw,bwhist\n2026-05-01,1,inf\n", "`bwhist` is 'inf', but must be a number from 0 to 1e[+]09"),

@@ -218,7 +218,7 @@ def test_figures_by_hand() -> None:
 
 
 def test_times_count_that_none_of_their_clients_could_have_missed() -> None:
-    """Of three bulk transfers that may take 60 s the last began 50 s before the end; it was fast, and does not count. Audio is another matter."""
+    """Of three bulk transfers that take up to 60 s the last began 50 s before the end: though fast, it does not count."""
     second = 10**9
     transfers = pl.DataFrame(
         {

@@ -338,6 +338,19 @@ def test_clients_without_a_torrc_get_that_of_tornettools(folder: Path) -> None:
     assert "1 clients have no torrc" in network.notes[1]
 
 
+def test_on_tornettools_own_graph_latencies_are_the_graph_s(folder: Path) -> None:
+    assert importing.read(folder).latency_factor == 1.0
+    config = folder / "shadow.config.yaml"
+    name = "atlas_v201801.shadow_v2.gml"
+    (folder / "conf/small.gml").rename(folder / "conf" / name)
+    config.write_text(config.read_text().replace("conf/small.gml", f"conf/{name}"))
+    network = importing.read(folder)
+    assert (network.latency_factor, network.latency_floor) == (1.76, 29)
+    text = experiment(network, Options())
+    assert 'DE-FR = "66.2 ms"' in text
+    assert "latency-factor = 1.76" in text
+
+
 def test_without_the_graph_places_are_drawn_and_that_is_said(folder: Path) -> None:
     (folder / "conf/small.gml").unlink()
     config = folder / "shadow.config.yaml"

@@ -11,6 +11,7 @@ from __future__ import annotations
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
+from onionlab.importing.atlas import LATENCY_FACTOR, LATENCY_FLOOR, ROUND_TRIPS
 from onionlab.importing.model import MOST_HOSTS, ROLES, Host, Markov, Network, Perf, Relay
 from onionlab.importing.sources import Fields, ImportedError, clipped, read_json
 
@@ -19,55 +20,6 @@ FASTEST = 10**11
 
 #: The tor that ran there.
 TOR = "0.3.5"
-
-#: Round trips of the graph that these networks ran on (RIPE Atlas, January 2018) over those of our table: the median of 42
-#: pairs of nine countries, from a published piece of that graph with 20 vertices (quartiles 1.55 and 1.97).
-LATENCY_FACTOR = 1.76
-
-#: What that piece has between the eight of its countries that are among the built-in places, and within each, in ms: the mean
-#: over its vertices. Within a country, and between neighbours, it is far above the table times the factor: its probes stand in
-#: homes, with a last mile each.
-ROUND_TRIPS = {
-    "AT-AT": 27.2,
-    "AT-DE": 44.6,
-    "AT-FI": 63.3,
-    "AT-FR": 69.1,
-    "AT-IT": 58.2,
-    "AT-JP": 281.0,
-    "AT-PL": 50.4,
-    "AT-US": 148.6,
-    "DE-DE": 38.2,
-    "DE-FI": 54.8,
-    "DE-FR": 66.2,
-    "DE-IT": 53.6,
-    "DE-JP": 272.7,
-    "DE-PL": 47.5,
-    "DE-US": 154.2,
-    "FI-FI": 25.4,
-    "FI-FR": 80.9,
-    "FI-IT": 75.1,
-    "FI-JP": 318.4,
-    "FI-PL": 53.1,
-    "FI-US": 167.1,
-    "FR-FR": 62.2,
-    "FR-IT": 69.3,
-    "FR-JP": 290.0,
-    "FR-PL": 67.9,
-    "FR-US": 156.6,
-    "IT-IT": 38.4,
-    "IT-JP": 287.1,
-    "IT-PL": 56.1,
-    "IT-US": 160.4,
-    "JP-JP": 9.7,
-    "JP-PL": 265.2,
-    "JP-US": 170.5,
-    "PL-PL": 17.7,
-    "PL-US": 156.8,
-    "US-US": 60.2,
-}
-
-#: The shortest of all other round trips in ms: the median of what the piece has within its nine countries (10 to 62).
-LATENCY_FLOOR = 29
 
 #: What Shadow 1.13.2, which ran them, does otherwise than Shadow 3 (`shd-tcp.c`, `shd-network-interface.c`, `shd-options.c`), and
 #: the tor that its plugin builds otherwise than one of today.

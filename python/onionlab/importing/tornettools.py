@@ -24,7 +24,7 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from onionlab.importing import exit_policy, graphml, torrc, yaml_document
+from onionlab.importing import atlas, exit_policy, graphml, torrc, yaml_document
 from onionlab.importing.common import Common
 from onionlab.importing.gml import Vertex, lines, read_vertices
 from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Perf, Relay, Times
@@ -96,6 +96,7 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
     if len(listed) > 3 * MOST_HOSTS:
         raise ImportedError(f"{config.where}: {len(listed):,} hosts are more than the {3 * MOST_HOSTS:,} that can be taken in")
     graph, notes = _graph(folder, config)
+    on_atlas = _graph_file(config).startswith(atlas.FILES)
     staged = _staged(relay_info)
     weights = _weights(_inside(folder, WEIGHTS))
     relays: list[Relay] = []
@@ -144,6 +145,9 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
         ),
         perf=tuple(Perf(tuple(perf[options]), options) for options in sorted(perf, key=TorOptions.rank)),
         tor="0.4.9",
+        latency_factor=atlas.LATENCY_FACTOR if on_atlas else 1.0,
+        latency_floor=atlas.LATENCY_FLOOR if on_atlas else 0,
+        round_trips=atlas.ROUND_TRIPS if on_atlas else {},
         guards=common.guards(),
         scheduler=common.scheduler(),
         kist_interval=common.kist_interval(),
@@ -292,12 +296,18 @@ def _interval_of(model: Path) -> int:
     return interval
 
 
+def _graph_file(config: Fields) -> str:
+    """Name of the network graph's file; empty where there is none."""
+    graph = config.table("network").table("graph")
+    return PurePosixPath(graph.table("file").text("path", 4096)).name if "file" in graph else ""
+
+
 def _graph(folder: Path, config: Fields) -> tuple[dict[int, Vertex], list[str]]:
     """The vertices of the network graph; none, and a note, where it is not in ``conf``."""
     graph = config.table("network").table("graph")
     if "inline" in graph:
         return read_vertices(graph.text("inline", MOST_CONFIG).splitlines(), graph.where), []
-    name = PurePosixPath(graph.table("file").text("path", 4096)).name if "file" in graph else ""
+    name = _graph_file(config)
     path = _inside(folder, Path("conf") / name)
     if not name or not path.is_file():
         return {}, [f"The network graph {clipped(name, 60)!r} is not in {folder / 'conf'}, which would tell all countries."]

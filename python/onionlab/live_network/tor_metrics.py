@@ -5,14 +5,16 @@ Four kinds of files are read, each as it is or packed as ``.xz`` or ``.gz``:
 - ``tor_metrics_<first>--<last>.json``, which ``tornettools stage`` makes of OnionPerf's files and ``bandwidth.csv``: lists of
   single measurements (``circuit_rtt`` and ``circuit_build_times`` in s, ``download_times`` in s by size), ``daily_counts`` and
   ``relay_goodput`` (Gbit/s by day).
-- Tables of Tor Metrics (metrics.torproject.org), recognised by their columns: ``torperf-1.1.csv`` (``date, filesize, source,
-  server, q1, md, q3`` in s), ``onionperf-latencies.csv`` (``date, source, server, low, q1, md, q3, high`` in ms),
-  ``onionperf-buildtimes.csv`` (``date, source, position, q1, md, q3`` in ms), ``torperf-failures.csv`` (``date, filesize,
-  source, server, timeouts, failures`` as shares) and ``bandwidth.csv`` (``date, advbw, bwhist`` in Gbit/s). Lines that begin
-  with ``#`` are left out, and rows of onion servers.
+- Tables of Tor Metrics (metrics.torproject.org), recognised by their columns: ``torperf.csv`` (``date, filesize, source,
+  server, q1, md, q3`` in s), ``torperf-1.1.csv`` (the same in ms, and ``timeouts, failures, requests``),
+  ``onionperf-latencies.csv`` (``date, source, server, low, q1, md, q3, high`` in ms), ``onionperf-buildtimes.csv`` (``date,
+  source, position, q1, md, q3`` in ms), ``torperf-failures.csv`` (``date, filesize, source, server, timeouts, failures`` as
+  shares) and ``bandwidth.csv`` (``date, advbw, bwhist`` in Gbit/s). Lines that begin with ``#`` are left out, and rows of onion
+  servers.
 - An object with ``quantiles`` and an object whose name begins with ``tor_``, with quantiles of the same quantities.
 
-Each quantity becomes quantiles. Of a table these are q1, median and q3: the medians of what its days and sources have.
+Each quantity becomes quantiles. Of a table these are q1, median and q3: the medians of what its days and sources have. Rows of
+all sources together are left out where there are rows of single ones.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ QUANTITIES = {
     "1048576": "time to last byte, 1 MiB",
     "5242880": "time to last byte, 5 MiB",
 }
+
+#: Sizes of downloads in bytes, and how often OnionPerf makes each.
+WEIGHTS = {"51200": 12, "1048576": 2, "5242880": 1}
+
+#: Columns of what did not end well.
+FAILED = ("timeouts", "failures")
 
 #: Quantiles that are taken of lists of single measurements.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
@@ -147,15 +155,26 @@ class Metrics:
             table = [row for row in first if row.get("server", "public") in ("public", "")]
         except csv.Error as error:
             raise ImportedError(f"{path} is no table of Tor Metrics ({clipped(error)})") from error
+        counted = {"timeouts", "failures", "requests"} <= columns
         if {"date", "advbw", "bwhist"} <= columns:
             self.relay_goodput = _median(path, table, "bwhist", 1e9)
-        elif {"date", "filesize", "timeouts", "failures"} <= columns:
-            self.error_rate = sum(_median(path, table, key, 1.0) for key in ("timeouts", "failures"))
         elif {"date", "filesize", "q1", "md", "q3"} <= columns:
-            for size in ("51200", "1048576", "5242880"):
-                of_size = [row for row in table if _size(row["filesize"]) == size]
-                if of_size:
-                    self.times[size] = _quartiles(path, of_size, 1.0)
+            for size in WEIGHTS:
+                if of_size := _of_size(table, size):
+                    self.times[size] = _quartiles(path, of_size, 1e-3 if counted else 1.0)
+            if counted:
+                every = [row for size in WEIGHTS for row in _of_size(table, size)]
+                lost, requests = (sum(sum(_values(path, every, key)) for key in keys) for keys in (FAILED, ("requests",)))
+                self.error_rate = lost / requests if requests else self.error_rate
+        elif {"date", "filesize", "timeouts", "failures"} <= columns:
+            # On most days of few downloads none fails, so that a median of days would be nothing: means, of what is downloaded.
+            shares = {
+                size: [_share(path, of_size, key) for key in FAILED] for size in WEIGHTS if (of_size := _of_size(table, size))
+            }
+            if not shares:
+                raise ImportedError(f"{path} has no rows of {', '.join(WEIGHTS)} bytes")
+            weight = sum(WEIGHTS[size] for size in shares)
+            self.error_rate = sum(WEIGHTS[size] * sum(of_size) for size, of_size in shares.items()) / weight
         elif {"date", "position", "q1", "md", "q3"} <= columns:
             # The three positions are those of a circuit's hops: what its extension to each took.
             by_hop = [_quartiles(path, [row for row in table if row["position"] == hop], 1e-3) for hop in ("1", "2", "3")]
@@ -185,8 +204,25 @@ def _numbers(fields: Fields, key: str, least: float, most: float) -> list[float]
     return [_number(fields, key, value, least, most) for value in fields.rows(key, 10_000_000)]
 
 
-def _median(path: Path, rows: Iterable[dict[str, Any]], column: str, factor: float) -> float:
-    """The median of a column, rows without it left aside."""
+def _of_size(rows: Iterable[dict[str, Any]], size: str) -> list[dict[str, Any]]:
+    """Rows of a size; those of all sources together only where there are no others."""
+    found = [row for row in rows if _size(row["filesize"]) == size]
+    single = [row for row in found if row.get("source")]
+    return single or found
+
+
+def _share(path: Path, rows: Iterable[dict[str, Any]], column: str) -> float:
+    """The mean of a column of shares."""
+    values = _values(path, rows, column)
+    if not values:
+        raise ImportedError(f"{path} has no numbers in the column `{column}`")
+    if max(values) > 1:
+        raise ImportedError(f"{path}: `{column}` is {max(values):g}, but must be a share, from 0 to 1")
+    return sum(values) / len(values)
+
+
+def _values(path: Path, rows: Iterable[dict[str, Any]], column: str) -> list[float]:
+    """What is in a column, rows without it left aside."""
     values = []
     for row in rows:
         text = (row.get(column) or "").strip()
@@ -199,6 +235,12 @@ def _median(path: Path, rows: Iterable[dict[str, Any]], column: str, factor: flo
         if not 0.0 <= value <= GREATEST:
             raise ImportedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number from 0 to {GREATEST:g}")
         values.append(value)
+    return values
+
+
+def _median(path: Path, rows: Iterable[dict[str, Any]], column: str, factor: float) -> float:
+    """The median of a column, rows without it left aside."""
+    values = _values(path, rows, column)
     if not values:
         raise ImportedError(f"{path} has no numbers in the column `{column}`")
     return float(np.median(values)) * factor

@@ -199,8 +199,8 @@ def _two(beds: testbeds.Measured, rule: Rule) -> Iterator[str]:
     yield (
         "One client loads 5 MB again and again, the other has what the row says; its times are shown. One: 0.1 % lost between "
         "middle and exit, 300 Mbit/s, 50 ms. Two: four TCP streams beside, 300 Mbit/s, no delay. Three: the same with 2 Mbit/s. "
-        "Changes are those from vanilla to PCTLS. Times are of transfers that began as long before the end as the slowest of such "
-        "took, so that none is cut off; of Three's bulk transfers that is each client's first."
+        "Changes are those from vanilla to PCTLS. Times are of transfers that began as long before the end as the slowest "
+        "such took, so that none is cut off; of Three's bulk transfers that is each client's first."
     )
     yield ""
     yield "| scenario | beside bulk | vanilla, s | PCTLS, s | change, s | round trip, vanilla, ms | PCTLS, ms | change, ms |"
