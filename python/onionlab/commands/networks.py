@@ -13,6 +13,9 @@ from rich.console import Console
 from onionlab import _core
 from onionlab.files import write_text
 
+#: Most relays of a synthetic consensus, as many as an experiment's network may have hosts.
+MOST_RELAYS = 100_000
+
 
 def schema(
     of: Annotated[str, typer.Argument(metavar="[WHAT]", help="experiment, or network: a network document.")] = "experiment",
@@ -63,9 +66,18 @@ def import_(
 
 
 def synth(
-    relays: Annotated[int | None, typer.Option(min=1, help="Number of relays.", show_default="as many as Tor had")] = None,
-    year: Annotated[int | None, typer.Option(help="Year whose network is imitated.", show_default="the latest fitted")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another network of the same kind.")] = 1,
+    relays: Annotated[
+        int | None, typer.Option(min=1, max=MOST_RELAYS, help="Number of relays.", show_default="as many as Tor had")
+    ] = None,
+    year: Annotated[int | None, typer.Option(help="Year whose network is imitated.", show_default="2025")] = None,
+    seed: Annotated[
+        int | None,
+        typer.Option(
+            min=0,
+            help="Another seed gives another network of the same kind.",
+            show_default='that of the network kind "synthetic"',
+        ),
+    ] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
 ) -> None:
     """Write a synthetic consensus whose relays are distributed like those of a year's real network."""

@@ -2,8 +2,8 @@
 //!
 //! A consensus names no countries. Without a geoip file each relay's place is drawn from the places of the network of 2018,
 //! weighted by capacity and separately for the four classes of relays; users and servers are drawn from those of a published
-//! model of the Tor of 2019. A caller draws with the stream named after the host, so that a relay keeps its place in every
-//! network that is sampled from the same consensus.
+//! model of the Tor of 2019. A caller draws with the stream named after the host, so that a relay has the same place
+//! whenever a network is sampled with the same seed.
 
 use super::builtin;
 use super::{LatencyTable, Place, builtin_places};
