@@ -119,12 +119,10 @@ impl Tcb {
         let timeout = flight.front_sent().unwrap_or(now) + self.rto(cfg);
         self.set_alarm(Alarm::Retransmit, timeout.max(now));
         let Losses { lost, wait, .. } = self.detect(cfg, now, &mut flight, false, true);
-        if lost > 0 {
-            if flight.phase != Phase::Recovery {
-                self.enter_recovery(cfg, &mut flight);
-                if cfg.prr {
-                    self.reduce(&mut flight, 1, lost, false);
-                }
+        if lost > 0 && flight.phase != Phase::Recovery {
+            self.enter_recovery(cfg, &mut flight);
+            if cfg.prr {
+                self.reduce(&mut flight, 1, lost, false);
             }
         }
         if let Some(wait) = wait {
