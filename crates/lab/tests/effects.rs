@@ -234,6 +234,12 @@ fn settings_of_limits_and_guards_have_an_effect() {
     assert_ne!(wide(""), wide("conflux-sets = 1"));
     assert_ne!(wide(""), wide("conflux-legs = 3"));
     assert_ne!(drawn(""), drawn("guards = 0"));
+    let beside = |keys: &str| {
+        let link = format!("links = [\n  {{ between = [\"guard1\", \"client1\"], latency = \"1 ms\"{keys} }},");
+        records(&SCARCE.replacen("links = [", &link, 1))
+    };
+    assert_ne!(beside(""), beside(", beside = true"));
+    assert_eq!(beside(""), beside(", beside = false"));
     let of_families = |families: &str| {
         let drawn = SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", "");
         records(&drawn.replacen("links = [", &format!("families = {families}\nlinks = ["), 1))

@@ -13,6 +13,8 @@ pub struct Path {
     pub jitter: SimDuration,
     /// Probability that a packet is lost, each independently of all others; in [0, 1].
     pub loss: f32,
+    /// The two are beside each other, as programs of one host: what passes between them takes neither's access link, and nothing of it is lost.
+    pub beside: bool,
 }
 
 /// The paths between all hosts: a table by place, or one that was written by hand. Never a host-by-host matrix.

@@ -49,7 +49,7 @@ impl Lan {
             queue: QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(1_500_000), limit_packets: None },
         };
         let configs: Vec<_> = (0..hosts).map(host).collect();
-        let path = Path { latency: millis(50), jitter: SimDuration::ZERO, loss };
+        let path = Path { latency: millis(50), jitter: SimDuration::ZERO, loss, beside: false };
         let tcp = TcpConfig {
             // Nothing but the order of bytes is to hold TCP's back.
             congestion_control: CongestionControl::Unlimited,

@@ -51,7 +51,7 @@ impl Bench {
     }
 
     pub fn with_tcp(settings: Settings, others: u32, tcp: TcpConfig) -> Self {
-        let near = Path { latency: SimDuration::from_millis(1), jitter: SimDuration::ZERO, loss: 0.0 };
+        let near = Path { latency: SimDuration::from_millis(1), jitter: SimDuration::ZERO, loss: 0.0, beside: false };
         Self::over(near, Seed(1), settings, others, tcp)
     }
 

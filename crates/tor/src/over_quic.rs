@@ -86,7 +86,12 @@ mod tests {
     /// One circuit sends a cell, another then one every 10 ms, six in all, each of which leaves in a packet. Milliseconds from each cell's queue to the neighbour: the first circuit's, and the six of
     /// the other. Nothing is lost, or exactly that one packet: the seeds in which that happens are looked for. None in the others.
     fn delays(links: Links, lost: bool, seed: u64) -> Option<(u64, [u64; 6])> {
-        let path = Path { latency: SimDuration::from_millis(25), jitter: SimDuration::ZERO, loss: if lost { 0.03 } else { 0.0 } };
+        let path = Path {
+            latency: SimDuration::from_millis(25),
+            jitter: SimDuration::ZERO,
+            loss: if lost { 0.03 } else { 0.0 },
+            beside: false,
+        };
         let settings = Settings { links, ..Settings::default() };
         let mut bench = Bench::over(path, Seed(seed), settings, 1, TcpConfig { nagle: false, ..TcpConfig::linux() });
         let losses = |bench: &Bench| [0, 1].map(|host| bench.world.network().counters(HostId(host)).path_losses);

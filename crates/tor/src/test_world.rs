@@ -10,7 +10,7 @@ use onionlab_quantities::{Bandwidth, Bytes, RandomStream, Seed, SimDuration, Sim
 struct Even;
 impl Topology for Even {
     fn path(&self, _: HostId, _: HostId) -> Path {
-        Path { latency: SimDuration::from_millis(10), jitter: SimDuration::ZERO, loss: 0.0 }
+        Path { latency: SimDuration::from_millis(10), jitter: SimDuration::ZERO, loss: 0.0, beside: false }
     }
 }
 

@@ -162,7 +162,7 @@ prop_compose! {
         plan.uplink_queue = uplink_queue;
         let discipline = if codel { QueueDiscipline::CoDel { target: ms(10.0), interval: ms(100.0) } } else { QueueDiscipline::DropTail };
         plan.queue = QueueConfig { discipline, limit: Bytes::new(queue), limit_packets: None };
-        plan.default_path = Path { latency: ms(latency), jitter: ms(jitter), loss };
+        plan.default_path = Path { latency: ms(latency), jitter: ms(jitter), loss, beside: false };
         plan.settings.scheduling.circuitmux = policy;
         plan.settings.scheduling.channel_scheduler = scheduler;
         plan.settings.cell_payload = payload;

@@ -262,4 +262,6 @@ pub struct LinkFile {
     /// Mean of an additional exponential delay of each packet; packets of a connection stay in order. Default: "0 s".
     #[schemars(with = "Option<DurationText>")]
     pub jitter: Option<SimDuration>,
+    /// Whether the two are beside each other, as programs of one host: what passes between them takes neither's access link, so that only the latency counts. Default: false.
+    pub beside: Option<bool>,
 }

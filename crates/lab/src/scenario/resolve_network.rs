@@ -324,11 +324,20 @@ fn one_link(key: &str, link: &LinkFile, indices: &BTreeMap<&str, u32>) -> Checke
     }
     let loss = within(format!("{key}.loss"), link.loss.unwrap_or(0.0), 0.0, 0.5)?;
     let jitter = link.jitter.unwrap_or(SimDuration::ZERO);
+    let beside = link.beside.unwrap_or(false);
+    if beside && (loss > 0.0 || jitter > SimDuration::ZERO) {
+        let what = if loss > 0.0 { "loss" } else { "jitter" };
+        return Err(Fault::conflict(
+            format!("{key}.{what}"),
+            "has no effect between hosts that are beside each other (`beside`)",
+        ));
+    }
     Ok(Link {
         between: ends,
         latency: within(format!("{key}.latency"), link.latency, SimDuration::ZERO, MAX_LATENCY)?,
         loss,
         jitter: within(format!("{key}.jitter"), jitter, SimDuration::ZERO, MAX_LATENCY)?,
+        beside,
     })
 }
 

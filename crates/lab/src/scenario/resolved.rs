@@ -377,6 +377,9 @@ pub struct Link {
     pub loss: f64,
     /// Mean extra delay of a packet.
     pub jitter: SimDuration,
+    /// What passes between them takes neither's access link.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub beside: bool,
 }
 
 /// A group of clients.

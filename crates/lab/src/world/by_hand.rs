@@ -8,7 +8,7 @@ use super::{Client, Host, Layout, WorldError, paths_of, relay_class, selector};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::network::Role as Given;
 use crate::scenario::onion::Onion;
-use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Members, RateLimit, Treatment};
+use crate::scenario::resolved::{ExplicitNetwork, Host as GivenHost, Link, Members, RateLimit, Treatment};
 use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Families, Params, PortSummary, Relay};
 use onionlab_engine::HostId;
 use onionlab_net::Path;
@@ -60,9 +60,10 @@ pub(super) fn layout<'a>(
         let hosts = network.hosts.iter().zip(0..).filter(move |(host, _)| host.role == role);
         hosts.map(|(_, index)| HostId(index)).collect::<Vec<_>>()
     };
-    let path = |latency, jitter, loss: f64| Path { latency, jitter, loss: loss as f32 };
-    let links = network.links.iter().map(|link| (link.between, path(link.latency, link.jitter, link.loss)));
-    let topology = ByHand { links: links.collect(), default: path(network.default_latency, SimDuration::ZERO, 0.0) };
+    let path = |link: &Link| Path { latency: link.latency, jitter: link.jitter, loss: link.loss as f32, beside: link.beside };
+    let links = network.links.iter().map(|link| (link.between, path(link)));
+    let default = Path { latency: network.default_latency, jitter: SimDuration::ZERO, loss: 0.0, beside: false };
+    let topology = ByHand { links: links.collect(), default };
     Ok(Layout {
         hosts,
         clients,

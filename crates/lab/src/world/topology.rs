@@ -19,7 +19,7 @@ impl Topology for ByPlace {
     fn path(&self, a: HostId, b: HostId) -> Path {
         let [from, to] = [a, b].map(|host| self.locations[host.index()]);
         let jitter = if self.jitter { self.table.jitter(from.place, to.place) } else { SimDuration::ZERO };
-        Path { latency: self.table.between(from, to), jitter, loss: self.loss as f32 }
+        Path { latency: self.table.between(from, to), jitter, loss: self.loss as f32, beside: false }
     }
 }
 

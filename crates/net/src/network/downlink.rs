@@ -120,7 +120,14 @@ impl Network {
         self.packets.release(id);
     }
 
-    fn receive<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, id: PacketId, bytes: u32) {
+    /// The socket gets the packet, of which so many bytes came by the downlink.
+    pub(super) fn receive<E: Copy + From<NetEvent>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        host_id: HostId,
+        id: PacketId,
+        bytes: u32,
+    ) {
         self.hosts[host_id.index()].counters.bytes_received += u64::from(bytes);
         let packet = self.packets.get(id);
         let to = packet.to;

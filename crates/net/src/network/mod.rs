@@ -32,6 +32,8 @@ use transport::Transport;
 pub enum NetEvent {
     /// A packet reaches its receiver's host.
     Arrive(PacketId),
+    /// A packet from beside reaches its receiver.
+    Beside(PacketId),
     /// The packet in the downlink is through.
     Deliver(PacketId),
     /// The downlink, which passes bursts, is free.
@@ -203,7 +205,7 @@ impl Network {
     #[inline]
     fn received_with(&self, host: HostId, event: NetEvent) -> Option<&Packet> {
         match event {
-            NetEvent::Deliver(packet) => Some(self.packets.get(packet)),
+            NetEvent::Deliver(packet) | NetEvent::Beside(packet) => Some(self.packets.get(packet)),
             NetEvent::Arrive(packet) if self.hosts[host.index()].down.mostly_takes_no_time() => Some(self.packets.get(packet)),
             _ => None,
         }
@@ -226,6 +228,7 @@ impl Network {
         match event {
             NetEvent::Arrive(packet) => self.arrive(queue, host, packet),
             NetEvent::Deliver(packet) => self.deliver(queue, host, packet),
+            NetEvent::Beside(packet) => self.receive(queue, host, packet, 0),
             NetEvent::DownlinkFree => self.downlink_free(queue, host),
             NetEvent::UplinkFree => self.uplink_free(queue, host),
             NetEvent::Timer(socket) => self.timer(queue, socket),
@@ -256,9 +259,13 @@ impl Network {
     fn serve<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
         let socket = &mut self.sockets[id.index()];
         if socket.ready == Ready::No && socket.transport.wants_send(&self.protocols, queue.now()) {
-            let host_id = socket.host;
-            self.push_ready(host_id, id);
-            self.transmit(queue, host_id);
+            if self.connections[id.connection()].path.beside {
+                self.hand_over(queue, id);
+            } else {
+                let host_id = socket.host;
+                self.push_ready(host_id, id);
+                self.transmit(queue, host_id);
+            }
         } else if socket.ready == Ready::WaitsByNumber && socket.transport.owes_unnumbered() {
             socket.ready = Ready::Waits;
             self.hosts[socket.host.index()].write_queue.note_unnumbered(id);

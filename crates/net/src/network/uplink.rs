@@ -158,6 +158,26 @@ impl Network {
         }
     }
 
+    /// All that the socket may send goes to a host beside its own, by no link.
+    #[cold]
+    pub(super) fn hand_over<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
+        let now = queue.now();
+        let arrival = now + self.connections[id.connection()].path.latency;
+        let receiver = self.sockets[id.peer().index()].host;
+        while self.sockets[id.index()].transport.wants_send(&self.protocols, now) {
+            let packet_id = self.packets.reserve();
+            let packet = self.packets.get_mut(packet_id);
+            let socket = &mut self.sockets[id.index()];
+            if !socket.transport.write_packet(&self.protocols, now, packet) {
+                self.packets.release(packet_id);
+                return;
+            }
+            packet.to = id.peer();
+            socket.add_packet();
+            queue.schedule(arrival, receiver, NetEvent::Beside(packet_id).into());
+        }
+    }
+
     /// The uplink takes a packet of this socket, which arrives unless the path loses it.
     fn put_on_wire<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, packet: PacketId) {
         let bytes = self.packets.get(packet).wire_bytes(&self.protocols);

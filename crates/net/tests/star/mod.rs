@@ -55,7 +55,7 @@ impl Star {
                 },
             })
             .collect();
-        let path = Path { latency: SimDuration::from_millis(40), jitter: SimDuration::ZERO, loss: 0.0 };
+        let path = Path { latency: SimDuration::from_millis(40), jitter: SimDuration::ZERO, loss: 0.0, beside: false };
         let net = Network::new(Seed(1), &hosts, Box::new(Everywhere(path)), tcp);
         Self { queue: EventQueue::new(rates.len()), net, flows: Vec::new() }
     }

@@ -132,7 +132,7 @@ impl Plan {
             hosts: Vec::new(),
             downlinks: BTreeMap::new(),
             links: BTreeMap::new(),
-            default_path: Path { latency: ms(20.0), jitter: SimDuration::ZERO, loss: 0.0 },
+            default_path: Path { latency: ms(20.0), jitter: SimDuration::ZERO, loss: 0.0, beside: false },
             clients: Vec::new(),
             settings: Settings::default(),
             tcp: TcpConfig::linux(),
@@ -174,7 +174,10 @@ impl Plan {
     }
 
     pub fn link(&mut self, a: HostId, b: HostId, latency_ms: f64, loss: f32) {
-        self.links.insert((a.0.min(b.0), a.0.max(b.0)), Path { latency: ms(latency_ms), jitter: SimDuration::ZERO, loss });
+        self.links.insert(
+            (a.0.min(b.0), a.0.max(b.0)),
+            Path { latency: ms(latency_ms), jitter: SimDuration::ZERO, loss, beside: false },
+        );
     }
 
     pub fn client(&mut self, host: HostId, path: [HostId; 3], server: HostId, load: &str, start_s: u64) {

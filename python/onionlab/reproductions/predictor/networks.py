@@ -126,9 +126,9 @@ def _hosts(rules: NetworkRules, conditions: Conditions, drawn: Drawn) -> Iterato
 
 def _links(drawn: Drawn) -> Iterator[str]:
     for circuit, path in enumerate(drawn.circuits):
-        yield f'{{ between = ["client{circuit}", "relay{path[2]}"], latency = "{BESIDE_LATENCY}" }}'
+        yield f'{{ between = ["client{circuit}", "relay{path[2]}"], latency = "{BESIDE_LATENCY}", beside = true }}'
     for exit_ in sorted({path[0] for path in drawn.circuits}):
-        yield f'{{ between = ["relay{exit_}", "server{exit_}"], latency = "{BESIDE_LATENCY}" }}'
+        yield f'{{ between = ["relay{exit_}", "server{exit_}"], latency = "{BESIDE_LATENCY}", beside = true }}'
 
 
 def _lines(rows: Iterator[str]) -> str:
