@@ -18,7 +18,12 @@ struct Latencies;
 impl Topology for Latencies {
     fn path(&self, a: HostId, b: HostId) -> Path {
         let draw = RandomStream::new(SEED, "paths", "latency").at(u64::from(a.0.min(b.0)) << 32 | u64::from(a.0.max(b.0)));
-        Path { latency: SimDuration::from_micros(5000 + draw.below(70_000)), jitter: SimDuration::ZERO, loss: 0.0005 }
+        Path {
+            latency: SimDuration::from_micros(5000 + draw.below(70_000)),
+            jitter: SimDuration::ZERO,
+            loss: 0.0005,
+            beside: false,
+        }
     }
 }
 

@@ -270,7 +270,7 @@ def test_a_turn_against_the_same_networks(full: Assumptions) -> None:
 
 
 def test_a_steady_goodput_is_told_from_one_that_moves(full: Assumptions) -> None:
-    """A sample each 5 s for 20 minutes: the same throughout, and twice as much in the last quarter, in each network a little more."""
+    """A sample each 5 s for 20 minutes: the same throughout, or twice as much in the last quarter."""
     variant = replace(full.main, middles=(5,), treatments={"RR": {}}, networks=3)
 
     def told(last: float) -> str:
