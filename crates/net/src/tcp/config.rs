@@ -40,7 +40,7 @@ pub enum RoundTrips {
     /// round trip, by RFC 6298 in whole milliseconds, unless a time-out is not answered yet. Time-outs are that version's altogether then (module `stale`), and receive
     /// buffers, which grow to twice what was read in a round trip once one is known.
     Released,
-    /// None: the time-out is `initial_rto` all the time, as Shadow 3 has it, where nothing leaves while a segment is being processed.
+    /// None: the time-out is `initial_rto` all the time, as Shadow 3 has it, where nothing leaves while a segment is being processed. What a time-out leaves behind is as with [`Self::Released`].
     Never,
 }
 

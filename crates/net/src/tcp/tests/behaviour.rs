@@ -208,18 +208,17 @@ fn a_window_that_is_hardly_used_stays() {
 fn an_idle_connection_is_restarted_once() {
     let mut pair = Pair::connected(TcpConfig { hystart: false, ..textbook() }, millis(50), 1);
     pair.ends[0].to_write = 70 * 1448;
-    pair.run_until(at(2000));
-    let busy = pair.now + millis(20);
-    let rto = pair.ends[0].tcb.info(&pair.cfg).rto;
-    let trace = pair.ends[0].tcb.last_sent.until(pair.now);
-    assert!(trace > rto * 2, "{trace} {rto}");
-    let mut once = pair.ends[0].tcb.clone();
-    once.write(&pair.cfg, pair.now, 1448);
-    pair.wires[0].occupy(busy);
+    pair.run_until_read(70 * 1448, at(2000));
+    // What came last left 50 ms ago.
+    let end = pair.now + pair.ends[0].tcb.info(&pair.cfg).rto;
+    pair.run_until(end);
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, 80);
+    let free_again = pair.now + millis(20);
+    pair.wires[0].occupy(free_again);
     for _ in 0..3 {
         pair.ends[0].tcb.write(&pair.cfg, pair.now, 1448);
     }
-    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, once.info(&pair.cfg).cwnd_segments);
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, 40);
 }
 
 /// RFC 7661's concern as Linux answers it: what the application does not use does not grow.

@@ -111,7 +111,9 @@ fn few_writes_and_writes_both_ways() {
         let flows = [repeated(interval, cells, 20), repeated(against.0, against.1, 20)];
         let times = times(true, [&flows[0], &flows[1]]);
         let name = format!("{cells:?} cells each {interval} ms against {against:?}");
-        compare(&name, times[0][LEFT_OUT..].to_vec(), linux, 3.0);
+        // Where writes and acknowledgements meet by chance it is Linux's tick of 4 ms that decides.
+        let bound = if against.0 == 170 { 3.0 } else { 1.5 };
+        compare(&name, times[0][LEFT_OUT..].to_vec(), linux, bound);
         if against != none {
             compare(&format!("{name}, the other way"), times[1][LEFT_OUT..].to_vec(), linux_back, 1.5);
         }
