@@ -259,7 +259,8 @@ impl World {
     pub(crate) fn launch_on(&mut self, client: ClientId, path: [HostId; 3], intent: Intent, stable: bool) -> CircuitId {
         let now = self.queue.now();
         let state = &mut self.clients[client.index()];
-        *(if intent == Intent::Spare { &mut state.pool.spares } else { &mut state.pool.launched }) += 1;
+        let ordinal = if intent == Intent::Spare { &mut state.pool.spares } else { &mut state.pool.launched };
+        *ordinal += 1;
         state.learner.launched(now);
         let parameters = &self.settings.client.build_timeout;
         let idle = match self.settings.client.unused_idle {
