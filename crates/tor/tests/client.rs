@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Plan, in_a_row, mbit};
+use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{CircuitOutcome, CircuitRecord, ClientOptions, CloseReason, Outcome, Records, RelayClass, Role};
 
@@ -29,7 +30,7 @@ fn plan(load: &str) -> Plan {
 }
 
 /// One relay more, whose links lose everything, as the exit of `plan`'s only client's path.
-fn with_dead_exit(plan: &mut Plan) -> [onionlab_engine::HostId; 3] {
+fn with_dead_exit(plan: &mut Plan) -> [HostId; 3] {
     let dead = plan.relay("dead", RelayClass::Exit, mbit(1000.0));
     let [guard, middle, _] = plan.clients[0].1;
     plan.link(middle, dead, 20.0, 1.0);
@@ -291,6 +292,23 @@ fn a_stream_without_a_circuit_fails_after_two_minutes() {
     }
 }
 
+/// The connection to the server takes 14 s and the first byte 14 s more: a client that gives up after 20 s without anything stays, because the connection is something; one
+/// that gives up after 10 s goes before it.
+#[test]
+fn a_stall_begins_again_with_the_connection() {
+    for (stall, outcome, end) in [(20, Outcome::Ok, None), (10, Outcome::Stall, Some(at(30)))] {
+        let mut plan = plan(&downloads("5 kB", 1, "0 s"));
+        let (exit, server) = (plan.clients[0].1[2], plan.clients[0].2);
+        plan.link(exit, server, 7000.0, 0.0);
+        plan.options.stream_timeout = Some(SimDuration::from_secs(120));
+        plan.stall = SimDuration::from_secs(stall);
+        let (_, records) = plan.run(100);
+        let transfer = records.transfers[0];
+        assert_eq!(transfer.outcome, outcome, "{transfer:?}");
+        assert!(end.is_none_or(|end| transfer.end == end), "{transfer:?}");
+    }
+}
+
 /// A stream waits for a circuit; the one on its way fails, another is launched and carries it.
 #[test]
 fn a_stream_outlives_the_failure_of_the_circuit_that_it_waits_for() {
@@ -331,11 +349,9 @@ fn a_circuit_that_is_built_makes_good_for_failures() {
     assert!(dead > 15.0, "{dead} s");
 }
 
-/// An idle client learns: a circuit each eleven seconds (the clock of whole seconds wants more than ten) until there are a hundred samples, at most ten unused at a time, each closed after three minutes
-/// without use. Most circuits take six link round trips of 40 ms, every sixth 440 ms more. Xm comes out near 320 ms, alpha near 8, the time-out near 390 ms: every sixth circuit is then late,
-/// built on, and not used.
-#[test]
-fn the_time_out_is_learned() {
+/// A client that is idle for 43 minutes after its boot and then loads something each minute. Most of its circuits take six link round trips of 40 ms, every fifth, over the
+/// exit `far`, 440 ms more.
+fn learning() -> (Plan, HostId) {
     let mut plan = in_a_row(mbit(1000.0), &downloads("50 kB", 30, "60 s"));
     plan.circuit_per_transfer = true;
     plan.timeout = SimDuration::from_secs(3000);
@@ -349,6 +365,15 @@ fn the_time_out_is_learned() {
     plan.link(middle, far, 240.0, 0.0);
     plan.other_paths =
         vec![[guard, middle, exit], [guard, middle, exit], [guard, middle, exit], [guard, middle, exit], [guard, middle, far]];
+    (plan, far)
+}
+
+/// An idle client learns: a circuit each eleven seconds (the clock of whole seconds wants more than ten) until there are a hundred samples, at most ten unused at a time, each closed after three minutes
+/// without use. Xm comes out near 320 ms, alpha near 8, the time-out near 390 ms: every circuit over the far exit is then late,
+/// built on, and not used.
+#[test]
+fn the_time_out_is_learned() {
+    let (plan, far) = learning();
     let (_, records) = plan.run(4500);
     let circuits = launched(&records);
     let learning: Vec<_> = circuits.iter().filter(|circuit| circuit.launched < at(2500)).collect();
@@ -374,6 +399,19 @@ fn the_time_out_is_learned() {
     assert!(late.len() >= 3);
     assert!(late.iter().all(|circuit| circuit.closed == circuit.built && circuit.reason == Some(CloseReason::Finished)));
     assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok));
+}
+
+/// In 0.2.4 a circuit is late only if a second begins in which it is not built, and these, launched as a second begins, are built within it: none is late, and all are used.
+#[test]
+fn before_0_2_5_a_time_out_is_looked_for_once_a_second() {
+    let (mut plan, far) = learning();
+    plan.settings.client.build_timeout.at_each_hop = false;
+    let (_, records) = plan.run(4500);
+    let circuits = launched(&records);
+    let hundredth = circuits[99].built.unwrap();
+    let after: Vec<_> = circuits.iter().filter(|circuit| circuit.path[2] == far && circuit.launched > hundredth).collect();
+    assert!(after.len() >= 3 && circuits.iter().all(|circuit| !circuit.timed_out));
+    assert!(after.iter().any(|circuit| circuit.cells_in > 0), "{after:?}");
 }
 
 /// Over an hour of short flows, places of circuits and streams are used again, and a client without anything to do lets its circuits go when it expects no more streams.

@@ -100,6 +100,22 @@ fn legs_end_at_exits_for_expected_ports() {
     assert_eq!(ends(&plan), [ways[0][2]; 7]);
 }
 
+/// Where the first leg of a set has an exit to which no second leg leads, what is drawn next may do: sets come about all the same.
+#[test]
+fn a_set_without_a_second_leg_is_drawn_anew() {
+    let mut plan = two_ways([100.0, 100.0], [20.0, 20.0], &download("1 kB"));
+    let lonely = plan.relay("lonely", RelayClass::Exit, mbit(1000.0));
+    let [guard, middle, _] = plan.clients[0].1;
+    let ways = [plan.clients[0].1, plan.other_paths[0]];
+    // The paths are drawn in turn, and the first eight have no other way to their exit.
+    let alone = [guard, middle, lonely];
+    plan.clients[0].1 = alone;
+    plan.other_paths = [vec![alone; 7], ways.repeat(4)].concat();
+    let (_, records) = plan.run(15);
+    let legs: Vec<_> = records.circuits.iter().filter(|circuit| circuit.purpose == CircuitPurpose::Leg).collect();
+    assert!(!legs.is_empty() && legs.iter().all(|leg| leg.path[2] != lonely), "{legs:?}");
+}
+
 /// How many sets the client has at this time, in seconds, used or not, linked or being built.
 fn sets_at(records: &Records, time: f64) -> usize {
     let there = |circuit: &&CircuitRecord| {

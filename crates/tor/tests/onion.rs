@@ -129,6 +129,29 @@ fn a_rendezvous_circuit_is_used_again() {
     assert_eq!(world.streams(), 0);
 }
 
+/// Streams to an onion service are a reason to keep circuits within the network ready, also those that go over a rendezvous circuit which is there: after two hours of them some are, and
+/// two hours after the last none.
+#[test]
+fn streams_to_services_expect_circuits_within_the_network() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"20 kB\", count = 25, pause = \"300 s\" }]";
+    let mut plan = meeting(load, true);
+    plan.circuit_per_transfer = false;
+    plan.settings.circuit_dirtiness = SimDuration::from_secs(600);
+    let (_, records) = plan.run(60 + 24 * 301 + 7200);
+    assert_eq!(circuits(&records, CircuitPurpose::Rendezvous).len(), 1);
+    let ready = |time: f64| {
+        let there = |circuit: &&&CircuitRecord| {
+            circuit.client.index() == 0
+                && circuit.launched.as_secs_f64() < time
+                && circuit.closed.is_none_or(|closed| closed.as_secs_f64() > time)
+        };
+        circuits(&records, CircuitPurpose::Internal).iter().filter(there).count()
+    };
+    let last = records.transfers[24].start.as_secs_f64();
+    assert!(ready(last) > 0);
+    assert_eq!(ready(last + 7100.0), 0);
+}
+
 /// A rendezvous point with too little memory kills the client's circuit in the middle of a download: the stream fails, the service's circuit goes too, and the next
 /// download meets anew.
 #[test]

@@ -95,6 +95,8 @@ impl World {
 
     /// Launches as many sets as are missing, as long as the client expects to need circuits (`circuit_predict_and_launch_new`, `conflux_predict_new`). As in tor the limit of
     /// linked sets is looked at before the first of them, not before each.
+    ///
+    /// Whether any were missing: where a path could not be found the next second tries again.
     pub(crate) fn predict_sets(&mut self, client: ClientId) -> bool {
         let Some(settings) = self.settings.conflux else { return false };
         if !self.clients[client.index()].ports.any_predicted(self.queue.now()) {
@@ -106,7 +108,12 @@ impl World {
             return false;
         }
         let ports = self.unhandled_ports(client);
-        (0..missing).take_while(|_| self.launch_set(client, &ports)).count() > 0
+        for _ in 0..missing {
+            if !self.launch_set(client, &ports) {
+                break;
+            }
+        }
+        true
     }
 
     /// All legs of a set, if there are paths for them, to an exit for these ports.
