@@ -16,7 +16,7 @@ from onionlab.plan import in_words
 from onionlab.quantity import format_duration
 from onionlab.results import describe
 from onionlab.stats.metrics import WHOLE
-from onionlab.terminal.progress import Pace, mean_duration
+from onionlab.terminal.progress import Pace, pace_of
 from onionlab.terminal.summary import CLIENT_COLUMNS, NETWORK_COLUMNS, cell
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class NotebookProgress:
     def planned(self, plan: Plan, kept: int, outdated: int) -> None:  # noqa: ARG002 (an observer is told both)
         """Show what is ahead."""
         self._runs, self._done, self._kept = len(plan.runs), kept, kept
-        self._pace = Pace(mean_duration(plan), self._runs - kept)
+        self._pace = pace_of(plan, kept)
         self._began = time.monotonic()
         self._show("starting", time.monotonic())
 

@@ -33,6 +33,15 @@ def test_time_left_follows_the_pace() -> None:
     assert pace.events == 11_000
 
 
+def test_runs_are_as_long_as_they_are() -> None:
+    pace = Pace(duration=100.0, runs=2, of=lambda run: 150.0 if run.seed == 1 else 50.0)
+    pace.moved(planned(1), 140.0, 0, now=0.0)
+    assert pace.simulated == 140.0, "not cut off at the mean"
+    pace.ended(planned(1), 0, now=1.0)
+    pace.moved(planned(2), 60.0, 0, now=2.0)
+    assert pace.simulated == 200.0
+
+
 def test_pace_forgets_what_is_long_ago() -> None:
     pace = Pace(duration=1000.0, runs=1)
     for second in range(101):

@@ -9,6 +9,7 @@ import io
 import json
 import threading
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -18,9 +19,9 @@ import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ClusterError, DocumentError, ResultsError, RunError, ScenarioError
-from onionlab.plan import TABLES, Plan
+from onionlab.plan import TABLES, Plan, PlannedRun
 from onionlab.running.place import Place, made_at
-from onionlab.terminal.progress import ProgressDisplay, mean_duration
+from onionlab.terminal.progress import ProgressDisplay, duration_of, pace_of
 
 ALL_RUNS = 3 * 2 * 2
 
@@ -303,6 +304,18 @@ def test_load_gives_what_run_gave(core: FakeCore, experiment_file: Path) -> None
         opened.table("cells")
 
 
+class Listening(ProgressDisplay):
+    """Keeps the runs that it was told are finished."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self.told: list[PlannedRun] = []
+
+    def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:
+        self.told.append(run)
+        super().finished(run, row)
+
+
 def two_experiments(experiment_file: Path) -> list[tuple[str, Path, Path]]:
     """The experiment, and one like it that is longer, each with its place for results."""
     folder = experiment_file.parent
@@ -314,7 +327,7 @@ def two_experiments(experiment_file: Path) -> list[tuple[str, Path, Path]]:
 def test_many_experiments_at_once_give_what_each_alone_gives(core: FakeCore, experiment_file: Path) -> None:
     experiments = two_experiments(experiment_file)
     stream = io.StringIO()
-    with ProgressDisplay(Console(file=stream, width=200)) as display:
+    with Listening(Console(file=stream, width=200)) as display:
         together = list(onionlab.running.runner.run_all(experiments, observer=display))
     assert [results.directory for results in together] == [root for _, _, root in experiments]
     for (_, file, root), results in zip(experiments, together, strict=True):
@@ -325,7 +338,8 @@ def test_many_experiments_at_once_give_what_each_alone_gives(core: FakeCore, exp
     assert f"{2 * ALL_RUNS} of {2 * ALL_RUNS} runs: " in said
     assert "first, network 0, seed 1 took" in said
     plans = [results.plan for results in together]
-    assert mean_duration(Plan.together(plans)) == sum(mean_duration(plan) for plan in plans) / 2
+    assert pace_of(Plan.together(plans), 0).duration == 70.0
+    assert [duration_of(Plan.together(plans), run) for run in display.told] == [60.0] * ALL_RUNS + [80.0] * ALL_RUNS
     core.made.clear()
     assert [results.missing for results in onionlab.running.runner.run_all(experiments)] == [(), ()]
     assert core.made == []

@@ -51,7 +51,7 @@ class Forecast:
     Parameters
     ----------
     duration : float
-        Simulated seconds per run.
+        Simulated seconds per run, in the mean.
     runs : int
         Runs that are to be made.
     started : float
@@ -102,7 +102,7 @@ class Forecast:
         most = None
         if memory is not None and half[2] is not None:
             growth = max(0.0, (memory - half[2]) / (simulated - half[1]))
-            left = min(self._todo - simulated, sum(self._duration - there for there in running))
+            left = min(self._todo - simulated, sum(max(0.0, self._duration - there) for there in running))
             most = round(memory + growth * left)
         return Expected(takes, most, max(1, len(running)))
 

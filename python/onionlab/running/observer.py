@@ -61,15 +61,18 @@ class Passing(Silent):
         To whom.
     name : str
         Of the experiment, said with each run.
+    first : int
+        Its first point among those of all together (`onionlab.plan.Plan.together`).
     """
 
-    def __init__(self, observer: Observer, name: str) -> None:
+    def __init__(self, observer: Observer, name: str, first: int) -> None:
         self._observer = observer
         self._name = name
+        self._first = first
 
     def _named(self, run: PlannedRun) -> PlannedRun:
         at = f"{self._name}, {run.at}" if run.at else self._name
-        return replace(run, at=at)
+        return replace(run, at=at, point=self._first + run.point)
 
     def waiting(self, reason: str) -> None:
         """Pass on."""

@@ -166,13 +166,14 @@ def run_all(
     """
     watcher, place = observer or _default_observer(), chosen(None, None)
     with ExitStack() as stack:
-        works = []
+        works: list[Work] = []
         for name, path, root in experiments:
             text = read_experiment(path)
             plan = Plan.of(path, text)
             place.try_policies(path, text)
             stack.enter_context(prepared(root, text, plan))
-            works.append(Work(path, text, plan, root, Passing(watcher, name), limit))
+            first = sum(max(1, len(work.plan.points)) for work in works)
+            works.append(Work(path, text, plan, root, Passing(watcher, name, first), limit))
         waiting = [task for work in works for task in work.waiting()]
         if limit is not None:
             check_limited(works, waiting, place)

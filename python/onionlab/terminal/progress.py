@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -32,13 +34,16 @@ class Pace:
     Parameters
     ----------
     duration : float
-        Simulated seconds per run.
+        Simulated seconds per run, in the mean.
     runs : int
         Runs that are still to be made.
+    of : callable, optional
+        Simulated seconds of a run, where they are not those.
     """
 
-    def __init__(self, duration: float, runs: int) -> None:
+    def __init__(self, duration: float, runs: int, of: Callable[[PlannedRun], float] | None = None) -> None:
         self._duration = duration
+        self._of = of
         self._todo = duration * runs
         self._done = 0.0
         self._events_of_finished = 0
@@ -47,8 +52,12 @@ class Pace:
 
     @property
     def duration(self) -> float:
-        """Simulated seconds per run."""
+        """Simulated seconds per run, in the mean."""
         return self._duration
+
+    def of(self, run: PlannedRun) -> float:
+        """Simulated seconds of a run."""
+        return self._duration if self._of is None else self._of(run)
 
     @property
     def simulated(self) -> float:
@@ -67,13 +76,13 @@ class Pace:
 
     def moved(self, run: PlannedRun, simulated: float, events: int, now: float) -> None:
         """Note where a running simulation is."""
-        self._running[run] = (min(simulated, self._duration), events)
+        self._running[run] = (min(simulated, self.of(run)), events)
         self._mark(now)
 
     def ended(self, run: PlannedRun, events: int, now: float) -> None:
         """Note that a run is over, whether it finished or failed."""
         self._running.pop(run, None)
-        self._done += self._duration
+        self._done += self.of(run)
         self._events_of_finished += events
         self._mark(now)
 
@@ -97,9 +106,15 @@ class Pace:
         return max(0.0, self._todo - self.simulated) / pace if pace > 0 else None
 
 
-def mean_duration(plan: Plan) -> float:
-    """Simulated seconds per run; the mean where a sweep is over the duration."""
-    return sum(seconds(plan.scenario_of(run)["duration"]) for run in plan.runs) / len(plan.runs)
+def duration_of(plan: Plan, run: PlannedRun) -> float:
+    """Simulated seconds of a run."""
+    return seconds(plan.scenario_of(run)["duration"])
+
+
+def pace_of(plan: Plan, kept: int) -> Pace:
+    """The pace of an experiment of which so many runs are there already."""
+    mean = sum(duration_of(plan, run) for run in plan.runs) / len(plan.runs)
+    return Pace(mean, len(plan.runs) - kept, partial(duration_of, plan))
 
 
 class ProgressDisplay:
@@ -141,8 +156,8 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
         self._runs, self._done, self._kept = len(plan.runs), kept, kept
-        duration = mean_duration(plan)
-        self._pace = Pace(duration, self._runs - kept)
+        self._pace = pace_of(plan, kept)
+        duration = self._pace.duration
         started = sum(last_start(plan.scenario_of(run)) for run in plan.runs) / len(plan.runs)
         self._forecast = Forecast(duration, self._runs - kept, started)
         if kept:
