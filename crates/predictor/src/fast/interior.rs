@@ -1,7 +1,7 @@
 //! The iteration: Mehrotra's predictor and corrector, when it is over, and what it falls back on.
 
 use super::coupling::Coupling;
-use super::lanes::{Lanes, WIDTH};
+use super::lanes::{Lanes, WIDTH, widest};
 use super::mesh::{Eliminate, Mesh};
 use super::pack::{self, StepCost};
 use super::setup;
@@ -177,7 +177,10 @@ where
         let horizon = self.horizon();
         let (mut gap, mut primal, mut gradient) = (0.0, 0.0_f64, 0.0_f64);
         for (pack, steps) in self.steps.chunks_exact_mut(horizon).enumerate() {
-            let found = pack::measure(steps, &self.costs, self.queues[pack], &self.coupling.dual);
+            let found = widest(
+                #[inline(always)]
+                || pack::measure(steps, &self.costs, self.queues[pack], &self.coupling.dual),
+            );
             gap += found.gap;
             primal = primal.max(found.primal);
             gradient = gradient.max(found.gradient);
@@ -203,14 +206,22 @@ where
         }
         self.covariance.fill([[Lanes::ZERO; M]; M]);
         for steps in self.steps.chunks_exact_mut(horizon) {
-            pack::eliminate(steps, &self.costs);
-            pack::covariance(steps, &mut self.covariance);
+            widest(
+                #[inline(always)]
+                || {
+                    pack::eliminate(steps, &self.costs);
+                    pack::covariance(steps, &mut self.covariance);
+                },
+            );
         }
         if !self.coupling.factor(&self.covariance, horizon) {
             return Progress::Broken;
         }
         for steps in self.steps.chunks_exact_mut(horizon) {
-            pack::aim_at_zero(steps);
+            widest(
+                #[inline(always)]
+                || pack::aim_at_zero(steps),
+            );
         }
         self.coupling.aim_at_zero();
         let (shrink, products) = self.direction();
@@ -219,7 +230,10 @@ where
         let share = (predicted / mean).clamp(0.0, 1.0);
         let centre = share * share * share * mean;
         for steps in self.steps.chunks_exact_mut(horizon) {
-            pack::aim_at_centre(steps, centre);
+            widest(
+                #[inline(always)]
+                || pack::aim_at_centre(steps, centre),
+            );
         }
         self.coupling.aim_at_centre(centre);
         let (shrink, _) = self.direction();
@@ -228,7 +242,12 @@ where
         if !length.is_finite() || length <= 1e-12 {
             return Progress::Broken;
         }
-        self.steps.chunks_exact_mut(horizon).for_each(|steps| pack::go(steps, length));
+        self.steps.chunks_exact_mut(horizon).for_each(|steps| {
+            widest(
+                #[inline(always)]
+                || pack::go(steps, length),
+            )
+        });
         self.coupling.go(length);
         Progress::Step
     }
@@ -254,15 +273,25 @@ where
     fn direction(&mut self) -> (f64, f64) {
         let horizon = self.horizon();
         for steps in self.steps.chunks_exact_mut(horizon) {
-            pack::prepare(steps);
-            pack::sweep(steps, None);
+            widest(
+                #[inline(always)]
+                || {
+                    pack::prepare(steps);
+                    pack::sweep(steps, None);
+                },
+            );
         }
         self.total(|step| step.move_rate, true);
         self.coupling.solve();
         let (mut shrink, mut products) = self.coupling.finish();
         for steps in self.steps.chunks_exact_mut(horizon) {
-            pack::sweep(steps, Some(&self.coupling.move_dual));
-            let reach = pack::finish(steps);
+            let reach = widest(
+                #[inline(always)]
+                || {
+                    pack::sweep(steps, Some(&self.coupling.move_dual));
+                    pack::finish(steps)
+                },
+            );
             shrink = shrink.max(reach.shrink);
             products += reach.products;
         }

@@ -1,9 +1,18 @@
 //! Four circuits at a time: plain arithmetic on four numbers, which the compiler turns into vector instructions.
 
+use pulp::Arch;
 use std::ops::{Add, AddAssign, Div, Mul, Neg, Sub, SubAssign};
 
 /// Circuits in a pack.
 pub const WIDTH: usize = 4;
+
+/// Does something with the widest vectors that this processor has: `work`, and all that is to be wide in it, has to be inlined.
+///
+/// The numbers are the same with all of them, for no sum is fused with a product.
+#[inline(always)]
+pub fn widest<T>(work: impl FnOnce() -> T) -> T {
+    Arch::new().dispatch(work)
+}
 
 /// One number for each circuit of a pack.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,7 +30,11 @@ impl Lanes {
 
     #[inline(always)]
     fn map(self, other: Self, with: impl Fn(f64, f64) -> f64) -> Self {
-        Self(std::array::from_fn(|lane| with(self.0[lane], other.0[lane])))
+        let mut result = [0.0; WIDTH];
+        for lane in 0..WIDTH {
+            result[lane] = with(self.0[lane], other.0[lane]);
+        }
+        Self(result)
     }
 
     /// The larger of the two; `other` where one is no number, so that a `self` that is none is lost.

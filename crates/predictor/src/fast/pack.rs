@@ -1,4 +1,5 @@
-//! What one iteration does within four circuits: residuals, elimination in time, directions. Everything is linear in the number of steps but the covariance.
+//! What one iteration does within four circuits: residuals, elimination in time, directions. Everything is linear in the number of steps but the covariance. All is
+//! inlined into the call of [`widest`](super::lanes::widest) around it.
 
 use super::lanes::Lanes;
 use super::mesh::{Eliminate, Eliminated, Mesh};
@@ -31,6 +32,7 @@ pub struct Measure {
 pub const NOISE: f64 = 2e-15;
 
 /// Sums, residuals and slacks' inverses. `duals` are those of the coupling rows, by step and rate; `queue` is the queue before the first step.
+#[inline(always)]
 pub fn measure<const M: usize, const R: usize>(
     steps: &mut [Step<M, R>],
     cost: &[StepCost<M>],
@@ -87,6 +89,7 @@ pub fn measure<const M: usize, const R: usize>(
 }
 
 /// Eliminates the steps from the last to the first.
+#[inline(always)]
 pub fn eliminate<const M: usize, const R: usize>(steps: &mut [Step<M, R>], cost: &[StepCost<M>])
 where
     Mesh<M>: Eliminate<M>,
@@ -117,6 +120,7 @@ where
 /// Adds the covariance of the rates of each two steps to `covariance`: blocks of M x M, that of steps j and k (k at most j) at j N + k, a row for each rate of j.
 ///
 /// The covariance is the inverse of the circuit's Hessian: the elimination read as a random walk, whose rates are -K s plus noise with the elimination's inverse as covariance.
+#[inline(always)]
 pub fn covariance<const M: usize, const R: usize>(steps: &[Step<M, R>], covariance: &mut [[[Lanes; M]; M]]) {
     let count = steps.len();
     // Of the state before the step.
@@ -158,12 +162,30 @@ pub fn covariance<const M: usize, const R: usize>(steps: &[Step<M, R>], covarian
 
 #[inline(always)]
 fn times<const M: usize>(a: &[[Lanes; M]; M], b: &[[Lanes; M]; M]) -> [[Lanes; M]; M] {
-    std::array::from_fn(|row| std::array::from_fn(|column| dot::<M>(|m| a[row][m] * b[m][column])))
+    let mut product = [[Lanes::ZERO; M]; M];
+    for row in 0..M {
+        product[row] = each(|column| dot::<M>(|m| a[row][m] * b[m][column]));
+    }
+    product
 }
 
 #[inline(always)]
 fn times_transposed<const M: usize>(a: &[[Lanes; M]; M], b: &[[Lanes; M]; M]) -> [[Lanes; M]; M] {
-    std::array::from_fn(|row| std::array::from_fn(|column| dot::<M>(|m| a[row][m] * b[column][m])))
+    let mut product = [[Lanes::ZERO; M]; M];
+    for row in 0..M {
+        product[row] = each(|column| dot::<M>(|m| a[row][m] * b[column][m]));
+    }
+    product
+}
+
+/// As `std::array::from_fn`, which is not always inlined.
+#[inline(always)]
+fn each<const M: usize>(value: impl Fn(usize) -> Lanes) -> [Lanes; M] {
+    let mut values = [Lanes::ZERO; M];
+    for index in 0..M {
+        values[index] = value(index);
+    }
+    values
 }
 
 #[inline(always)]
@@ -176,6 +198,7 @@ fn dot<const M: usize>(product: impl Fn(usize) -> Lanes) -> Lanes {
 }
 
 /// The linear terms of the problem that gives the direction, from residuals and targets.
+#[inline(always)]
 pub fn prepare<const M: usize, const R: usize>(steps: &mut [Step<M, R>]) {
     for step in steps {
         let mut terms = [Lanes::ZERO; R];
@@ -196,6 +219,7 @@ pub fn prepare<const M: usize, const R: usize>(steps: &mut [Step<M, R>]) {
 }
 
 /// The rates' direction, with `push` on each rate beside the prepared terms; by step and rate.
+#[inline(always)]
 pub fn sweep<const M: usize, const R: usize>(steps: &mut [Step<M, R>], push: Option<&[f64]>) {
     let mut later = [Lanes::ZERO; M];
     for (k, step) in steps.iter_mut().enumerate().rev() {
@@ -209,15 +233,15 @@ pub fn sweep<const M: usize, const R: usize>(steps: &mut [Step<M, R>], push: Opt
         for (later, own) in later.iter_mut().zip(&step.on_state) {
             *later += *own;
         }
-        step.rate_constant = std::array::from_fn(|a| -dot::<M>(|b| cross[a][b] * later[b] + inverse[a][b] * on_rate[b]));
-        step.state_constant = std::array::from_fn(|a| -dot::<M>(|b| noise[a][b] * later[b] + cross[b][a] * on_rate[b]));
-        later = std::array::from_fn(|a| dot::<M>(|b| pass[b][a] * later[b] - gain[b][a] * on_rate[b]));
+        step.rate_constant = each(|a| -dot::<M>(|b| cross[a][b] * later[b] + inverse[a][b] * on_rate[b]));
+        step.state_constant = each(|a| -dot::<M>(|b| noise[a][b] * later[b] + cross[b][a] * on_rate[b]));
+        later = each(|a| dot::<M>(|b| pass[b][a] * later[b] - gain[b][a] * on_rate[b]));
     }
     let mut state = [Lanes::ZERO; M];
     for step in steps {
         let Eliminated { gain, pass, .. } = &step.eliminated;
-        step.move_rate = std::array::from_fn(|a| step.rate_constant[a] - dot::<M>(|b| gain[a][b] * state[b]));
-        state = std::array::from_fn(|a| step.state_constant[a] + dot::<M>(|b| pass[a][b] * state[b]));
+        step.move_rate = each(|a| step.rate_constant[a] - dot::<M>(|b| gain[a][b] * state[b]));
+        state = each(|a| step.state_constant[a] + dot::<M>(|b| pass[a][b] * state[b]));
         step.move_state = state;
     }
 }
@@ -230,6 +254,7 @@ pub struct Reach {
 }
 
 /// The direction of excesses, slacks and duals, once the rates' is known.
+#[inline(always)]
 pub fn finish<const M: usize, const R: usize>(steps: &mut [Step<M, R>]) -> Reach {
     let (mut shrink, mut products) = (Lanes::ZERO, Lanes::ZERO);
     for step in steps {
@@ -253,6 +278,7 @@ pub fn finish<const M: usize, const R: usize>(steps: &mut [Step<M, R>]) -> Reach
 }
 
 /// Targets of the predictor: all products to zero.
+#[inline(always)]
 pub fn aim_at_zero<const M: usize, const R: usize>(steps: &mut [Step<M, R>]) {
     for step in steps {
         for row in 0..R {
@@ -262,6 +288,7 @@ pub fn aim_at_zero<const M: usize, const R: usize>(steps: &mut [Step<M, R>]) {
 }
 
 /// Targets of the corrector: all products to `centre`, less what the predictor's moves multiply to.
+#[inline(always)]
 pub fn aim_at_centre<const M: usize, const R: usize>(steps: &mut [Step<M, R>], centre: f64) {
     for step in steps {
         for row in 0..R {
@@ -272,6 +299,7 @@ pub fn aim_at_centre<const M: usize, const R: usize>(steps: &mut [Step<M, R>], c
 }
 
 /// Goes along the direction.
+#[inline(always)]
 pub fn go<const M: usize, const R: usize>(steps: &mut [Step<M, R>], length: f64) {
     let length = Lanes::all(length);
     for step in steps {
