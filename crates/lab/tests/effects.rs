@@ -168,6 +168,7 @@ const AXES: &[(&str, &str)] = &[
     ("", "receive-buffer = \"16 KiB\""),
     ("", "link-shaping = \"token-batches\""),
     ("", "uplink-queue = \"drop-tail\""),
+    ("", "uplink-queue = \"small-queues\""),
     ("", "uplink-queue = \"write-order\""),
     ("net = \"shadow\"", "uplink-queue = \"sockets\""),
     ("net = \"shadow\"", "round-trips = \"released\""),

@@ -46,12 +46,26 @@ pub enum UplinkQueue {
         /// Packets that wait at most, besides the one on the wire.
         packets: u32,
     },
+    /// The same queue, of which each TCP socket has no more than Linux lets it (TCP small queues, `Tcb::small_queue`): it pushes the next segment when one of its own has left. So
+    /// on a Linux host whose interface has a plain `pfifo`, below a rate limit say; segments are not put together (GSO off).
+    SmallQueues {
+        /// Packets that wait at most, besides the one on the wire.
+        packets: u32,
+    },
 }
 
 impl UplinkQueue {
     /// Whether writes are numbered, and leave in that order.
     pub(crate) fn follows_writes(self) -> bool {
         matches!(self, Self::WriteOrder | Self::WriteHeap)
+    }
+
+    /// How many packets wait at most, where packets do.
+    pub(crate) fn packets(self) -> Option<u32> {
+        match self {
+            Self::DropTail { packets } | Self::SmallQueues { packets } => Some(packets),
+            Self::Sockets | Self::WriteOrder | Self::WriteHeap => None,
+        }
     }
 }
 

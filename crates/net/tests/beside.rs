@@ -71,7 +71,8 @@ fn transfers(transfers: &[(u32, u32, bool)], uplink_queue: UplinkQueue) -> (Vec<
 /// At 1 Mbit/s a megabyte takes eight seconds; beside, some round trips of 20 us. What goes by the links meanwhile comes when it comes alone.
 #[test]
 fn what_passes_beside_takes_no_link() {
-    for uplink_queue in [UplinkQueue::Sockets, UplinkQueue::DropTail { packets: 100 }] {
+    for uplink_queue in [UplinkQueue::Sockets, UplinkQueue::DropTail { packets: 100 }, UplinkQueue::SmallQueues { packets: 100 }]
+    {
         let (alone, links_alone) = transfers(&[(1, 2, false)], uplink_queue);
         for stream in [false, true] {
             let (both, links) = transfers(&[(1, 2, false), (0, 1, stream), (1, 0, stream)], uplink_queue);

@@ -195,9 +195,13 @@ fn a_loss_holds_up_all_circuits_of_a_tcp_connection_and_one_of_a_quic_connection
 /// Whatever stands before the uplink, all bytes of all streams arrive, with loss and without.
 #[test]
 fn streams_deliver_before_every_kind_of_uplink() {
-    for uplink_queue in
-        [UplinkQueue::Sockets, UplinkQueue::WriteOrder, UplinkQueue::WriteHeap, UplinkQueue::DropTail { packets: 20 }]
-    {
+    for uplink_queue in [
+        UplinkQueue::Sockets,
+        UplinkQueue::WriteOrder,
+        UplinkQueue::WriteHeap,
+        UplinkQueue::DropTail { packets: 20 },
+        UplinkQueue::SmallQueues { packets: 20 },
+    ] {
         for loss in [0.0, 0.02] {
             let mut lan = Lan::new(2, loss, 7, uplink_queue);
             let sockets: Vec<_> = (0..5).map(|index| lan.connect(true, index % 2, 1 - index % 2)).collect();

@@ -58,6 +58,7 @@ fn uplinks() -> impl Strategy<Value = UplinkQueue> {
         1 => Just(UplinkQueue::WriteOrder),
         1 => Just(UplinkQueue::WriteHeap),
         1 => (20_u32..1100).prop_map(|packets| UplinkQueue::DropTail { packets }),
+        1 => (20_u32..1100).prop_map(|packets| UplinkQueue::SmallQueues { packets }),
     ]
 }
 

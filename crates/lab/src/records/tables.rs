@@ -171,7 +171,7 @@ pub const RELAYS: Table = Table {
             "uplink_drops",
             Kind::U32,
             "packet",
-            "Packets dropped in the interval before its uplink, with uplink-queue \"drop-tail\".",
+            "Packets dropped in the interval before its uplink, with uplink-queue \"drop-tail\" or \"small-queues\".",
         ),
         Column::new("downlink_drops", Kind::U32, "packet", "Packets dropped in the interval by the queue before its downlink."),
         Column::new(

@@ -133,9 +133,9 @@ fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstance
     let heavy = treatment.links == Links::LightAndHeavy;
     let ahead = treatment.predicted_circuits != Some(false);
     let for_windows = "flow-control = \"windows\"";
-    let queue = treatment.uplink_queue == UplinkQueue::DropTail;
+    let queue = treatment.uplink_queue.has_packets();
     [
-        ("uplink-queue-packets", given.uplink_queue_packets.is_some(), queue, "uplink-queue = \"drop-tail\""),
+        ("uplink-queue-packets", given.uplink_queue_packets.is_some(), queue, "uplink-queue = \"drop-tail\" or \"small-queues\""),
         ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
         ("ewma-tick", given.ewma_tick.is_some(), ewma, "circuitmux = \"ewma\""),
         ("ewma-clock", given.ewma_clock.is_some(), ewma, "circuitmux = \"ewma\""),
@@ -484,7 +484,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
         link_shaping: all.link_shaping.expect(filled),
         uplink_queue,
-        uplink_queue_packets: (uplink_queue == UplinkQueue::DropTail)
+        uplink_queue_packets: uplink_queue
+            .has_packets()
             .then(|| within(key("uplink-queue-packets"), all.uplink_queue_packets.expect(filled), 1, 1_000_000))
             .transpose()?,
         downlink_queue,

@@ -336,7 +336,7 @@ axes! {
     link_shaping: LinkShaping,
     /// What waits for each host's access link towards the network: its sockets, or packets in a queue. Default: "sockets"; with net "shadow" "write-order", with "nstor" "drop-tail".
     uplink_queue: UplinkQueue,
-    /// With uplink-queue "drop-tail": packets that it holds. Default: 1100, as nstor's (100 in the device, 1000 above it).
+    /// With uplink-queue "drop-tail" or "small-queues": packets that it holds. Default: 1100, as nstor's (100 in the device, 1000 above it).
     #[schemars(range(min = 1, max = 1_000_000))]
     uplink_queue_packets: u32,
     /// The queue before each host's access link from the network. Default: "drop-tail"; with net "shadow" "codel".
@@ -600,6 +600,15 @@ pub enum UplinkQueue {
     WriteOrder,
     /// Packets, first in, first out: what finds the queue full is dropped.
     DropTail,
+    /// The same, but that each socket has few packets there at a time (Linux's TCP small queues): next to nothing is dropped.
+    SmallQueues,
+}
+
+impl UplinkQueue {
+    /// Whether packets wait there, a number of which is set.
+    pub fn has_packets(self) -> bool {
+        matches!(self, Self::DropTail | Self::SmallQueues)
+    }
 }
 
 /// A downlink's queue.

@@ -276,6 +276,7 @@ pub(super) fn shaping(treatment: &Treatment) -> Shaping {
 pub(super) fn uplink_queue(treatment: &Treatment) -> onionlab_net::UplinkQueue {
     match (treatment.uplink_queue, treatment.uplink_queue_packets) {
         (UplinkQueue::DropTail, Some(packets)) => onionlab_net::UplinkQueue::DropTail { packets },
+        (UplinkQueue::SmallQueues, Some(packets)) => onionlab_net::UplinkQueue::SmallQueues { packets },
         (UplinkQueue::WriteOrder, _) if treatment.round_trips == Some(RoundTrips::Released) => {
             onionlab_net::UplinkQueue::WriteHeap
         }

@@ -42,6 +42,8 @@ pub(super) struct Socket {
     /// is on its way.
     pub(super) balance: i32,
     pub(super) timer_events: u16,
+    /// Segments with data in the host's queue of packets, where they are counted ([`UplinkQueue::SmallQueues`](crate::UplinkQueue::SmallQueues)).
+    pub(super) leaving: u16,
     pub(super) ready: Ready,
     pub(super) released: bool,
 }
@@ -104,6 +106,7 @@ impl Network {
             packets: 0,
             balance: 0,
             timer_events: 0,
+            leaving: 0,
             ready: Ready::No,
             released: false,
         });

@@ -87,6 +87,11 @@ impl Transport {
         matches!(self, Self::Tcp(tcb) if tcb.owes_unnumbered())
     }
 
+    /// How many segments with data it may have in its host's queue of packets, where those are counted; datagrams are not.
+    pub fn small_queue(&self, protocols: &Protocols) -> u32 {
+        if let Self::Tcp(tcb) = self { tcb.small_queue(&protocols.tcp) } else { u32::MAX }
+    }
+
     /// Nothing of it is needed any more, once its owner has released it and no packet is on its way.
     pub fn is_over(&self) -> bool {
         match self {

@@ -54,9 +54,12 @@ impl Network {
 
     /// The same until the uplink is busy beyond `until`.
     fn transmit_until<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, until: SimTime) {
-        if let UplinkQueue::DropTail { packets } = self.hosts[host_id.index()].uplink_queue {
+        if let Some(packets) = self.hosts[host_id.index()].uplink_queue.packets() {
+            // What leaves may make room for a socket's next.
             self.fill_uplink_queue(queue, host_id, packets);
-            self.drain_uplink_queue(queue, host_id, until);
+            while self.drain_uplink_queue(queue, host_id, until) {
+                self.fill_uplink_queue(queue, host_id, packets);
+            }
             return;
         }
         loop {
@@ -73,6 +76,17 @@ impl Network {
         }
     }
 
+    /// Takes the first socket out of the list of those that wait.
+    fn take_first_ready(&mut self, host_id: HostId) -> SocketId {
+        let host = &mut self.hosts[host_id.index()];
+        let id = SocketId(host.ready_head);
+        host.ready_head = self.sockets[id.index()].ready_next;
+        if host.ready_head == NONE {
+            host.ready_tail = NONE;
+        }
+        id
+    }
+
     /// A packet of the socket whose turn it is; none if it has nothing to send any more.
     fn next_ready<E: Copy + From<NetEvent>>(
         &mut self,
@@ -86,12 +100,7 @@ impl Network {
         } else if let Some(first) = host.write_queue.pop() {
             first
         } else {
-            let id = SocketId(host.ready_head);
-            host.ready_head = self.sockets[id.index()].ready_next;
-            if host.ready_head == NONE {
-                host.ready_tail = NONE;
-            }
-            id
+            self.take_first_ready(host_id)
         };
         let socket = &mut self.sockets[id.index()];
         socket.ready = Ready::No;
@@ -122,38 +131,69 @@ impl Network {
     /// not count.
     fn fill_uplink_queue<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, limit: u32) {
         let now = queue.now();
+        let small = matches!(self.hosts[host_id.index()].uplink_queue, UplinkQueue::SmallQueues { .. });
         while self.hosts[host_id.index()].ready_head != NONE {
+            let first = SocketId(self.hosts[host_id.index()].ready_head);
+            if small && self.has_its_share(first) {
+                self.take_first_ready(host_id);
+                self.sockets[first.index()].ready = Ready::No;
+                self.arm_timer(queue, first);
+                continue;
+            }
             let Some((id, packet)) = self.next_ready(queue, host_id) else { continue };
             let host = &mut self.hosts[host_id.index()];
             if host.leaving_packets >= limit + u32::from(host.up_free <= now) {
                 host.counters.uplink_drops += 1;
                 self.packets.release(packet);
             } else {
+                let socket = &mut self.sockets[id.index()];
+                socket.leaving += u16::from(small && self.packets.get(packet).brings_data());
+                socket.add_packet();
                 self.packets.append(&mut host.leaving, packet, now);
                 host.leaving_packets += 1;
-                self.sockets[id.index()].add_packet();
             }
             self.arm_timer(queue, id);
         }
     }
 
-    /// Puts packets from the uplink's queue on the wire until it is busy beyond `until`.
-    fn drain_uplink_queue<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, host_id: HostId, until: SimTime) {
+    /// Whether the uplink's queue holds as many segments of the socket as it may, and nothing else is due: acknowledgements alone are not counted (`skb_is_tcp_pure_ack`).
+    fn has_its_share(&self, id: SocketId) -> bool {
+        let socket = &self.sockets[id.index()];
+        socket.leaving > 0
+            && u32::from(socket.leaving) >= socket.transport.small_queue(&self.protocols)
+            && !socket.transport.owes_unnumbered()
+    }
+
+    /// Puts packets from the uplink's queue on the wire until it is busy beyond `until`, or until a socket waits that has room in the queue again; whether one does.
+    fn drain_uplink_queue<E: Copy + From<NetEvent>>(
+        &mut self,
+        queue: &mut EventQueue<E>,
+        host_id: HostId,
+        until: SimTime,
+    ) -> bool {
         loop {
             let host = &mut self.hosts[host_id.index()];
             if host.leaving.is_empty() {
-                return;
+                return false;
             }
             if host.up_free > until {
-                return self.await_uplink(queue, host_id);
+                self.await_uplink(queue, host_id);
+                return false;
             }
-            let Some(packet) = self.packets.unlink(&mut host.leaving) else { return };
+            let Some(packet) = self.packets.unlink(&mut host.leaving) else { return false };
             host.leaving_packets -= 1;
-            let id = self.packets.get(packet).to.peer();
-            self.sockets[id.index()].take_packet();
+            let (id, data) = (self.packets.get(packet).to.peer(), self.packets.get(packet).brings_data());
+            let socket = &mut self.sockets[id.index()];
+            socket.take_packet();
+            let waits = data && socket.leaving > 0;
+            socket.leaving -= u16::from(waits);
             self.put_on_wire(queue, id, packet);
-            if self.sockets[id.index()].released {
+            let socket = &self.sockets[id.index()];
+            if socket.released {
                 self.forget_if_silent(id);
+            } else if waits && socket.ready == Ready::No && socket.transport.wants_send(&self.protocols, queue.now()) {
+                self.push_ready(host_id, id);
+                return true;
             }
         }
     }

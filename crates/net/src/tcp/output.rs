@@ -246,6 +246,7 @@ impl Tcb {
             flight.prr_sent += 1;
         }
         self.repeat(segment, seq, len, fin);
+        self.last_sent = Ticks::at(now);
         let reordering = self.alarm == Alarm::Reordering && self.alarm_at != SimTime::MAX;
         if seq == self.una && !reordering {
             self.set_alarm(Alarm::Retransmit, now + self.rto(cfg));
@@ -256,6 +257,7 @@ impl Tcb {
         let Some(mut flight) = self.flight.take() else { return };
         if let Some((seq, len, fin)) = flight.take_last(now) {
             self.repeat(segment, seq, len, fin);
+            self.last_sent = Ticks::at(now);
         }
         self.probe_sent(cfg, now, &mut flight, Probe::Repeat);
         self.flight = Some(flight);

@@ -37,8 +37,24 @@ impl Star {
         Self::shaped(Shaping::Serialise, tcp, rates, uplink_queue, downlink_packets)
     }
 
+    /// The same with this latency, and downlinks that never drop.
+    pub fn near(tcp: TcpConfig, rates: &[u64], uplink_queue: UplinkQueue, latency: SimDuration) -> Self {
+        Self::apart(Shaping::Serialise, tcp, rates, uplink_queue, 1 << 20, latency)
+    }
+
     /// The same with links that keep their rates so.
     pub fn shaped(shaping: Shaping, tcp: TcpConfig, rates: &[u64], uplink_queue: UplinkQueue, downlink_packets: u32) -> Self {
+        Self::apart(shaping, tcp, rates, uplink_queue, downlink_packets, SimDuration::from_millis(40))
+    }
+
+    fn apart(
+        shaping: Shaping,
+        tcp: TcpConfig,
+        rates: &[u64],
+        uplink_queue: UplinkQueue,
+        downlink_packets: u32,
+        latency: SimDuration,
+    ) -> Self {
         let hosts: Vec<HostConfig> = rates
             .iter()
             .enumerate()
@@ -55,7 +71,7 @@ impl Star {
                 },
             })
             .collect();
-        let path = Path { latency: SimDuration::from_millis(40), jitter: SimDuration::ZERO, loss: 0.0, beside: false };
+        let path = Path { latency, jitter: SimDuration::ZERO, loss: 0.0, beside: false };
         let net = Network::new(Seed(1), &hosts, Box::new(Everywhere(path)), tcp);
         Self { queue: EventQueue::new(rates.len()), net, flows: Vec::new() }
     }

@@ -8,6 +8,7 @@ pub(crate) mod harness;
 mod nstor;
 mod recovery;
 mod shadow;
+mod small_queues;
 mod throughput;
 mod waiting;
 mod windows;

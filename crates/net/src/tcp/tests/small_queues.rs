@@ -1,0 +1,32 @@
+//! How much of a connection its host's queue may hold, against Linux 6.18 (two flows through HTB on a veth pair without GSO; windows, round trips and `skmem` of `ss -tmi`).
+
+use super::super::{Tcb, TcpConfig};
+use onionlab_quantities::SimDuration;
+
+/// cwnd, ssthresh, smoothed round trip in microseconds; what the socket had in the queue, in segments of 2280 B.
+const LINUX: [(u32, u32, u64, u32); 4] = [
+    // 2 Mbit/s.
+    (26, u32::MAX, 40_000, 2),
+    (10, u32::MAX, 35_488, 2),
+    // 300 Mbit/s.
+    (135, 100, 2_909, 35),
+    (128, 96, 2_983, 32),
+];
+
+#[test]
+fn a_socket_has_two_segments_in_the_queue_or_a_millisecond() {
+    let cfg = TcpConfig::linux();
+    for (cwnd, ssthresh, srtt, segments) in LINUX {
+        let mut tcb = Tcb::new(&cfg);
+        (tcb.congestion.cwnd, tcb.congestion.ssthresh) = (cwnd, ssthresh);
+        tcb.rtt.sample(&cfg, SimDuration::from_micros(srtt), 1, 1);
+        assert_eq!(tcb.small_queue(&cfg), segments, "cwnd {cwnd}, {srtt} us");
+    }
+}
+
+/// Before any round trip is known nothing is paced: the initial window goes at once.
+#[test]
+fn the_first_window_is_not_held_back() {
+    let cfg = TcpConfig::linux();
+    assert!(Tcb::new(&cfg).small_queue(&cfg) > cfg.initial_window);
+}
