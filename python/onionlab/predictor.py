@@ -60,7 +60,10 @@ class Network:
 
     def _arrays(self) -> tuple[Array, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         starts = np.cumsum([0, *(len(path) for path in self.circuits)], dtype=np.int64)
-        relays = np.fromiter((relay for path in self.circuits for relay in path), dtype=np.int64)
+        crossed = [relay for path in self.circuits for relay in path]
+        if wrong := [relay for relay in crossed if not isinstance(relay, int | np.integer) or relay < 0]:
+            raise _refused(f"{wrong[0]!r} is not the number of a relay: relays are numbered from 0 in the order of capacities")
+        relays = np.array(crossed, dtype=np.int64)
         return _floats(self.capacities), starts, relays
 
     def _limits(self) -> Array | None:
@@ -158,6 +161,8 @@ def max_min(network: Network) -> Array:
 
 def bottlenecks(network: Network, rates: Sequence[float] | Array, tolerance: float = 1e-6) -> list[list[int]]:
     """The bottlenecks of each circuit: relays, or `BOTTLENECK_LIMIT`. Feasible rates are max-min fair if each circuit has one."""
+    if not tolerance >= 0:
+        raise _refused(f"tolerance is {tolerance}; it must be 0 or more")
     return _core.predictor_bottlenecks(*network._arrays(), network._limits(), _floats(rates), tolerance)
 
 
@@ -210,6 +215,8 @@ def solve(
     QuestionError
         Something is out of its range, or shapes do not agree.
     """
+    if solver not in ("fast", "trusted"):
+        raise _refused(f"solver is {solver!r}; it is 'fast' or 'trusted'")
     parameters = parameters or Parameters()
     queues = _floats(queue)
 
@@ -255,6 +262,8 @@ def closed_loop(network: Network, steps: int, *, starts: Sequence[int] = (), par
     """
     if network.limits is not None:
         raise _refused("limits of the circuits have no effect in a closed loop: leave them out")
+    if len(starts) > len(network.circuits):
+        raise _refused(f"starts has {len(starts)} values for {len(network.circuits)} circuits")
     parameters = parameters or Parameters()
     read, delivered, backlog, counts = _core.predictor_closed_loop(parameters._json(), *network._arrays(), list(starts), steps)
     shape = (steps, len(network.circuits))

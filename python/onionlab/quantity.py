@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 _SECONDS = {
     "ns": 1e-9,
@@ -65,6 +66,9 @@ def _parts(text: str) -> Iterator[float]:
         at, above = match.end(), unit
 
 
+#: A number and a unit that may hold a stroke.
+_AMOUNT = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\s*([a-z]+(?:/s)?)", re.IGNORECASE)
+
 #: Units of data and of rates, as factors of a byte and of a bit per second.
 _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3, "KB": 1e3}
 _RATES = {"bit/s": 1.0, "kbit/s": 1e3, "Mbit/s": 1e6, "Gbit/s": 1e9} | {
@@ -86,16 +90,15 @@ def amount(text: str) -> tuple[float, str] | None:
 
     Examples
     --------
-    >>> amount("10 ms"), amount("320 KiB"), amount("1.5 Mbit/s"), amount("reno")
-    ((0.01, 'time'), (327680.0, 'data'), (1500000.0, 'rate'), None)
+    >>> amount("10ms"), amount("1 h 30 min"), amount("320 KiB"), amount("1.5 Mbit/s"), amount("reno")
+    ((0.01, 'time'), (5400.0, 'time'), (327680.0, 'data'), (1500000.0, 'rate'), None)
     """
-    number, _, unit = text.strip().partition(" ")
-    for kind, units in (("time", _SECONDS), ("data", _BYTES), ("rate", _RATES)):
-        if unit.strip() in units:
-            try:
-                return float(number.replace("_", "")) * units[unit.strip()], kind
-            except ValueError:
-                return None
+    with suppress(ValueError):
+        return seconds(text.strip()), "time"
+    if match := _AMOUNT.fullmatch(text.strip()):
+        for kind, units in (("data", _BYTES), ("rate", _RATES)):
+            if match[2] in units:
+                return float(match[1].replace("_", "")) * units[match[2]], kind
     return None
 
 

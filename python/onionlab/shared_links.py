@@ -373,6 +373,8 @@ def over_time(
         With growth by weight, the document whose network has the question's circuits; else the one next to November 2021, from
         which the paper's number of circuits is.
     """
+    if growth not in ("fixed", "weight"):
+        raise QuestionError(f"growth is {growth!r}; it is 'fixed' or 'weight'")
     files = documents(sources)
     request = _request(files, question, "expectation", 1, 0)
     names = files or [BUILT_IN]

@@ -137,6 +137,10 @@ def test_the_closed_loop_becomes_fair_where_theorem_3_is_not() -> None:
         ("limit of circuit 0", lambda: one(limit=-1.0)),
         ("from_relay", lambda: one(from_relay=[True, False])),
         ("no effect", lambda: one(source_virtual_rate=1.0)),
+        ("it is 'fast' or 'trusted'", lambda: one(solver="trustd")),
+        ("0.5 is not the number of a relay", lambda: max_min(Network([1.0], [[0.5]]))),  # type: ignore[list-item]
+        ("starts has 2 values for 1 circuits", lambda: closed_loop(Network([1.0], [[0]]), 3, starts=[0, 1])),
+        ("tolerance", lambda: bottlenecks(LOT, [0.5, 0.5], -1.0)),
     ],
 )
 def test_nonsense_is_refused_in_a_sentence(reason: str, wrong: object) -> None:

@@ -21,6 +21,7 @@ from fake_core import FakeCore
 from onionlab.errors import ClusterError, DocumentError, ResultsError, RunError, ScenarioError
 from onionlab.plan import TABLES, Plan, PlannedRun
 from onionlab.running.place import Place, made_at
+from onionlab.running.runner import default_directory
 from onionlab.terminal.progress import ProgressDisplay, duration_of, pace_of
 
 ALL_RUNS = 3 * 2 * 2
@@ -28,6 +29,53 @@ ALL_RUNS = 3 * 2 * 2
 
 def run(experiment: Path, **options: object) -> onionlab.Experiment:
     return onionlab.run(experiment, experiment.parent / "out", report=False, **options)  # type: ignore[arg-type]
+
+
+def test_results_are_called_as_the_file_or_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert default_directory(Path("a/web.toml")) == Path("out/web")
+    assert default_directory(tmp_path / "tornet" / "experiment.toml") == Path("out/tornet")
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    assert default_directory(Path("experiment.toml")) == Path("out/here")
+
+
+def test_another_experiment_s_results_are_not_replaced(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    other = experiment_file.with_name("other.toml")
+    text = EXPERIMENT.replace('duration = "60 s"', 'duration = "80 s"')
+    title = next(line for line in text.splitlines() if line.startswith("title"))
+    other.write_text(text.replace(title, 'title = "Another"'), encoding="utf-8")
+    core.made.clear()
+    with pytest.raises(ResultsError, match="holds the runs of another experiment"):
+        run(other)
+    assert not core.made
+    # The same experiment under another title has its runs still, and one that was changed is made again.
+    other.write_text(EXPERIMENT.replace(title, 'title = "Another"'), encoding="utf-8")
+    assert run(other).missing == ()
+    assert not core.made
+    other.write_text(text.replace(title, 'title = "Another"'), encoding="utf-8")
+    assert run(other).missing == ()
+    assert len(core.made) == ALL_RUNS
+    experiment_file.write_text(EXPERIMENT, encoding="utf-8")
+    run(experiment_file, fresh=True)
+
+
+@pytest.mark.parametrize("name", ["experiment.toml", "report.html"])
+def test_somebody_s_own_files_are_not_replaced(core: FakeCore, experiment_file: Path, name: str) -> None:
+    own = experiment_file.parent / "out" / name
+    own.parent.mkdir()
+    own.write_text("mine", encoding="utf-8")
+    with pytest.raises(ResultsError, match=f"{name} is no results directory"):
+        run(experiment_file)
+    assert own.read_text(encoding="utf-8") == "mine"
+    assert [path.name for path in own.parent.iterdir()] == [name]
+
+
+def test_a_begin_is_a_text(core: FakeCore, experiment_file: Path) -> None:
+    with pytest.raises(ScenarioError, match="allowed are auto and a time"):
+        run(experiment_file, measure_from=3)
+    assert not core.made
+    assert run(experiment_file, measure_from="3 s").missing == ()
 
 
 def test_every_combination_is_run_once(core: FakeCore, experiment_file: Path) -> None:

@@ -135,7 +135,7 @@ def reproduce(
         float | None,
         typer.Option(
             metavar="1.2",
-            help="shadow-networks: so many times the load; shown as an effect beside the usual one.",
+            help="shadow-networks: 1.2 times the load, as the reference has it; shown as an effect beside the usual one.",
             show_default="1",
         ),
     ] = None,

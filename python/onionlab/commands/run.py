@@ -68,7 +68,8 @@ def run(
                 tell = partial(errors.print, soft_wrap=True, highlight=False, markup=False)
                 results = run_until(experiment, root, rule, tell=tell, observer=display, **options)
     except KeyboardInterrupt:
-        print(f"onionlab: stopped; finished runs are kept in {root}, the same command goes on from there", file=sys.stderr)
+        on = "without --fresh it goes on from there" if fresh else "the same command goes on from there"
+        print(f"onionlab: stopped; finished runs are kept in {root}, {on}", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     from onionlab.terminal.summary import print_summary
 

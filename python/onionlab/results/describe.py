@@ -238,16 +238,20 @@ def _unfinished(experiment: Experiment) -> list[str]:
     """Warnings about transfers that the end of the simulation cut off."""
     shares = (
         experiment.measured.group_by("kind", "treatment")
-        .agg(share=(pl.col("outcome") == "unfinished").mean())
+        .agg(share=(pl.col("outcome") == "unfinished").mean(), begun=pl.col("first_byte_ns").is_not_null().any())
         .filter(pl.col("share") > MANY_UNFINISHED)
         .group_by("kind")
-        .agg(pl.col("share").max())
+        .agg(pl.col("share").max(), pl.col("begun").any())
         .sort("kind")
     )
     return [
-        f"{kind}: up to {format_number(100 * share, 2)} % of the transfers were unfinished when the simulation ended; times to "
-        "last byte leave out the slow ones among them. A longer duration helps."
-        for kind, share in shares.iter_rows()
+        f"{kind}: up to {format_number(100 * share, 2)} % of the transfers were unfinished when the simulation ended; "
+        + (
+            "times to last byte leave out the slow ones among them. A longer duration helps."
+            if begun
+            else "none of them had a first byte. Does any exit of the network serve their port?"
+        )
+        for kind, share, begun in shares.iter_rows()
     ]
 
 

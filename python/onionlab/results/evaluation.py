@@ -71,14 +71,16 @@ class Evaluation:
                 raise ValueError("`until_ci` is no outcome of a search")
 
 
-def check_measure_from(chosen: str, plan: Plan) -> None:
+def check_measure_from(chosen: str, plan: Plan, *, known: str = "auto and a time such as '40 s'") -> None:
     """Refuse a begin of the measurement that is neither ``auto`` nor a time before the end of the simulation."""
     if chosen == AUTO:
         return
     try:
+        if not isinstance(chosen, str):
+            raise ValueError
         begin = seconds(chosen)
     except ValueError:
-        raise ScenarioError(f"--measure-from is {chosen!r}; allowed are auto and a time such as '40 s'") from None
+        raise ScenarioError(f"--measure-from is {chosen!r}; allowed are {known}") from None
     duration = plan.scenario["duration"]
     if begin >= seconds(duration):
         raise ScenarioError(f"--measure-from is {chosen}; it must be less than the duration, which is {duration}")
@@ -90,6 +92,6 @@ def remember_measure_from(chosen: str, root: Path, plan: Plan) -> None:
     A number of networks that was found with another begin is no longer said to have been found.
     """
     if chosen != FROM_FILE:
-        check_measure_from(chosen, plan)
+        check_measure_from(chosen, plan, known="auto, file and a time such as '40 s'")
     before, begin = Evaluation.read(root), None if chosen == FROM_FILE else chosen
     Evaluation(begin, before.until_ci if begin == before.measure_from else None).write(root)

@@ -372,7 +372,7 @@ def load(directory: str | Path) -> Experiment:
     experiment = opened(root, plan)
     if not experiment.finished:
         raise ResultsError(
-            f"{root} holds no finished run of its experiment; `onionlab run {root / 'experiment.toml'}` would make them"
+            f"{root} holds no finished run of its experiment; `onionlab run FILE --out {root}` with its file would make them"
         )
     return experiment
 

@@ -28,11 +28,36 @@ def check_replaceable(directory: Path) -> None:
         raise ResultsError(f"{directory} holds files that onionlab did not write; move them away")
 
 
+def check_own(root: Path, plan: Plan) -> None:
+    """Refuse to run into the results of another experiment, all of which would be replaced."""
+    try:
+        other = Plan.from_json((root / "plan.json").read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ResultsError):
+        return
+    titles = [str(of.scenario.get("title")) for of in (other, plan)]
+    if titles[0] == titles[1] or not any(is_finished(root, other, run) for run in other.runs):
+        return
+    if not any(is_finished(root, plan, run) for run in plan.runs):
+        raise ResultsError(
+            f"{root} holds the runs of another experiment, “{titles[0]}”; --out names another directory, --fresh replaces them"
+        )
+
+
+def _check_foreign(root: Path) -> None:
+    """Refuse a directory with somebody's own files where ours go."""
+    if (root / "plan.json").exists():
+        return
+    for name in ("experiment.toml", "report.html"):
+        if (root / name).exists():
+            raise ResultsError(f"{root / name} is no results directory's and would be replaced; --out names another place")
+
+
 @contextmanager
 def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
     """Prepare and lock the results directory; undo the preparation if the experiment is refused before any run finished."""
     if root.exists() and not root.is_dir():
         raise ResultsError(f"{root} is a file; the results need a directory")
+    _check_foreign(root)
     made = [directory for directory in (root, *root.parents) if not directory.exists()]
     try:
         (root / "runs").mkdir(parents=True, exist_ok=True)

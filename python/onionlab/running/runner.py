@@ -18,7 +18,7 @@ from onionlab.plan import Plan, is_outdated, read_experiment
 from onionlab.results.describe import plural
 from onionlab.results.evaluation import Evaluation, check_measure_from
 from onionlab.results.experiment import Experiment, Failure, opened
-from onionlab.running.directory import prepared
+from onionlab.running.directory import check_own, prepared
 from onionlab.running.observer import Observer, Passing, Silent
 from onionlab.running.place import chosen
 from onionlab.running.time_limit import TimeLimit, as_it_ended, check_limited
@@ -30,9 +30,17 @@ if TYPE_CHECKING:
 __all__ = ["Observer", "Silent", "default_directory", "run", "run_all"]
 
 
+#: What `onionlab import` and results directories call every experiment file.
+OWN_NAME = "experiment"
+
+
 def default_directory(experiment: Path) -> Path:
-    """Where results go unless told otherwise: ``out/<name of the experiment file>``."""
-    return Path("out") / experiment.stem
+    """Where results go unless told otherwise: ``out/<name of the experiment file>``.
+
+    Of a file called ``experiment.toml``, as imports and results directories have it, the name is its folder's.
+    """
+    stem = experiment.stem
+    return Path("out") / (experiment.resolve().parent.name or stem if stem == OWN_NAME else stem)
 
 
 def run(
@@ -59,7 +67,7 @@ def run(
     experiment : path
         The experiment file.
     out : path, optional
-        Results directory; ``out/<name of the experiment file>`` by default.
+        Results directory; ``out/<name of the experiment file>`` by default, of an ``experiment.toml`` the name of its folder.
     jobs : int, optional
         Runs at the same time; all cores by default, all threads of its workers on a cluster.
     fresh : bool
@@ -120,6 +128,8 @@ def run(
         check_measure_from(measure_from, plan)
     place.try_policies(path, text)
     watcher = observer or _default_observer()
+    if not fresh:
+        check_own(root, plan)
     with prepared(root, text, plan):
         work = Work(path, text, plan, root, watcher)
         waiting = work.waiting(fresh=fresh)

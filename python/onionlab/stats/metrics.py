@@ -86,7 +86,9 @@ METRICS: dict[str, Metric] = {
             1,
             "Payload delivered to clients, over the measured time; of a kind of client that of its transfers begun in it.",
         ),
-        Metric("failed", "failed downloads", "%", -1, "Failed among all that ended: time-out, stall, or circuit closed."),
+        Metric(
+            "failed", "failed downloads", "%", -1, "Failed among all that ended: time-out, stall, circuit closed, or no circuit."
+        ),
         Metric("failed_timeout", "failed: time-out", "downloads", -1, "Downloads given up for taking too long."),
         Metric("failed_stall", "failed: stall", "downloads", -1, "Downloads given up because no byte came for too long."),
         Metric("failed_circuit_closed", "failed: circuit closed", "downloads", -1, "Downloads whose circuit went away."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -11,6 +12,7 @@ from rich.table import Table
 
 from onionlab.plan import in_words
 from onionlab.quantity import decimals, format_fixed, format_number
+from onionlab.report import sweep
 from onionlab.results import cost
 from onionlab.results.describe import headline, warnings
 from onionlab.stats.metrics import WHOLE
@@ -93,6 +95,7 @@ def print_summary(experiment: Experiment, console: Console) -> None:
     say(f"\n[bold]{escape(experiment.title)}[/bold]")
     if experiment.swept:
         _print_sweep(experiment, wide)
+        _print_notes(experiment, sweep.warnings(experiment), say)
         return
     say(escape(headline(experiment)))
     wide.print(_table(experiment, CLIENT_COLUMNS, experiment.kinds, "clients"))
@@ -104,10 +107,15 @@ def print_summary(experiment: Experiment, console: Console) -> None:
     if len(experiment.treatments) > 1:
         star = ", * where its 95 % interval excludes zero" if several else ""
         say(f"second line: paired difference to “{escape(experiment.treatments[0])}”{star}")
+    _print_notes(experiment, warnings(experiment), say)
+
+
+def _print_notes(experiment: Experiment, notes: list[str], say: Callable[[str], None]) -> None:
+    """What runs took for each cell, and what to keep in mind."""
     if taken := cost.sentence(experiment):
         say(escape(taken))
-    for warning in warnings(experiment):
-        say(f"[yellow]note:[/yellow] {escape(warning)}")
+    for note in notes:
+        say(f"[yellow]note:[/yellow] {escape(note)}")
 
 
 def _print_sweep(experiment: Experiment, console: Console) -> None:

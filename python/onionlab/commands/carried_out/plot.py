@@ -44,9 +44,9 @@ def draw(directory: Path, paper: str, out: Path | None, only: list[str], point: 
     with console.status("computing the curves"):
         charts = charts_for_paper(experiment)
     wanted = [chart for chart in charts if not only or any(fnmatch(chart.name, pattern) for pattern in only)]
-    if not wanted:
+    if unknown := [pattern for pattern in only if not any(fnmatch(chart.name, pattern) for chart in charts)]:
         names = ", ".join(chart.name for chart in charts)
-        raise ResultsError(f"no chart of {directory} is called {' or '.join(only)}; there are {names}")
+        raise ResultsError(f"no chart of {directory} is called {unknown[0]}; there are {names}")
     drawn = [chart for chart in wanted if chart.specification is not None]
     with console.status("") as status:
         for number, chart in enumerate(drawn, 1):

@@ -44,6 +44,7 @@ def reproduce(
     usual = (reference or Path()).parent / USUAL
     metrics = _metrics(reference, usual)
     file = experiments / "today.toml"
+    reasons = load_differences(experiments / "differences.toml")
     asked = then.load(experiments / "steps.toml") if usual.is_file() else None
     with watching(observe) as observer:
         experiment = runner.run(file, out / "today", observer=observer)
@@ -54,7 +55,6 @@ def reproduce(
         with watching(observe) as observer:
             taken = then.run(asked, usual.parent, _metrics(None, usual), out / "then", observer)
     path = docs / "live.md"
-    reasons = load_differences(experiments / "differences.toml")
     write_text(path, page(experiment, metrics, taken, reasons, reference if named else None))
     return path, []
 

@@ -196,6 +196,7 @@ def reproduce(
         raise ResultsError(f"the published networks are not in {reference}; --reference names their folder")
     if load not in (1, MORE_LOAD):
         raise ResultsError(f"a load of {load:g} has nothing beside it: the reference has the usual one, 1, and {MORE_LOAD:g}")
+    reasons = load_differences(experiments / "differences.toml")
     known = names(reference)
     chosen = _chosen(known, networks if networks is not None else [SMALL])
     folder = out if duration is None else out / re.sub(r"\W+", "-", duration)
@@ -239,7 +240,6 @@ def reproduce(
     comparisons = [compare(name, reference, of.usual[0]) for name, of in runs.items()]
     effects = [effect(name, reference, *of.pair) for name, of in runs.items() if of.pair is not None]
     unlike = [name for name, of in runs.items() if of.more and of.pair is None]
-    reasons = load_differences(experiments / "differences.toml")
     return write(comparisons, effects, unlike, reasons, docs), []
 
 
