@@ -13,6 +13,6 @@ mod time;
 
 pub use bandwidth::Bandwidth;
 pub use data::{Bytes, Cells};
-pub use parse::QuantityError;
+pub use parse::{Flaw, QuantityError};
 pub use random::{Draw, RandomStream, Seed};
 pub use time::{SimDuration, SimTime};

@@ -1,15 +1,42 @@
 //! Reading a number with its unit, the one way for all quantities.
 
+/// What is wrong with a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flaw {
+    /// It is no number with a unit.
+    NotOne,
+    /// Its unit is written otherwise, so.
+    Unit(&'static str),
+    /// It is below zero.
+    Negative,
+    /// It is beyond what can be counted.
+    TooLarge,
+}
+
 /// A text that is no quantity of the wanted kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("\"{text}\" is not {wanted}: write a number and a unit, for example {example}")]
 pub struct QuantityError {
+    /// What is wrong.
+    pub flaw: Flaw,
     /// The text as it was given.
     pub text: String,
     /// The kind of quantity that was wanted, with its article: "a duration".
     pub wanted: &'static str,
     /// Examples and the list of units that are understood.
     pub example: &'static str,
+}
+
+impl std::fmt::Display for QuantityError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { flaw, text, wanted, example } = self;
+        let near = match flaw {
+            Flaw::Negative => return write!(f, "\"{text}\" is below zero, which {wanted} cannot be"),
+            Flaw::TooLarge => return write!(f, "\"{text}\" is too large for {wanted}"),
+            Flaw::Unit(unit) => format!(" (did you mean \"{unit}\"?)"),
+            Flaw::NotOne => String::new(),
+        };
+        write!(f, "\"{text}\" is not {wanted}{near}: write a number and a unit, for example {example}")
+    }
 }
 
 /// The description of one kind of quantity: its name, an example, and its units as multiples of the base unit.
@@ -34,19 +61,23 @@ impl Kind {
     /// The number is missing, negative, not finite or too large; the unit is missing or unknown; parts of a composed quantity
     /// do not go from large to small.
     pub fn read(&self, text: &str) -> Result<u64, QuantityError> {
-        let error = || QuantityError { text: text.chars().take(80).collect(), wanted: self.wanted, example: self.example };
+        let flawed =
+            |flaw| QuantityError { flaw, text: text.chars().take(80).collect(), wanted: self.wanted, example: self.example };
+        if let Some(size) = text.trim().strip_prefix('-') {
+            return Err(flawed(if self.read(size).is_ok() { Flaw::Negative } else { Flaw::NotOne }));
+        }
         let (mut value, mut above, mut rest) = (0.0, f64::INFINITY, text.trim());
         loop {
             let (number, after) = rest.split_at(rest.find(|c: char| !is_numeral(c)).unwrap_or(rest.len()));
-            let number: f64 = number.replace('_', "").parse().map_err(|_| error())?;
+            let number: f64 = number.replace('_', "").parse().map_err(|_| flawed(Flaw::NotOne))?;
             let end = if self.composed { after.find(is_numeral).unwrap_or(after.len()) } else { after.len() };
             let (unit, after) = after.split_at(end);
             let factor = match unit.trim() {
                 "" if number == 0.0 && above.is_infinite() => 1.0,
-                unit => self.units.iter().find(|(name, _)| *name == unit).ok_or_else(error)?.1,
+                unit => self.factor(unit).map_err(flawed)?,
             };
             if factor >= above {
-                return Err(error());
+                return Err(flawed(Flaw::NotOne));
             }
             value += number * factor;
             (above, rest) = (factor, after);
@@ -56,7 +87,15 @@ impl Kind {
         }
         let value = libm::round(value);
         // 2^63: beyond it a sum of two quantities could overflow.
-        if value.is_finite() && (0.0..9.2e18).contains(&value) { Ok(value as u64) } else { Err(error()) }
+        if value.is_finite() && (0.0..9.2e18).contains(&value) { Ok(value as u64) } else { Err(flawed(Flaw::TooLarge)) }
+    }
+
+    /// The factor of a unit.
+    fn factor(&self, unit: &str) -> Result<f64, Flaw> {
+        let find = |alike: &dyn Fn(&str) -> bool| self.units.iter().find(|(name, _)| alike(name));
+        find(&|name| name == unit)
+            .map(|(_, factor)| *factor)
+            .ok_or_else(|| find(&|name| name.eq_ignore_ascii_case(unit)).map_or(Flaw::NotOne, |(name, _)| Flaw::Unit(name)))
     }
 
     /// Prints `value` base units in the unit that needs the fewest characters without loss (at most three decimals).

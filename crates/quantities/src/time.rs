@@ -172,9 +172,18 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused_with_what_is_allowed() {
-        for text in ["", "ms", "20", "-1 s", "20 parsecs", "1e300 s", "9999999999 d", "1.2.3 s"] {
+        for text in ["", "ms", "20", "-x", "20 parsecs", "1e300 s", "1.2.3 s"] {
             let error = text.parse::<SimDuration>().unwrap_err().to_string();
             assert!(error.contains("20 ms"), "{error}");
+        }
+        for (text, reason) in [
+            ("-1 s", "is below zero"),
+            ("9999999999 d", "is too large for a duration"),
+            ("6 S", "did you mean \"s\"?"),
+            ("6 Min", "did you mean \"min\"?"),
+        ] {
+            let error = text.parse::<SimDuration>().unwrap_err().to_string();
+            assert!(error.contains(reason), "{error}");
         }
         for text in ["30 min 2 h", "1 s 1 s", "2 h 30", "0 5 s"] {
             let error = text.parse::<SimDuration>().unwrap_err().to_string();

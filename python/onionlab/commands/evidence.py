@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from onionlab.commands import EXIT_FAILED
+from onionlab.commands import EXIT_FAILED, EXIT_INTERRUPTED
 from onionlab.files import write_text
 from onionlab.quantity import seconds
+
+#: What `calibrate` holds a network beside unless told otherwise.
+USUAL_METRICS = Path("../shared/data/reference/shadow-networks/targets.json")
 
 
 def calibrate(
@@ -23,7 +28,7 @@ def calibrate(
         typer.Option(
             metavar="FILE",
             help="The live network's figures: tornettools' tor_metrics_*.json, or tables of Tor Metrics; also several times.",
-            show_default="2019, from ../shared/data/reference/shadow-networks/targets.json",
+            show_default=f"2019, from {USUAL_METRICS}",
         ),
     ] = None,
     scale: Annotated[
@@ -38,8 +43,10 @@ def calibrate(
     from onionlab.live_network.tor_metrics import Metrics
     from onionlab.results.experiment import load
 
+    if not metrics and not USUAL_METRICS.exists():
+        raise typer.BadParameter("the live network's figures are missing: this names their file", param_hint="--metrics")
     live = Metrics()
-    for path in metrics or [Path("../shared/data/reference/shadow-networks/targets.json")]:
+    for path in metrics or [USUAL_METRICS]:
         live.add(path)
     results = load(directory)
     if point is not None:
@@ -49,6 +56,16 @@ def calibrate(
         sys.stdout.write(text)
     else:
         write_text(output, text)
+
+
+@contextmanager
+def _told_when_stopped(results: Path) -> Iterator[None]:
+    """Say what a keyboard interrupt leaves."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"onionlab: stopped; finished runs are kept in {results}, the same command goes on from there", file=sys.stderr)
+        raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
 def _names(given: list[str], option: str = "--networks") -> list[str]:
@@ -219,7 +236,7 @@ def reproduce(
     def display() -> ProgressDisplay:
         return ProgressDisplay(errors, here=cluster is None)
 
-    with made_at(Place(jobs, cluster)):
+    with made_at(Place(jobs, cluster)), _told_when_stopped(results):
         if paper in COMPUTED:
             with errors.status("") as status:
                 page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)

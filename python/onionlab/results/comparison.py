@@ -324,12 +324,12 @@ def _unpaired_difference(metric: str, ours: list[float], theirs: list[float]) ->
     }
 
 
-def compare(directories: Sequence[str | Path]) -> Comparison:
+def compare(directories: str | Path | Sequence[str | Path]) -> Comparison:
     """Compare finished experiments.
 
     Parameters
     ----------
-    directories : sequence of paths
+    directories : path or sequence of paths
         Results directories of `onionlab run`; the first treatment of the first one is the base.
 
     Raises
@@ -341,7 +341,8 @@ def compare(directories: Sequence[str | Path]) -> Comparison:
     --------
     >>> onionlab.compare(["out/kist", "out/vanilla"]).summary  # doctest: +SKIP
     """
-    return Comparison(tuple(variants([Path(directory) for directory in directories])))
+    named = [directories] if isinstance(directories, str | Path) else directories
+    return Comparison(tuple(variants([Path(directory) for directory in named])))
 
 
 def settings_json(comparison: Comparison) -> str:

@@ -2,6 +2,7 @@
 
 use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
+use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;
 use toml::Spanned;
@@ -21,6 +22,12 @@ pub(super) fn explain(file: &Path, text: &str, error: &toml::de::Error) -> Scena
         Some(message) => Fault::WrongValue { key, message },
         None => read_message(error.message(), key),
     };
+    if let Fault::WrongValue { key, .. } = &mut fault
+        && let Some(culprit) = culprit(text, &document, key)
+    {
+        *key = format!("{key}.{culprit}");
+        line = line_and_value(&document, key).map(|(start, _)| line_of(text, start));
+    }
     if let Fault::MissingKey { table, .. } = &mut fault {
         // The place of a key that the top level lacks is where the document begins, which is some other key.
         if line_and_value(&document, table).is_none_or(|(_, value)| !value.is_table()) {
@@ -29,6 +36,39 @@ pub(super) fn explain(file: &Path, text: &str, error: &toml::de::Error) -> Scena
         }
     }
     ScenarioError { place: Place { file: file.into(), line }, fault }
+}
+
+/// Most keys of a table, and most bytes of a file, in which a culprit is looked for.
+const FEW: (usize, usize) = (32, 1 << 20);
+
+/// The key of the table at `key` that an error is about. Where one of its keys (`kind`) says what the table is, serde places the errors of all others at the table: the culprit is the one
+/// without which it says something else.
+fn culprit(text: &str, document: &Spanned<DeTable<'_>>, key: &str) -> Option<String> {
+    let (_, DeValue::Table(inner)) = line_and_value(document, key)? else { return None };
+    if !inner.contains_key("kind") || inner.len() > FEW.0 || text.len() > FEW.1 {
+        return None;
+    }
+    let whole: toml::Table = text.parse().ok()?;
+    let said = ScenarioFile::deserialize(whole.clone()).err()?.message().to_owned();
+    inner.keys().map(|name| name.get_ref().to_string()).filter(|name| name != "kind").find(|name| {
+        let mut without = whole.clone();
+        let removed = table_at(&mut without, key).is_some_and(|table| table.remove(name).is_some());
+        removed && ScenarioFile::deserialize(without).err().is_none_or(|error| error.message() != said)
+    })
+}
+
+/// The table that `key` leads to.
+fn table_at<'t>(mut table: &'t mut toml::Table, key: &str) -> Option<&'t mut toml::Table> {
+    for segment in key.split('.') {
+        let (name, index) = match segment.split_once('[') {
+            Some((name, index)) => (name, index.trim_end_matches(']').parse::<usize>().ok()),
+            None => (segment, None),
+        };
+        let value = table.get_mut(name)?;
+        let value = if let Some(index) = index { value.as_array_mut()?.get_mut(index)? } else { value };
+        table = value.as_table_mut()?;
+    }
+    Some(table)
 }
 
 /// What is allowed where a value has no name but must have one: the parser tells the names only if a text stands there.
@@ -150,6 +190,9 @@ fn read_message(message: &str, key: String) -> Fault {
     }
     if message.starts_with("invalid length") && message.ends_with("expected 1 element in map") {
         "exactly one key is allowed in the inner table".clone_into(&mut message);
+    }
+    if let Some(at) = message.find("expected internally tagged enum ") {
+        message = format!("{}expected a table with the key `kind`", &message[..at]);
     }
     if let Some(at) = message.find("expected struct ") {
         message = format!("{}expected a table", &message[..at]);
