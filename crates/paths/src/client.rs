@@ -92,20 +92,6 @@ impl ClientPaths {
         guards.first().into_iter().find_map(|guard| network.over_guard(request, guard, &mut draws))
     }
 
-    /// A circuit of the client over this guard has been built.
-    pub fn guard_succeeded(&mut self, now: SimTime, network: &PathSelector, guard: RelayIndex) {
-        if let Some(guards) = &mut self.guards {
-            guards.succeeded(now, network, guard, Standing::UsableOnCompletion);
-        }
-    }
-
-    /// The channel to this guard, or the first hop of a circuit over it, has failed.
-    pub fn guard_failed(&mut self, now: SimTime, guard: RelayIndex) {
-        if let Some(guards) = &mut self.guards {
-            guards.failed(now, guard);
-        }
-    }
-
     /// The path of an onion-service circuit of a client with vanguards-lite; see [`OnionPath`]. `endpoint` is the last relay where somebody
     /// else has chosen it. `None` if the network has too few relays, or the client's version no vanguards.
     pub fn onion_path(

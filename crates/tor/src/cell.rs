@@ -10,9 +10,6 @@ use onionlab_quantities::SimTime;
 /// Bytes of a fixed cell on the wire, link protocol 4 and later: 4 of circuit id, 1 of command, 509 of payload (`CELL_MAX_NETWORK_SIZE`).
 pub const CELL_BYTES: u32 = 514;
 
-/// Bytes of a cell payload (`CELL_PAYLOAD_SIZE`).
-pub const CELL_PAYLOAD_BYTES: u32 = 509;
-
 const NONE: u32 = u32::MAX;
 
 /// What a cell is; for relay cells, the relay command.

@@ -52,7 +52,7 @@ mod world;
 mod writing;
 
 pub use bucket::TokenRefill;
-pub use cell::{CELL_BYTES, CELL_PAYLOAD_BYTES};
+pub use cell::CELL_BYTES;
 pub use channel::ChannelKind;
 pub use circuit::Place;
 pub use client::{BuildTimeModel, BuildTimeoutParameters, ClientConfig, ClientOptions, PathRequest, PathSource, Purpose};

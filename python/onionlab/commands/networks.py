@@ -67,7 +67,7 @@ def import_(
 
 def synth(
     relays: Annotated[
-        int | None, typer.Option(min=1, max=MOST_RELAYS, help="Number of relays.", show_default="as many as Tor had")
+        int | None, typer.Option(min=4, max=MOST_RELAYS, help="Number of relays.", show_default="as many as Tor had")
     ] = None,
     year: Annotated[int | None, typer.Option(help="Year whose network is imitated.", show_default="2025")] = None,
     seed: Annotated[

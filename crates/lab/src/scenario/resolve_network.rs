@@ -63,12 +63,12 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
         NetworkKind::Consensus => {
             let document = named_file(scenario, "network.path", path(file)?)?;
             let geoip = file.geoip.as_ref().map(|path| named_file(scenario, "network.geoip", path)).transpose()?;
-            Ok(Network::Consensus(ConsensusNetwork { document, geoip, common: sampled(scenario, file)? }))
+            Ok(Network::Consensus(ConsensusNetwork { document, geoip, common: sampled(scenario, file, 3)? }))
         }
         NetworkKind::Synthetic => {
             let (first, last) = Model::built_in().years();
             let year = within("network.year", file.year.unwrap_or(2025.0), f64::from(first), f64::from(last))?;
-            Ok(Network::Synthetic(SyntheticNetwork { year, common: sampled(scenario, file)? }))
+            Ok(Network::Synthetic(SyntheticNetwork { year, common: sampled(scenario, file, 4)? }))
         }
         NetworkKind::File => made_elsewhere(scenario, file).map(Network::File),
         NetworkKind::Explicit => explicit(file).map(Network::Explicit),
@@ -135,12 +135,13 @@ fn latency_between(file: &NetworkFile) -> Checked<BTreeMap<String, SimDuration>>
     Ok(known)
 }
 
-fn sampled(scenario: &Scenario, file: &NetworkFile) -> Checked<SampledNetwork> {
+/// What sampled networks have in common; of at least so many relays, one for each class that there is.
+fn sampled(scenario: &Scenario, file: &NetworkFile, least: u32) -> Checked<SampledNetwork> {
     let size = match (file.relays, file.scale) {
         (Some(_), Some(_)) => {
             return Err(Fault::conflict("network.scale", "and `network.relays` both set the size: give one of them"));
         }
-        (Some(relays), None) => Size::Relays(within("network.relays", relays, 3, 100_000)?),
+        (Some(relays), None) => Size::Relays(within("network.relays", relays, least, 100_000)?),
         (None, Some(scale)) if scale > 0.0 && scale <= 1.0 => Size::Scale(scale),
         (None, Some(scale)) => return Err(Fault::out_of_range("network.scale", scale, "above 0 and at most 1")),
         (None, None) => Size::Relays(100),

@@ -23,7 +23,6 @@ FAIR = "max-min fair"
 CIRCUITS = ("circuit 1", "circuit 2", "circuit 3")
 
 SIZE = (250, 190)
-ONE_NETWORK = "one network"
 
 WORDS = {
     "latency": "mean latency (ms)",
