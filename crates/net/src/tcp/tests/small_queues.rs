@@ -1,4 +1,4 @@
-//! How much of a connection its host's queue may hold, against Linux 6.18 (two flows through HTB on a veth pair without GSO; windows, round trips and `skmem` of `ss -tmi`).
+//! How much of a connection its host's queue may hold, against Linux 6.18 (`tools/measure_small_queues.py`).
 
 use super::super::{Tcb, TcpConfig};
 use onionlab_quantities::SimDuration;
