@@ -26,7 +26,11 @@ build: $(VENV)/locked ## Build the simulator and install onionlab into .venv
 demo: build ## Compare three circuit schedulers on the built-in network: the table and a report, in about three minutes
 	$(BIN)/onionlab run experiments/swrr/demo.toml
 
+# Real consensuses and measurements lie beside the repository, if anywhere: what needs them does nothing without.
+DATA = ../shared/data
+
 test: test-rust test-python ## Run all tests but the slow ones
+	@test -d $(DATA) || echo "note: there is no $(DATA): tests that need real documents passed without testing anything"
 
 test-rust:
 	cargo test --workspace --locked --quiet
