@@ -13,6 +13,7 @@
 use crate::coarse_clock::CoarseClock;
 use crate::connections::Connections;
 use crate::event_loop::{Connection, Operation};
+use crate::ids::StreamId;
 use crate::node::RateLimit;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration, SimTime};
 
@@ -158,6 +159,8 @@ pub(crate) struct Buckets {
     pub wake_up_pending: bool,
     /// Who draws on them.
     pub connections: Connections,
+    /// An exit's connections that are open only until they are flushed (`held_open.rs`).
+    pub held_open: Vec<StreamId>,
 }
 
 impl Buckets {
@@ -169,6 +172,7 @@ impl Buckets {
             relayed: TokenBucket::new(relayed_rate, relayed_burst, clock),
             wake_up_pending: false,
             connections: Connections::default(),
+            held_open: Vec::new(),
         }
     }
 

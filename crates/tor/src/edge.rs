@@ -94,7 +94,7 @@ impl World {
     }
 
     /// More is to be written, or all of it before the end: in the next pass, whatever tokens there were before (`connection_start_writing`).
-    fn start_writing_to_server(&mut self, id: StreamId) {
+    pub(crate) fn start_writing_to_server(&mut self, id: StreamId) {
         self.streams[id.index()].blocked.writing = false;
         self.watch_stream(id, Effects::WRITABLE);
     }
@@ -102,7 +102,7 @@ impl World {
     /// One write callback.
     fn write_to_server(&mut self, id: StreamId) {
         let stream = &self.streams[id.index()];
-        if !matches!(stream.exit, ExitState::Connected | ExitState::Flushing) || stream.blocked.writing {
+        if !matches!(stream.exit, ExitState::Connected | ExitState::Flushing) || stream.blocked.writing || self.is_held_open(id) {
             return;
         }
         let (circuit, socket, waiting) = (stream.circuit, stream.socket, stream.ends[Place::Exit as usize].outbuf);
@@ -139,8 +139,7 @@ impl World {
     pub(crate) fn end_from_client(&mut self, id: StreamId) {
         let stream = &mut self.streams[id.index()];
         if stream.exit == ExitState::Connected && stream.end(Place::Exit).outbuf > 0 {
-            stream.exit = ExitState::Flushing;
-            self.start_writing_to_server(id);
+            self.hold_open(id);
         } else {
             self.end_at_exit(id);
         }
@@ -309,7 +308,12 @@ impl World {
             self.end_at_service(id);
             return;
         }
-        let had_a_connection = std::mem::replace(&mut stream.exit, ExitState::Ended) != ExitState::Waiting;
+        let before = std::mem::replace(&mut stream.exit, ExitState::Ended);
+        let had_a_connection = before != ExitState::Waiting;
+        if before == ExitState::Flushing {
+            let exit = self.host_at(self.streams[id.index()].circuit, Place::Exit);
+            self.hold_no_longer(exit, id);
+        }
         self.probes_end_with(id);
         let stream = &mut self.streams[id.index()];
         if !had_a_connection {

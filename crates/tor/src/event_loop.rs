@@ -265,6 +265,9 @@ impl World {
             SocketUse::Exit(stream) => self.serve_exit(stream, effects, bytes),
             SocketUse::Server(stream) => self.server_upcall(stream, effects),
         }
+        if self.held_open > 0 {
+            self.flush_held_open(self.net.host(socket));
+        }
     }
 
     fn serve_channel(&mut self, end: EndId, effects: Effects, bytes: u64) {

@@ -20,6 +20,7 @@ mod edge;
 mod event_loop;
 mod handshakes;
 mod head_of_line;
+mod held_open;
 mod idle;
 mod ids;
 mod light_heavy;

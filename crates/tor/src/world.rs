@@ -180,6 +180,8 @@ pub struct World {
     pub(crate) touched: Vec<EndId>,
     pub(crate) records: Records,
     pub(crate) sampler: Sampler,
+    /// Connections to servers that are held open at all nodes with limits (`held_open.rs`).
+    pub(crate) held_open: usize,
     /// What circuits carry, where that is measured.
     pub(crate) latency: Option<Box<ByteLatency>>,
     /// Active circuit switching, where it is on.
@@ -299,6 +301,7 @@ impl World {
             touched: Vec::new(),
             records: Records::default(),
             sampler,
+            held_open: 0,
             latency: None,
             switching,
             probes,
