@@ -5,17 +5,21 @@
 //! server may wait until its client gives up, while other connections go on. So it matters that a new connection is the last only until another is closed, whose place it then
 //! takes.
 //!
-//! Shadow 1.13 tells what is ready by going through a hash table over descriptors (`shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`). GLib puts
+//! Shadow 1.13 tells what is ready by going through a hash table over descriptors (`shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`); one that is closed is
+//! free after a minute (`TCPS_TIMEWAIT` and `TCPS_LASTACK` of `shd-tcp.c`). GLib puts
 //! descriptor `d` at `d` modulo a prime that depends on how many there are (`ghash.c`), so that old connections and new ones are mixed there. Simplified: two that belong in one
 //! place keep tor's order, where GLib looks for another place for the second; and all that wait count as ready.
 
 use crate::settings::Epoll;
 use onionlab_net::SocketId;
+use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 
 /// Shadow's processes have none below (`MIN_DESCRIPTOR`).
 const FIRST_DESCRIPTOR: u32 = 10;
+/// How long Shadow keeps a descriptor after its connection is closed (`CONFIG_TCPCLOSETIMER_DELAY`).
+const KEPT: SimDuration = SimDuration::from_secs(60);
 /// The largest primes below powers of two, from eight on (`prime_mod` of `ghash.c`).
 const PRIMES: [u32; 14] = [7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093, 8191, 16_381, 32_749, 65_521];
 
@@ -36,7 +40,9 @@ pub(crate) struct Connections {
     array: Vec<Connection>,
     /// Where each is in the array (`conn_array_index`).
     places: HashMap<SocketId, usize>,
-    /// Descriptors that were given back, and how many there are of them and of those in use.
+    /// Descriptors of connections that are closed, and when they may be given again.
+    closed: VecDeque<(SimTime, u32)>,
+    /// Those that may, and how many there are of all.
     free: BinaryHeap<Reverse<u32>>,
     given: u32,
 }
@@ -51,9 +57,12 @@ struct Connection {
 
 impl Connections {
     /// A new one is the last (`connection_add_impl`).
-    pub fn add(&mut self, socket: SocketId) {
+    pub fn add(&mut self, socket: SocketId, now: SimTime) {
         if self.places.contains_key(&socket) {
             return;
+        }
+        while self.closed.front().is_some_and(|&(free_at, _)| free_at <= now) {
+            self.free.extend(self.closed.pop_front().map(|(_, descriptor)| Reverse(descriptor)));
         }
         let descriptor = self.free.pop().map_or_else(
             || {
@@ -67,9 +76,9 @@ impl Connections {
     }
 
     /// The last one takes the place of one that is closed (`connection_remove`).
-    pub fn remove(&mut self, socket: SocketId) {
+    pub fn remove(&mut self, socket: SocketId, now: SimTime) {
         let Some(place) = self.places.remove(&socket) else { return };
-        self.free.push(Reverse(self.array.swap_remove(place).descriptor));
+        self.closed.push_back((now + KEPT, self.array.swap_remove(place).descriptor));
         if let Some(moved) = self.array.get(place) {
             self.places.insert(moved.socket, place);
         }
@@ -115,10 +124,10 @@ mod tests {
     fn the_last_takes_the_place_of_one_that_is_closed() {
         let mut connections = Connections::default();
         for socket in sockets([3, 8, 5, 9, 4]) {
-            connections.add(socket);
+            connections.add(socket, SimTime::ZERO);
         }
-        connections.remove(SocketId(8));
-        connections.add(SocketId(1));
+        connections.remove(SocketId(8), SimTime::ZERO);
+        connections.add(SocketId(1), SimTime::ZERO);
         for socket in sockets([1, 3, 4, 5, 9, 8]) {
             connections.wait(socket);
         }
@@ -132,11 +141,15 @@ mod tests {
     fn shadow_goes_by_descriptors() {
         let mut connections = Connections::default();
         for socket in sockets([1, 2, 3, 4]) {
-            connections.add(socket);
+            connections.add(socket, SimTime::ZERO);
         }
-        connections.remove(SocketId(2));
-        connections.remove(SocketId(3));
-        connections.add(SocketId(5));
+        connections.remove(SocketId(2), SimTime::ZERO);
+        connections.remove(SocketId(3), SimTime::ZERO);
+        // A minute later: before, it would have descriptor 14.
+        connections.add(SocketId(6), SimTime::ZERO);
+        connections.add(SocketId(5), SimTime::ZERO + KEPT);
+        assert_eq!(connections.array.iter().map(|connection| connection.descriptor).collect::<Vec<_>>(), [10, 13, 14, 11]);
+        connections.remove(SocketId(6), SimTime::ZERO + KEPT);
         let mut waiting = |numbers: &[u32]| {
             for &number in numbers {
                 connections.wait(SocketId(number));
@@ -147,7 +160,7 @@ mod tests {
         assert_eq!(waiting(&[1, 4, 5]), sockets([1, 5, 4]));
         let mut many = Connections::default();
         for number in 0..40 {
-            many.add(SocketId(number));
+            many.add(SocketId(number), SimTime::ZERO);
         }
         for number in [0, 10, 20, 21, 22, 30, 31, 32, 39] {
             many.wait(SocketId(number));
@@ -183,8 +196,8 @@ mod tests {
                     _ => {}
                 }
                 match step {
-                    0 => connections.add(socket),
-                    1 => connections.remove(socket),
+                    0 => connections.add(socket, SimTime::ZERO),
+                    1 => connections.remove(socket, SimTime::ZERO),
                     _ => connections.wait(socket),
                 }
             }

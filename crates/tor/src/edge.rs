@@ -48,6 +48,10 @@ impl World {
 
     /// The callbacks of an exit's connection to a server.
     pub(crate) fn serve_exit(&mut self, id: StreamId, effects: Effects, bytes: u64) {
+        if effects.has(Effects::CONNECTED | Effects::PEER_CLOSED | Effects::RESET) {
+            // Every callback refills, whether it moves bytes or not.
+            self.refill_buckets(self.host_at(self.streams[id.index()].circuit, Place::Exit));
+        }
         if effects.has(Effects::CONNECTED) && self.streams[id.index()].exit == ExitState::Connecting {
             self.streams[id.index()].exit = ExitState::Connected;
             let circuit = self.streams[id.index()].circuit;

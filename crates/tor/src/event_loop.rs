@@ -314,6 +314,14 @@ impl World {
         (share > 0).then_some(share)
     }
 
+    /// Adds what is due to the node's buckets.
+    pub(crate) fn refill_buckets(&mut self, host: HostId) {
+        let now = self.queue.now();
+        if let Some(buckets) = &mut self.nodes[host.index()].buckets {
+            buckets.available(Connection::Edge, Operation::Read, now);
+        }
+    }
+
     /// Draws `bytes` from the node's buckets.
     pub(crate) fn charge(&mut self, host: HostId, connection: Connection, operation: Operation, bytes: u64) {
         if let Some(buckets) = &mut self.nodes[host.index()].buckets {

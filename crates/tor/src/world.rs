@@ -407,10 +407,11 @@ impl World {
         }
         self.sockets[socket.index()] = usage;
         self.forget_ready(socket);
+        let now = self.queue.now();
         if let Some(buckets) = &mut self.nodes[self.net.host(socket).index()].buckets {
             match usage {
-                SocketUse::Nothing => buckets.connections.remove(socket),
-                _ => buckets.connections.add(socket),
+                SocketUse::Nothing => buckets.connections.remove(socket, now),
+                _ => buckets.connections.add(socket, now),
             }
         }
     }
@@ -418,9 +419,13 @@ impl World {
     /// The node has a limit from now on.
     #[cfg(test)]
     pub(crate) fn limit(&mut self, host: onionlab_engine::HostId, mut buckets: crate::bucket::Buckets) {
+        let now = self.queue.now();
         let of_host = |socket: &u32| self.net.host(SocketId(*socket)) == host;
         let used = |socket: &u32| !matches!(self.sockets[*socket as usize], SocketUse::Nothing);
-        (0..self.sockets.len() as u32).filter(used).filter(of_host).for_each(|socket| buckets.connections.add(SocketId(socket)));
+        (0..self.sockets.len() as u32)
+            .filter(used)
+            .filter(of_host)
+            .for_each(|socket| buckets.connections.add(SocketId(socket), now));
         self.nodes[host.index()].buckets = Some(Box::new(buckets));
     }
 

@@ -235,8 +235,8 @@ mod tests {
             assert!(sockets[0].index() < sockets[1].index() && world.event_loop.ready().is_empty());
             if stream_is_first {
                 let connections = &mut world.nodes[exit.index()].buckets.as_mut().unwrap().connections;
-                connections.remove(sockets[0]);
-                connections.add(sockets[0]);
+                connections.remove(sockets[0], at(0));
+                connections.add(sockets[0], at(0));
                 sockets.reverse();
             }
             world.streams[stream.index()].end(Place::Exit).outbuf = 100;
