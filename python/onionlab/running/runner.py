@@ -182,8 +182,8 @@ def run_all(
             plan = Plan.of(path, text)
             place.try_policies(path, text)
             stack.enter_context(prepared(root, text, plan))
-            first = sum(max(1, len(work.plan.points)) for work in works)
-            works.append(Work(path, text, plan, root, Passing(watcher, name, first), limit))
+            before = sum(max(1, len(work.plan.points)) for work in works)
+            works.append(Work(path, text, plan, root, Passing(watcher, name, before), limit))
         waiting = [task for work in works for task in work.waiting()]
         if limit is not None:
             check_limited(works, waiting, place)

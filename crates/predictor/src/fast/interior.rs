@@ -242,12 +242,12 @@ where
         if !length.is_finite() || length <= 1e-12 {
             return Progress::Broken;
         }
-        self.steps.chunks_exact_mut(horizon).for_each(|steps| {
+        for steps in self.steps.chunks_exact_mut(horizon) {
             widest(
                 #[inline(always)]
                 || pack::go(steps, length),
-            )
-        });
+            );
+        }
         self.coupling.go(length);
         Progress::Step
     }
