@@ -63,6 +63,8 @@ def drawings(beds: testbeds.Measured, sampled: network.Measured | None) -> Itera
     if sampled is None:
         return
     over_networks = f"mean quantile function over {sampled.networks} sampled networks; band: 95 % t interval"
+    if sampled.networks == 1:
+        over_networks = "quantile function, one sampled network"
     words = "time to last byte (s)"
     downloads = [
         [Panel(loss, size, f"{size}, {loss} lost", words, _most(sampled, loss, size)) for size in network.SIZES]

@@ -12,6 +12,7 @@ from typing import Any
 from onionlab.reproductions.cci import network
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
+from onionlab.results.describe import plural
 
 
 def _users(count: Any) -> str:
@@ -97,7 +98,8 @@ def page(measured: Mapping[str, network.Measured], rule: Rule) -> Iterator[str]:
         sampled = measured[question.stem]
         yield f"### {question.heading}"
         yield ""
-        extent = f"{sampled.networks} sampled networks of {sampled.relays} relays and {sampled.minutes:g} simulated minutes"
+        networks = plural(sampled.networks, "sampled network")
+        extent = f"{networks} of {sampled.relays} relays and {sampled.minutes:g} simulated minutes"
         yield (
             f"{question.says} {extent}; in brackets the paired difference to “{sampled.treatments[0]}”, with an asterisk where "
             "its 95 % interval excludes zero."

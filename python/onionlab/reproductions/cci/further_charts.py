@@ -13,6 +13,7 @@ from onionlab.charts import theme
 from onionlab.quantity import format_duration
 from onionlab.reproductions.cci import network
 from onionlab.reproductions.panels import whole
+from onionlab.results.describe import plural
 from onionlab.stats import mean_interval
 
 #: Size of a panel of means: its width, and the height of a treatment; and that of a panel of costs.
@@ -47,7 +48,7 @@ def means(sampled: network.Measured, title: str) -> dict[str, Any]:
             panels.append(_dots(name, found, sampled.treatments, f"{size}, {place} lost", labelled=number == 0))
         rows.append(alt.hconcat(*panels, spacing=22))
     about = [
-        f"mean over {sampled.networks} sampled networks; line: 95 % interval, cut where an axis ends",
+        f"mean over {plural(sampled.networks, 'sampled network')}; line: 95 % interval, cut where an axis ends",
         f"time to the last byte; what failed counts as {format_duration(sampled.longest)}",
     ]
     return whole(rows, title, about, data)
@@ -138,6 +139,6 @@ def costs(sampled: network.Measured) -> dict[str, Any]:
         panels.append(alt.LayerChart(layer=[encoded, zero], title=alt.TitleParams(size, fontSize=12, offset=4)))
     about = [
         "each dot a sampled network under a load: how much longer a mean download takes than with a connection for each circuit",
-        f"{sampled.networks} networks; more users share more links, and fill relays more",
+        f"{plural(sampled.networks, 'network')}; more users share more links, and fill relays more",
     ]
     return whole([alt.hconcat(*panels, spacing=22)], "What sharing costs, by how many links are shared", about, data)

@@ -12,6 +12,7 @@ from onionlab.reproductions.cci.charts import TITLES
 from onionlab.reproductions.claims import Comparison, Judged, Rule, difference
 from onionlab.reproductions.figures import change, level, mean
 from onionlab.reproductions.kept import Made, took
+from onionlab.results.describe import plural
 from onionlab.stats.intervals import CONFIDENCE
 
 #: Metrics in words, with their unit and the places that are shown.
@@ -99,7 +100,7 @@ def page(
     lines += ["## In short", ""]
     lines += claims_table.short(judged, "claims" if sampled is not None else "claims about the testbeds")
     lines += ["## The claims", ""]
-    replicates = f"{beds.seeds} seeds" if sampled is None else f"{beds.seeds} seeds or {sampled.networks} networks"
+    replicates = f"{beds.seeds} seeds" if sampled is None else f"{beds.seeds} seeds or {plural(sampled.networks, 'network')}"
     lines += claims_table.explanation(rule, judged, replicates, "What each figure is: `experiments/cci/claims.toml`.")
     lines += claims_table.table(judged, WORDS)
     lines += _nagle(beds, judged, rule)
@@ -229,13 +230,18 @@ def censoring(sampled: network.Measured) -> str:
     )
 
 
+#: Said where an interval would stand.
+NO_SPREAD = " (one network has none: what is said of it may be otherwise in the next)"
+
+
 def _network(printed: Mapping[str, Any], sampled: network.Measured, rule: Rule, *, has_quarter: bool) -> Iterator[str]:
     without, lossy = printed["faster"]["without loss"], printed["faster"]["with loss"]
     slower = printed["building-slower"]
     yield (
-        f"{sampled.relays} relays and Tor's users for them, tor 0.3.5, links and TCP as Shadow models them; {sampled.networks} "
-        f"sampled networks of {sampled.minutes:g} simulated minutes. PCTLS less vanilla, means over networks "
-        f"with their 95 % intervals. The paper, with a quarter of Tor in Shadow: without loss {_less(without)} for the three "
+        f"{sampled.relays} relays and Tor's users for them, tor 0.3.5, links and TCP as Shadow models them; "
+        f"{plural(sampled.networks, 'sampled network')} of {sampled.minutes:g} simulated minutes. PCTLS less vanilla, means over "
+        f"networks with their 95 % intervals{NO_SPREAD if sampled.networks == 1 else ''}. The paper, with a quarter of Tor in "
+        f"Shadow: without loss {_less(without)} for the three "
         f"sizes and +{slower['without loss']} ms for a circuit; with a loss that is not published {_less(lossy)}, and "
         f"+{slower['with loss']} ms."
     )
