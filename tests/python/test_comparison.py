@@ -271,3 +271,11 @@ def test_welch_against_scipy_and_its_limits() -> None:
     assert welch_interval([1.0], theirs).low is None  # type: ignore[union-attr]
     assert welch_interval([1.0, 1.0], [2.0, 2.0]).low is None  # type: ignore[union-attr]
     assert welch_p_value([1.0], theirs) is None
+
+
+def test_labels_tell_variants_apart_without_a_stray_comma() -> None:
+    label = onionlab.results.comparison._labels
+    assert label([(Path("a"), "", "kist"), (Path("a"), "", "vanilla")]) == ["kist", "vanilla"]
+    # A sweep beside a plain experiment: the same treatment at two points, and once without any.
+    beside = label([(Path("sweep"), "relays = 50", "kist"), (Path("sweep"), "relays = 90", "kist"), (Path("plain"), "", "kist")])
+    assert beside == ["sweep: relays = 50: kist", "sweep: relays = 90: kist", "plain: kist"]

@@ -182,7 +182,7 @@ def _labels(parts: Sequence[tuple[Path, str, str]]) -> list[str]:
         [folder(path) for path, _, _ in parts],
         [at for _, at, _ in parts],
         [f"{folder(path)}: {name}" for path, _, name in parts],
-        [f"{name}, {at}" for _, at, name in parts],
+        [f"{name}, {at}" if at else "" for _, at, name in parts],
     )
     for labels in forms:
         if all(labels) and _KEY not in labels and len(set(labels)) == len(labels):
@@ -287,7 +287,8 @@ def _drawn(comparison: Comparison, into: Path) -> Path:
 
 def _why_unpaired(base: Variant, variant: Variant) -> str:
     """Why a variant's networks are not the base's; empty where they are."""
-    for key in dict.fromkeys([*base.settings, *variant.settings]):
+    # Of networks of different kinds all else differs, too.
+    for key in sorted(dict.fromkeys([*base.settings, *variant.settings]), key=lambda key: key != "network.kind"):
         # The same document may lie elsewhere: its digest counts.
         if not key.startswith(_OF_NETWORK) or key.startswith(_OF_PATHS) or key.endswith(".path"):
             continue
