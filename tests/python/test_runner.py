@@ -71,6 +71,13 @@ def test_somebody_s_own_files_are_not_replaced(core: FakeCore, experiment_file: 
     assert [path.name for path in own.parent.iterdir()] == [name]
 
 
+def test_what_a_process_left_that_was_killed_at_its_first_write_is_ours(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    left = experiment_file.parent / "out"
+    (left / "plan.json").unlink()
+    assert run(experiment_file).missing == ()
+
+
 def test_a_begin_is_a_text(core: FakeCore, experiment_file: Path) -> None:
     with pytest.raises(ScenarioError, match="allowed are auto and a time"):
         run(experiment_file, measure_from=3)

@@ -45,7 +45,8 @@ def check_own(root: Path, plan: Plan) -> None:
 
 def _check_foreign(root: Path) -> None:
     """Refuse a directory with somebody's own files where ours go."""
-    if (root / "plan.json").exists():
+    # A process that was killed at its first write has left the lock, and perhaps no plan.
+    if (root / "plan.json").exists() or (root / ".lock").exists():
         return
     for name in ("experiment.toml", "report.html"):
         if (root / name).exists():
