@@ -74,7 +74,9 @@ impl<E> Entry<E> {
 pub struct EventQueue<E> {
     now: SimTime,
     handled: u64,
-    pending: usize,
+    /// Events scheduled so far. (Counting those that wait would cost more: two counters that lie beside each other and are written together
+    /// in one place and one alone in another make the processor wait for the latter.)
+    scheduled: u64,
     hosts: usize,
     /// The bucket whose turn it is, sorted descending: the next event is the last.
     today: Vec<Entry<E>>,
@@ -105,7 +107,7 @@ impl<E: Copy> EventQueue<E> {
         Self {
             now: SimTime::ZERO,
             handled: 0,
-            pending: 0,
+            scheduled: 0,
             hosts,
             today: Vec::new(),
             day: 0,
@@ -130,7 +132,7 @@ impl<E: Copy> EventQueue<E> {
     }
     /// Events waiting.
     pub const fn pending(&self) -> usize {
-        self.pending
+        (self.scheduled - self.handled) as usize
     }
 
     /// Makes `event` happen to `host` at `time`.
@@ -141,7 +143,7 @@ impl<E: Copy> EventQueue<E> {
     pub fn schedule(&mut self, time: SimTime, host: HostId, event: E) {
         assert!(time >= self.now, "an event was scheduled {} ns in the past", self.now.as_nanos() - time.as_nanos());
         assert!(host.index() < self.hosts, "an event was scheduled for a host that is not there");
-        self.pending += 1;
+        self.scheduled += 1;
         let day = time.as_nanos() >> BUCKET_BITS;
         // Nearly always.
         if day.wrapping_sub(self.day).wrapping_sub(1) < self.days {
@@ -244,7 +246,6 @@ impl<E: Copy> EventQueue<E> {
         }
         self.now = time;
         self.handled += 1;
-        self.pending -= 1;
         if self.early > 0 {
             self.early -= 1;
             return self.far.pop_heap().map(|far| Popped { time, host: far.host, event: far.event });

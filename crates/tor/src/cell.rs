@@ -222,13 +222,20 @@ impl CellPool {
         }
     }
 
+    /// Takes the cell that has waited longest.
+    ///
+    /// Where each cell comes by, [`Self::front`] and [`Self::drop_front`] are faster: an `Option<Cell>` is taken apart and put together in
+    /// pieces that overlap, for which the processor waits.
     #[inline]
     pub fn pop(&mut self, queue: &mut CellQueue) -> Option<Cell> {
-        if queue.len == 0 {
-            return None;
-        }
-        let block = &self.blocks[queue.head as usize];
-        let cell = block.cells[queue.read as usize];
+        let cell = *self.front(queue)?;
+        self.drop_front(queue);
+        Some(cell)
+    }
+
+    /// Gives up the place of the cell that has waited longest, of a queue that has one.
+    #[inline]
+    pub fn drop_front(&mut self, queue: &mut CellQueue) {
         queue.read += 1;
         queue.len -= 1;
         self.cells -= 1;
@@ -237,10 +244,9 @@ impl CellPool {
             *queue = CellQueue::EMPTY;
         } else if queue.read as usize == BLOCK {
             self.free.push(queue.head);
-            queue.head = block.next;
+            queue.head = self.blocks[queue.head as usize].next;
             queue.read = 0;
         }
-        Some(cell)
     }
 
     /// Cells that wait in queues.

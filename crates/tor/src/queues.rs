@@ -128,7 +128,8 @@ impl World {
         let Some(slot) = circuits.mux.pick(now) else { return false };
         let Some(Attached { circuit, hop, outward }) = circuits.attached[slot.0 as usize] else { return false };
         let side = &mut self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)];
-        let Some(cell) = self.cells.pop(&mut side.queue) else { return false };
+        let Some(&cell) = self.cells.front(&side.queue) else { return false };
+        self.cells.drop_front(&mut side.queue);
         self.sent.push_cell(&mut end.sent, cell);
         end.outbuf.append(crate::CELL_BYTES);
         end.cells_sent += 1;

@@ -112,7 +112,9 @@ impl World {
         let cells = plaintext / CELL_BYTES;
         self.prefetch_circuits(id, cells);
         for _ in 0..cells {
-            let Some(cell) = self.sent.pop_cell(&mut self.ends[peer].sent) else { return };
+            let sent = &mut self.ends[peer].sent;
+            let Some(&cell) = self.sent.first_cell(*sent) else { return };
+            self.sent.drop_cell(sent);
             self.process_cell(id, cell);
         }
     }

@@ -99,12 +99,23 @@ impl SentPool {
         self.rings.get(id.0 as usize)?.records.front()
     }
 
-    #[inline]
+    /// Takes the first cell on its way; where each cell comes by, [`Self::first_cell`] and [`Self::drop_cell`] are faster, as in
+    /// [`CellPool::pop`](crate::cell::CellPool::pop).
     pub fn pop_cell(&mut self, id: &mut SentId) -> Option<Cell> {
-        let cell = self.rings.get_mut(id.0 as usize)?.cells.pop_front()?;
-        self.cells -= 1;
-        self.give_back_if_empty(id);
+        let cell = *self.first_cell(*id)?;
+        self.drop_cell(id);
         Some(cell)
+    }
+
+    /// Gives up the place of the first cell on its way.
+    #[inline]
+    pub fn drop_cell(&mut self, id: &mut SentId) {
+        if let Some(sent) = self.rings.get_mut(id.0 as usize)
+            && sent.cells.pop_front().is_some()
+        {
+            self.cells -= 1;
+            self.give_back_if_empty(id);
+        }
     }
 
     pub fn pop_record(&mut self, id: &mut SentId) -> Option<u16> {

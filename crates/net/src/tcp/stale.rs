@@ -15,15 +15,16 @@ use crate::tcp::tcb::Alarm;
 use onionlab_quantities::SimTime;
 use std::collections::VecDeque;
 
-/// See the module.
+/// See the module. What each acknowledgement looks at comes first, to lie in the cache line before it.
 #[derive(Debug, Clone, Default)]
+#[repr(C)]
 pub(super) struct Stale {
-    /// Segments that are acknowledged and go again: first sequence number and bytes.
-    waiting: VecDeque<(u64, u16)>,
     /// Some went, and keep the timer running.
     pub(super) gone: bool,
     /// No acknowledgement came since the last time-out.
     pub(super) restarted: bool,
+    /// Segments that are acknowledged and go again: first sequence number and bytes.
+    waiting: VecDeque<(u64, u16)>,
 }
 
 impl Flight {
