@@ -30,12 +30,16 @@ date,filesize,source,server,q1,md,q3
 date,source,server,low,q1,md,q3,high
 2026-05-01,op-us,public,100,200,300,500,900
 2026-05-01,op-us,onion,900,900,900,900,900
+2026-05-01,,public,700,800,800,800,900
+2026-05-02,,public,700,800,800,800,900
 """,
     "onionperf-buildtimes.csv": """\
 date,source,position,q1,md,q3
 2026-05-01,op-us,1,50,60,80
 2026-05-01,op-us,2,100,120,150
 2026-05-01,op-us,3,150,200,260
+2026-05-01,,3,900,900,900
+2026-05-02,,3,900,900,900
 """,
     "torperf-failures.csv": "date,filesize,source,server,timeouts,failures\n2026-05-01,51200,op-us,public,0.02,0.01\n",
     "bandwidth.csv": "date,advbw,bwhist\n2026-05-01,800,300\n2026-05-02,820,\n2026-05-03,840,320\n",

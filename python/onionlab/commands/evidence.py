@@ -169,7 +169,7 @@ def reproduce(
         bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
     ] = False,
     quarter: Annotated[
-        bool, typer.Option("--quarter", help="cci: a quarter of Tor too, once; hours, and several GiB of memory.")
+        bool, typer.Option("--quarter", help="cci: a quarter of Tor too, once; hours, and 16 GiB of memory or more.")
     ] = False,
     parts: Annotated[
         list[str] | None,

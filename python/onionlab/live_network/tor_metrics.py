@@ -177,11 +177,11 @@ class Metrics:
             self.error_rate = sum(WEIGHTS[size] * sum(of_size) for size, of_size in shares.items()) / weight
         elif {"date", "position", "q1", "md", "q3"} <= columns:
             # The three positions are those of a circuit's hops: what its extension to each took.
-            by_hop = [_quartiles(path, [row for row in table if row["position"] == hop], 1e-3) for hop in ("1", "2", "3")]
+            by_hop = [_quartiles(path, _single([row for row in table if row["position"] == hop]), 1e-3) for hop in ("1", "2", "3")]
             self.times["circuit_build_times"] = {q: sum(hop[q] for hop in by_hop) for q in by_hop[0]}
         elif {"date", "low", "q1", "md", "q3", "high"} <= columns:
             # Low and high are ends of whiskers, not quantiles.
-            quartiles = _quartiles(path, table, 1e-3)
+            quartiles = _quartiles(path, _single(table), 1e-3)
             self.times["circuit_rtt"] = {q: quartiles[q] for q in (0.25, 0.5, 0.75)}
         else:
             raise ImportedError(f"{path} is no table of Tor Metrics that is known: its columns are {clipped(sorted(columns))}")
@@ -205,10 +205,13 @@ def _numbers(fields: Fields, key: str, least: float, most: float) -> list[float]
 
 
 def _of_size(rows: Iterable[dict[str, Any]], size: str) -> list[dict[str, Any]]:
-    """Rows of a size; those of all sources together only where there are no others."""
-    found = [row for row in rows if _size(row["filesize"]) == size]
-    single = [row for row in found if row.get("source")]
-    return single or found
+    """Rows of a size, as `_single` has them."""
+    return _single([row for row in rows if _size(row["filesize"]) == size])
+
+
+def _single(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows of single sources; those of all together only where there are no others."""
+    return [row for row in rows if row.get("source")] or rows
 
 
 def _share(path: Path, rows: Iterable[dict[str, Any]], column: str) -> float:

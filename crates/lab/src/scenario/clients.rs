@@ -82,7 +82,7 @@ pub struct ClientsFile {
     pub circuit_per_transfer: Option<bool>,
     /// Whether transfers and circuits of these clients have rows in the records; without, they are counted in the table `network` only. Default: true.
     pub record: Option<bool>,
-    /// With flow-control "vegas": record the congestion control at the exits of these clients' circuits, a row for each SENDME, in the table `vegas`. Default: false.
+    /// With flow-control "vegas": record the congestion control at the exits of these clients' circuits, a row for each SENDME, in the table `vegas`; with "predictor": each plan of relays for them, in the table `plans`. Default: false.
     pub trace: Option<bool>,
     /// Record how long payload takes over these clients' circuits, from the exit to the entry, and how much of it arrives, for each circuit and sample interval, in the table `latency`. Default: false.
     pub record_latency: Option<bool>,

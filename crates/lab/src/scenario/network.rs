@@ -34,7 +34,7 @@ pub struct NetworkFile {
     /// Kind "consensus": the document, microdescriptor flavour or plain, as text, .xz or .gz. Kind "file": the network document, as `onionlab schema network` describes it. Relative to the experiment file.
     #[schemars(length(min = 1, max = 4096))]
     pub path: Option<String>,
-    /// Kinds "consensus" and "synthetic": how many relays to sample. Give this or `scale`. Default: 100.
+    /// Kinds "consensus" and "synthetic": how many relays to sample, 3 at least, of kind "synthetic" 4. Give this or `scale`. Default: 100.
     #[schemars(range(min = 3, max = 100_000))]
     pub relays: Option<u32>,
     /// Kinds "consensus" and "synthetic": the share of all relays to sample, above 0 and at most 1.
