@@ -177,7 +177,9 @@ class Metrics:
             self.error_rate = sum(WEIGHTS[size] * sum(of_size) for size, of_size in shares.items()) / weight
         elif {"date", "position", "q1", "md", "q3"} <= columns:
             # The three positions are those of a circuit's hops: what its extension to each took.
-            by_hop = [_quartiles(path, _single([row for row in table if row["position"] == hop]), 1e-3) for hop in ("1", "2", "3")]
+            by_hop = [
+                _quartiles(path, _single([row for row in table if row["position"] == hop]), 1e-3) for hop in ("1", "2", "3")
+            ]
             self.times["circuit_build_times"] = {q: sum(hop[q] for hop in by_hop) for q in by_hop[0]}
         elif {"date", "low", "q1", "md", "q3", "high"} <= columns:
             # Low and high are ends of whiskers, not quantiles.
