@@ -156,3 +156,10 @@ def test_a_run_that_was_brought_to_a_stop_counts() -> None:
     stopped = of_web.filter(pl.col("treatment") == "b", pl.col("network") == 1)
     values = dict(stopped.select("metric", "value").iter_rows())
     assert (values["completed"], values["goodput"], values["ttlb_median"], values["failed"]) == (0, 0, None, None)
+
+
+@pytest.mark.parametrize("begin", [20.0, 25.0])
+def test_nothing_is_measured_when_all_is_over(begin: float) -> None:
+    """Zeros would say that the network was at a stop."""
+    with pytest.raises(ValueError, match=f"begins at {begin:g} s, which must be before the end at 20 s"):
+        metrics.per_run(transfers([transfer(11, 12, 13)]), samples(1), measure_from=begin, duration=20.0)

@@ -13,6 +13,7 @@ import onionlab
 from onionlab import _core
 from onionlab.charts.sweep import SweptAxis
 from onionlab.plan import Plan, in_words
+from onionlab.results.evaluation import check_measure_from
 
 SMALL = """\
 title = "Two schedulers under two loads"
@@ -177,3 +178,17 @@ def test_a_bad_value_is_refused_before_anything_is_run(small: Path) -> None:
     ):
         onionlab.run(small, small.parent / "out")
     assert not (small.parent / "out").exists()
+
+
+def test_a_begin_of_the_measurement_lies_before_the_end_of_every_point(small: Path) -> None:
+    """At the shorter point nothing would be measured, which looks like a network at a stop."""
+    small.write_text(SMALL + '[sweep]\nduration = ["12 s", "6 s"]\n', encoding="utf-8")
+    plan = Plan.of(small, small.read_text(encoding="utf-8"))
+    for chosen in ("6 s", "8 s"):
+        with pytest.raises(onionlab.ScenarioError, match="less than the duration, which is 6 s at one point of the sweep"):
+            check_measure_from(chosen, plan)
+    check_measure_from("5 s", plan)
+    small.write_text(SMALL + COUNTS, encoding="utf-8")
+    plan = Plan.of(small, small.read_text(encoding="utf-8"))
+    with pytest.raises(onionlab.ScenarioError, match="which is 12 s$"):
+        check_measure_from("12 s", plan)

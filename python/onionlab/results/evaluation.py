@@ -72,7 +72,7 @@ class Evaluation:
 
 
 def check_measure_from(chosen: str, plan: Plan, *, known: str = "auto and a time such as '40 s'") -> None:
-    """Refuse a begin of the measurement that is neither ``auto`` nor a time before the end of the simulation."""
+    """Refuse a begin of the measurement that is neither ``auto`` nor a time before the end of the simulation, at any point."""
     if chosen == AUTO:
         return
     try:
@@ -81,9 +81,11 @@ def check_measure_from(chosen: str, plan: Plan, *, known: str = "auto and a time
         begin = seconds(chosen)
     except ValueError:
         raise ScenarioError(f"--measure-from is {chosen!r}; allowed are {known}") from None
-    duration = plan.scenario["duration"]
-    if begin >= seconds(duration):
-        raise ScenarioError(f"--measure-from is {chosen}; it must be less than the duration, which is {duration}")
+    durations = dict.fromkeys(str(scenario["duration"]) for scenario in (plan.scenario, *plan.scenarios))
+    shortest = min(durations, key=seconds)
+    if begin >= seconds(shortest):
+        where = " at one point of the sweep" if len(durations) > 1 else ""
+        raise ScenarioError(f"--measure-from is {chosen}; it must be less than the duration, which is {shortest}{where}")
 
 
 def remember_measure_from(chosen: str, root: Path, plan: Plan) -> None:

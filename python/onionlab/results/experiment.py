@@ -17,7 +17,7 @@ import polars as pl
 
 from onionlab.errors import ResultsError
 from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
-from onionlab.quantity import format_bytes, seconds
+from onionlab.quantity import format_bytes, format_duration, seconds
 from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.stats import Settling, metrics, per_run, steady_state, summarise, variance_split
 from onionlab.stats.steady import begin_of_steady_state
@@ -160,7 +160,14 @@ class Experiment:
         if chosen == AUTO:
             found = begin_of_steady_state(steady_state(self.network, self.treatments, 0.0))
             return self.duration / 2 if found is None else found
-        return seconds(chosen if chosen is not None else self.plan.scenario.get("measure-from") or 0)
+        begin = seconds(chosen if chosen is not None else self.plan.scenario.get("measure-from") or 0)
+        # A choice outlives the file beside which it was made: that may have a shorter duration by now.
+        if begin >= self.duration:
+            raise ResultsError(
+                f"{self.directory} is to be measured from {format_duration(begin)}, when its {format_duration(self.duration)} "
+                "are over; `onionlab report DIR --measure-from TIME`, or `file`, chooses anew"
+            )
+        return begin
 
     @cached_property
     def settlings(self) -> list[Settling]:

@@ -210,8 +210,15 @@ def per_run(transfers: pl.DataFrame, network: pl.DataFrame, measure_from: float,
         ``treatment, network, seed, kind, metric, value``. A figure that does not exist (no transfer completed) is null, not
         absent, and a run in which a kind began no transfer has zeros for it: where a treatment brings a network to a stop, that
         counts.
+
+    Raises
+    ------
+    ValueError
+        If the measurement begins only when the simulation has ended: zeros would then look like a network at a stop.
     """
     length = duration - measure_from
+    if not length > 0:
+        raise ValueError(f"the measurement begins at {measure_from:g} s, which must be before the end at {duration:g} s")
     rows: list[tuple[str, int, int, str, str, float | None]] = []
     named = with_kind(transfers)
     cut = measured(named, measure_from)
