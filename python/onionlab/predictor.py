@@ -148,6 +148,8 @@ class ClosedLoop:
 
     def latency_seconds(self, last: int) -> Array:
         """Mean latency of each circuit over the last steps, by Little's law: what is on its way over what arrives."""
+        if not 1 <= last <= len(self.backlog):
+            raise _refused(f"last is {last}; there are {len(self.backlog)} steps, of which it is 1 or more")
         arrived = self.rate_delivered[-last:].mean(axis=0)
         on_its_way = self.backlog[-last:].mean(axis=0)
         latency: Array = np.divide(on_its_way, arrived, out=np.full_like(arrived, np.nan), where=arrived > 0)
@@ -198,7 +200,7 @@ def solve(
     queue
         The queues measured, packets, one for each circuit.
     source_rate, source_queue
-        What the sources announced, shape (circuits, steps); or (circuits, 1) for the same in all steps.
+        What the sources announced, shape (circuits, steps); or (circuits, 1) for the same in all steps, or a number for all.
     limit
         The most that the successors take, the same shapes; infinite for no limit.
     source_virtual_rate
@@ -221,13 +223,18 @@ def solve(
     queues = _floats(queue)
 
     def steps(what: str, values: npt.ArrayLike) -> Array:
+        shape = (len(queues), parameters.horizon)
         try:
-            return np.ascontiguousarray(np.broadcast_to(np.asarray(values, dtype=np.float64), (len(queues), parameters.horizon)))
-        except ValueError:
-            wanted = f"({len(queues)}, {parameters.horizon}) for so many circuits and steps"
-            raise _refused(f"{what} has the shape {np.shape(values)}, which must be {wanted}") from None
+            given = np.asarray(values, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise _refused(f"{what} is no array of numbers: {error}") from None
+        # Numbers in one row could be meant of circuits or of steps: NumPy would take them for steps.
+        if given.ndim not in (0, 2) or not all(have in (1, want) for have, want in zip(given.shape, shape, strict=False)):
+            wanted = f"{shape} for so many circuits and steps, or ({len(queues)}, 1), or a single number"
+            raise _refused(f"{what} has the shape {given.shape}, which must be {wanted}")
+        return np.ascontiguousarray(np.broadcast_to(given, shape))
 
-    relays = [from_relay] * len(queues) if isinstance(from_relay, bool) else list(from_relay)
+    relays = [bool(from_relay)] * len(queues) if isinstance(from_relay, bool | np.bool_) else [bool(one) for one in from_relay]
     if len(relays) != len(queues):
         raise _refused(f"from_relay has {len(relays)} values for {len(queues)} circuits")
     status, iterations, scaled, objective, rate_in, rate_out, virtual_rate_out, found = _core.predictor_solve(

@@ -134,6 +134,14 @@ def test_the_closed_loop_becomes_fair_where_theorem_3_is_not() -> None:
         ("limits", lambda: closed_loop(Network([1.0], [[0]], limits=[1.0]), 3)),
         ("rate", lambda: closed_loop(Network([0.0], [[0]]), 3)),
         ("source_rate has the shape", lambda: one(source_rate=[1.0, 2.0])),
+        # A number for each circuit, or for each step: nobody knows.
+        ("source_rate has the shape [(]10,[)], which must be [(]10, 10[)]", lambda: ten(source_rate=np.arange(10.0))),
+        ("limit has the shape [(]10,[)], which must be [(]10, 10[)].*or [(]10, 1[)], or a single", lambda: ten(limit=np.ones(10))),
+        ("source_queue has the shape [(]3, 1[)]", lambda: ten(source_queue=np.ones((3, 1)))),
+        ("source_rate has the shape [(]10, 10, 1[)]", lambda: ten(source_rate=np.ones((10, 10, 1)))),
+        ("source_rate is no array of numbers", lambda: one(source_rate=[[1.0], [1.0, 2.0]])),
+        ("last is 0; there are 3 steps", lambda: closed_loop(Network([1000.0], [[0]]), 3).latency_seconds(0)),
+        ("last is 4; there are 3 steps", lambda: closed_loop(Network([1000.0], [[0]]), 3).latency_seconds(4)),
         ("limit of circuit 0", lambda: one(limit=-1.0)),
         ("from_relay", lambda: one(from_relay=[True, False])),
         ("no effect", lambda: one(source_virtual_rate=1.0)),
@@ -161,3 +169,18 @@ def one(**changed: object) -> object:
         "limit": 5.0,
     }
     return solve(**(given | changed))  # type: ignore[arg-type]
+
+
+def ten(**changed: object) -> object:
+    """The same for ten circuits, as many as there are steps."""
+    return one(**({"queue": [0] * 10} | changed))
+
+
+def test_a_number_for_each_circuit_or_one_for_all() -> None:
+    """A column is the same in all steps; and whether a source is a relay may be NumPy's truth."""
+    rates = np.arange(10.0)
+    column, whole = ten(source_rate=rates.reshape(-1, 1)), ten(source_rate=np.repeat(rates.reshape(-1, 1), 10, axis=1))
+    np.testing.assert_array_equal(column.rate_in, whole.rate_in)  # type: ignore[attr-defined]
+    plain, of_numpy = one(from_relay=False), one(from_relay=np.bool_(False))
+    np.testing.assert_array_equal(plain.rate_in, of_numpy.rate_in)  # type: ignore[attr-defined]
+    assert not np.array_equal(plain.rate_in, one(from_relay=True).rate_in)  # type: ignore[attr-defined]
