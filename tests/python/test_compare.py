@@ -7,8 +7,10 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from onionlab.results.comparison import _unpaired_difference
 from onionlab.stats.compare import paired_differences, per_network, summarise, verdict
-from onionlab.stats.intervals import Interval
+from onionlab.stats.intervals import Interval, t_interval
+from onionlab.stats.skewed import mean_interval, mean_intervals
 
 Values = dict[tuple[str, int, int], float | None]
 
@@ -81,6 +83,69 @@ def test_first_treatment_has_no_difference_and_order_is_that_of_the_experiment()
     assert summary["treatment"].to_list() == ["z", "a"]
     assert summary["difference"].to_list() == [None, 1.0]
     assert summary["verdict"].to_list() == [None, "100 % higher in the only network, hence no interval"]
+
+
+def test_copies_of_one_run_are_sure_of_nothing() -> None:
+    """In three networks the same values, as where nothing depends on the network."""
+    values: Values = {(treatment, network, 1): value for treatment, value in (("a", 1.1), ("b", 1.2)) for network in range(3)}
+    row = summarise(figures(values), ["a", "b"]).filter(pl.col("treatment") == "b").row(0, named=True)
+    assert (row["difference"], row["ratio"]) == (pytest.approx(0.1), pytest.approx(1.2 / 1.1))
+    for column in ("difference_low", "difference_high", "ratio_low", "ratio_high", "p", "p_holm", "networks_needed", "detectable"):
+        assert row[column] is None, column
+    assert row["verdict"] == "9.1 % higher by the same in every network, hence no interval"
+
+
+def test_samples_that_share_no_network_are_no_pairs() -> None:
+    """Welch's comparison counts the networks of the smaller sample."""
+    one, copies = Interval(1.0, None, None, 1), Interval(1.0, None, None, 20)
+    assert verdict("ttlb_median", one, 4.0, paired=False) == "25 % higher with only one network on a side, hence no interval"
+    assert verdict("ttlb_median", copies, 4.0, paired=False).endswith("with all networks of a side the same, hence no interval")
+    told = _unpaired_difference("ttlb_median", [5.0, 6.0, 4.0], [4.0])["verdict"]
+    assert told == "25 % higher with only one network on a side, hence no interval"
+
+
+def test_many_samples_together_have_the_intervals_of_each_alone() -> None:
+    """Bounds of log-normal means are found for all samples of a size at once; they are those that 80 halvings found."""
+    rng = np.random.default_rng(2)
+    samples = [rng.lognormal(0.0, 1.0, size) for size in (5, 20, 5, 3, 20, 1)] + [np.array([]), np.full(6, 2.0)]
+    together = mean_intervals(samples)
+    assert [None if found is None else found.method for found in together].count("log-normal") >= 3
+    for found, sample in zip(together, samples, strict=True):
+        alone = mean_interval(sample)
+        assert (found is None) == (alone is None)
+        if found is not None and alone is not None:
+            assert (found.mean, found.count, found.method) == (alone.mean, alone.count, alone.method)
+            assert [found.low, found.high] == [bound and pytest.approx(bound, rel=1e-11) for bound in (alone.low, alone.high)]
+    assert mean_interval([1.0, 2.0, 4.0, 8.0, 16.0]).high == pytest.approx(793.8985567912597, rel=1e-11)  # type: ignore[union-attr]
+
+
+def test_a_summary_is_made_of_the_values_of_its_own_row() -> None:
+    """Kinds, metrics and treatments side by side, of which one lacks a kind and one a network."""
+    rng = np.random.default_rng(4)
+    values = {
+        (metric, kind, treatment, network): float(rng.lognormal(1.0, 0.8))
+        for metric in ("ttlb_median", "goodput")
+        for kind in ("web", "bulk")
+        for treatment in ("a", "b", "c")
+        for network in range(6)
+        if (kind, treatment) != ("bulk", "c") and (treatment, network) != ("b", 3)
+    }
+    rows = [(treatment, network, 1, kind, metric, value) for (metric, kind, treatment, network), value in values.items()]
+    frame = pl.DataFrame(rows, schema=figures({}).schema, orient="row")
+    summary = summarise(frame, ["a", "b", "c"], ["web", "bulk"])
+    assert summary.height == 2 * 5
+    for row in summary.iter_rows(named=True):
+        own = {key[3]: value for key, value in values.items() if key[:3] == (row["metric"], row["kind"], row["treatment"])}
+        base = {key[3]: value for key, value in values.items() if key[:3] == (row["metric"], row["kind"], "a")}
+        expected = mean_interval(list(own.values()))
+        assert expected is not None
+        assert (row["mean"], row["networks"], row["method"]) == (pytest.approx(expected.mean), expected.count, expected.method)
+        assert row["high"] == pytest.approx(expected.high)
+        if row["treatment"] != "a":
+            differences = [value - base[network] for network, value in own.items()]
+            found = t_interval(differences)
+            assert found is not None
+            assert (row["difference"], row["difference_high"]) == pytest.approx((found.mean, found.high))
 
 
 def test_lower_bound_of_a_mean_is_cut_at_zero() -> None:

@@ -76,7 +76,16 @@ def test_detectable_effect_is_seen_with_the_wished_chance() -> None:
     assert smallest is not None
     assert power(smallest / differences.std(ddof=1), 5) == pytest.approx(0.8, abs=1e-6)
     assert detectable([1.0]) is None
-    assert detectable([1.0, 1.0]) == 0
+
+
+@pytest.mark.parametrize("difference", [1.0, 0.1, 0.0, -0.3])
+@pytest.mark.parametrize("networks", [2, 3, 7])
+def test_copies_of_one_run_have_no_spread_to_count_with(difference: float, networks: int) -> None:
+    """The computed deviation of three times 0.1 is 1.7e-17, which is no spread either."""
+    copies = [difference] * networks
+    assert networks_needed(copies) is None
+    assert detectable(copies) is None
+    assert paired_p_value(copies) is None
 
 
 def test_networks_for_width_by_hand() -> None:

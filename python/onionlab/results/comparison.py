@@ -260,7 +260,7 @@ class Comparison:
         ``paired`` over networks, or ``Welch`` over two samples of networks, which knows no number of networks needed.
         """
         frame = summarise(self.figures, self.labels, [*self.kinds, WHOLE])
-        values = per_network(self.figures)
+        values = per_network(self.figures).partition_by("treatment", "kind", "metric", as_dict=True, maintain_order=True)
         rows = frame.to_dicts()
         for row in rows:
             row["pairing"] = None
@@ -269,10 +269,8 @@ class Comparison:
             row["pairing"] = "paired"
             if row["treatment"] in self.unpaired:
                 row["pairing"] = "Welch"
-                same = values.filter(pl.col("kind") == row["kind"], pl.col("metric") == row["metric"])
-                ours, theirs = (
-                    same.filter(pl.col("treatment") == label)["value"].to_list() for label in (row["treatment"], self.base.label)
-                )
+                sides = (values.get((label, row["kind"], row["metric"])) for label in (row["treatment"], self.base.label))
+                ours, theirs = ([] if side is None else side["value"].to_list() for side in sides)
                 row |= _unpaired_difference(row["metric"], ours, theirs)
         correct_for_number(rows)
         return pl.DataFrame(rows, schema={**frame.schema, "pairing": pl.String}, orient="row")
@@ -321,7 +319,7 @@ def _unpaired_difference(metric: str, ours: list[float], theirs: list[float]) ->
         "p_holm": None,
         "networks_needed": None,
         "detectable": None,
-        "verdict": "no value of both" if difference is None else verdict(metric, difference, mean),
+        "verdict": "no value of both" if difference is None else verdict(metric, difference, mean, paired=False),
     }
 
 

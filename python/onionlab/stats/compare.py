@@ -7,11 +7,11 @@ from collections.abc import Sequence
 import polars as pl
 
 from onionlab.quantity import format_number
-from onionlab.stats.intervals import Interval, difference_interval
+from onionlab.stats.intervals import Floats, Interval, difference_interval
 from onionlab.stats.metrics import HEADLINE, METRICS
 from onionlab.stats.multiple import holm, paired_p_value
 from onionlab.stats.power import detectable, networks_needed
-from onionlab.stats.skewed import geometric_interval, mean_interval
+from onionlab.stats.skewed import geometric_interval, mean_intervals
 
 #: Columns of `summarise` behind those that name a row.
 _NUMBERS = {
@@ -72,17 +72,19 @@ def paired_differences(figures: pl.DataFrame, treatment: str, base: str) -> pl.D
     )
 
 
-def verdict(metric: str, difference: Interval | None, base_mean: float | None) -> str:
-    """Say in words what a paired difference shows.
+def verdict(metric: str, difference: Interval | None, base_mean: float | None, *, paired: bool = True) -> str:
+    """Say in words what a difference shows.
 
     Parameters
     ----------
     metric : str
         Key into `METRICS`.
     difference : Interval or None
-        Mean paired difference over networks, or None where no network has both.
+        Mean difference over networks, or None where no network has both.
     base_mean : float or None
         Mean of the first treatment over the same networks, for the relative size.
+    paired : bool
+        Whether there is a difference in each network; else it is one of the means of two samples of networks.
     """
     if difference is None:
         return "no network has a value of both"
@@ -96,7 +98,10 @@ def verdict(metric: str, difference: Interval | None, base_mean: float | None) -
         size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % "
     direction = f"{size}{'higher' if difference.mean > 0 else 'lower'}"
     if difference.low is None:
-        where = "in the only network" if difference.count == 1 else "by the same in every network"
+        if paired:
+            where = "in the only network" if difference.count == 1 else "by the same in every network"
+        else:
+            where = "with only one network on a side" if difference.count == 1 else "with all networks of a side the same"
         return f"{direction} {where}, hence no interval"
     if not difference.excludes_zero:
         return f"no difference shown ({direction} on average, the interval includes zero)"
@@ -132,38 +137,25 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
 
         Bounds are null with fewer than two networks; the columns of differences are null for the first treatment.
     """
-    networks = per_network(figures)
     order = list(kinds) if kinds is not None else figures["kind"].unique(maintain_order=True).to_list()
+    samples = _samples(figures, treatments, order)
+    pairs = {
+        (treatment, *key): both
+        for treatment in treatments[1:]
+        for key, both in paired_differences(figures, treatment, treatments[0])
+        .partition_by("kind", "metric", as_dict=True, maintain_order=True)
+        .items()
+    }
+    none = pl.DataFrame(schema={"difference": pl.Float64, "base": pl.Float64})
     rows: list[dict[str, object]] = []
-    for treatment in treatments:
-        own = networks.filter(pl.col("treatment") == treatment)
-        pairs = None if treatment == treatments[0] else paired_differences(figures, treatment, treatments[0])
-        for kind in order:
-            of_kind = own.filter(pl.col("kind") == kind)
-            for metric, about in METRICS.items():
-                values = of_kind.filter(pl.col("metric") == metric)["value"].to_list()
-                interval = mean_interval(values)
-                if interval is None:
-                    continue
-                typical = geometric_interval(values)
-                row: dict[str, object] = {
-                    "kind": kind,
-                    "metric": metric,
-                    "unit": about.unit,
-                    "treatment": treatment,
-                    "networks": interval.count,
-                    "mean": interval.mean,
-                    # No figure can be negative, though Student's interval does not know.
-                    "low": None if interval.low is None else max(0.0, interval.low),
-                    "high": interval.high,
-                    "method": interval.method if interval.low is not None else None,
-                }
-                if typical is not None:
-                    row |= {"geometric_mean": typical.mean, "geometric_low": typical.low, "geometric_high": typical.high}
-                if pairs is not None:
-                    both = pairs.filter(pl.col("kind") == kind, pl.col("metric") == metric)
-                    row |= _difference(metric, both)
-                rows.append(row)
+    for (key, values), interval in zip(samples.items(), mean_intervals(samples.values()), strict=True):
+        treatment, kind, metric = key
+        if interval is None:
+            continue
+        row = {"kind": kind, "metric": metric, "unit": METRICS[metric].unit, "treatment": treatment, **_mean(values, interval)}
+        if treatment != treatments[0]:
+            row |= _difference(metric, pairs.get(key, none))
+        rows.append(row)
     correct_for_number(rows)
     frame = pl.DataFrame(rows, schema={**dict.fromkeys(("kind", "metric", "unit", "treatment"), pl.String), **_NUMBERS})
     ranks = {
@@ -175,6 +167,29 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
         *(pl.col(column).replace_strict(rank, return_dtype=pl.UInt32, default=None) for column, rank in ranks.items()),
         maintain_order=True,
     )
+
+
+def _samples(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[str]) -> dict[tuple[str, str, str], Floats]:
+    """One value per network of each treatment, kind of client and metric that has any, in their order."""
+    parts = per_network(figures).partition_by("treatment", "kind", "metric", as_dict=True, maintain_order=True)
+    keys = [(treatment, kind, metric) for treatment in treatments for kind in kinds for metric in METRICS]
+    return {key: parts[key]["value"].to_numpy() for key in keys if key in parts}
+
+
+def _mean(values: Floats, interval: Interval) -> dict[str, object]:
+    """Columns of the mean over networks for one metric, kind and treatment."""
+    columns: dict[str, object] = {
+        "networks": interval.count,
+        "mean": interval.mean,
+        # No figure can be negative, though Student's interval does not know.
+        "low": None if interval.low is None else max(0.0, interval.low),
+        "high": interval.high,
+        "method": interval.method if interval.low is not None else None,
+    }
+    typical = geometric_interval(values)
+    if typical is not None:
+        columns |= {"geometric_mean": typical.mean, "geometric_low": typical.low, "geometric_high": typical.high}
+    return columns
 
 
 def correct_for_number(rows: Sequence[dict[str, object]]) -> None:
@@ -206,5 +221,8 @@ def _difference(metric: str, both: pl.DataFrame) -> dict[str, object]:
     if (base > 0).all():
         ratio = geometric_interval((base + both["difference"].to_numpy()) / base)
         if ratio is not None:
-            columns |= {"ratio": ratio.mean, "ratio_low": ratio.low, "ratio_high": ratio.high}
+            # The logarithms of copies may differ in their last digit.
+            unsure = difference is None or difference.low is None
+            bounds = (None, None) if unsure else (ratio.low, ratio.high)
+            columns |= {"ratio": ratio.mean, "ratio_low": bounds[0], "ratio_high": bounds[1]}
     return columns

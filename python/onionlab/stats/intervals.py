@@ -96,6 +96,14 @@ def t_interval(values: Sequence[float] | Floats, confidence: float = CONFIDENCE)
     return Interval(mean, mean - error, mean + error, int(sample.size))
 
 
+def are_copies(sample: Floats) -> bool:
+    """Whether several values are all the same: copies of one run, of which no spread is known.
+
+    Their computed standard deviation need not be zero: their mean is rounded.
+    """
+    return sample.size > 1 and bool((sample == sample[0]).all())
+
+
 def difference_interval(differences: Sequence[float] | Floats, confidence: float = CONFIDENCE) -> Interval | None:
     """`t_interval` of paired differences; without bounds where all are the same and not zero.
 
@@ -104,7 +112,7 @@ def difference_interval(differences: Sequence[float] | Floats, confidence: float
     """
     sample = np.asarray(differences, dtype=np.float64)
     found = t_interval(sample, confidence)
-    copies = sample.size > 1 and sample[0] != 0 and bool((sample == sample[0]).all())
+    copies = are_copies(sample) and sample[0] != 0
     return replace(found, low=None, high=None) if found is not None and copies else found
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from onionlab.stats.intervals import Floats
+from onionlab.stats.intervals import Floats, are_copies
 
 
 def paired_p_value(differences: Sequence[float] | Floats) -> float | None:
@@ -23,7 +23,7 @@ def paired_p_value(differences: Sequence[float] | Floats) -> float | None:
     0.0742
     """
     sample = np.asarray(differences, dtype=np.float64)
-    if sample.size < 2 or (sample == sample[0]).all():
+    if sample.size < 2 or are_copies(sample):
         return None
     deviation = float(sample.std(ddof=1))
     from scipy.special import stdtr

@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from onionlab.stats.intervals import CONFIDENCE, Floats
+from onionlab.stats.intervals import CONFIDENCE, Floats, are_copies
 
 #: The usual chance with which a test should see an effect that is there.
 POWER = 0.8
@@ -78,11 +78,9 @@ def networks_needed(differences: Sequence[float] | Floats, chance: float = POWER
     (3, 72)
     """
     sample = np.asarray(differences, dtype=np.float64)
-    if sample.size < 2 or sample.mean() == 0:
+    if sample.size < 2 or sample.mean() == 0 or are_copies(sample):
         return None
     deviation = float(sample.std(ddof=1))
-    if deviation == 0:
-        return None
     return _smallest(lambda networks: power(float(sample.mean()) / deviation, networks, confidence) >= chance)
 
 
@@ -92,7 +90,7 @@ def detectable(differences: Sequence[float] | Floats, chance: float = POWER, con
     Returns
     -------
     float or None
-        None for fewer than two differences.
+        None for fewer than two differences, and where all are the same.
 
     Examples
     --------
@@ -100,7 +98,7 @@ def detectable(differences: Sequence[float] | Floats, chance: float = POWER, con
     2.01
     """
     sample = np.asarray(differences, dtype=np.float64)
-    if sample.size < 2:
+    if sample.size < 2 or are_copies(sample):
         return None
     deviation = float(sample.std(ddof=1))
     low, high = 0.0, 1.0

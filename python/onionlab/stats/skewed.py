@@ -14,7 +14,7 @@ confidence intervals", Journal of Statistical Planning and Inference 115 (2003),
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -81,8 +81,8 @@ def log_normal_bounds(curves: Floats, confidence: float = CONFIDENCE) -> tuple[F
 
     def quantile(q: float) -> Floats:
         low, high = (centre - 9 * width).min(axis=1), (centre + 9 * width).max(axis=1)
-        # Halving 80 times leaves nothing but rounding.
-        for _ in range(80):
+        # Halving 45 times leaves 3e-14 of the distance, of which no one sees a digit.
+        for _ in range(45):
             middle = (low + high) / 2
             below = ndtr((middle[:, None] - centre) / width).mean(axis=1) < q
             low, high = np.where(below, middle, low), np.where(below, high, middle)
@@ -110,11 +110,23 @@ def mean_interval(values: Sequence[float] | Floats, confidence: float = CONFIDEN
     >>> interval.method, interval.mean, round(interval.low, 1), round(interval.high)
     ('log-normal', 6.2, 3.0, 794)
     """
-    sample = np.asarray(values, dtype=np.float64)
-    if not looks_log_normal(sample):
-        return t_interval(sample, confidence)
-    low, high = log_normal_bounds(sample[:, None], confidence)
-    return Interval(float(sample.mean()), float(low[0]), float(high[0]), int(sample.size), "log-normal")
+    return mean_intervals([values], confidence)[0]
+
+
+def mean_intervals(samples: Iterable[Sequence[float] | Floats], confidence: float = CONFIDENCE) -> list[Interval | None]:
+    """`mean_interval` of each of many samples, which takes a fraction of the time that one by one does."""
+    arrays = [np.asarray(values, dtype=np.float64) for values in samples]
+    skewed: dict[int, list[int]] = {}
+    for place, sample in enumerate(arrays):
+        if looks_log_normal(sample):
+            skewed.setdefault(sample.size, []).append(place)
+    together = {place for places in skewed.values() for place in places}
+    found = [None if place in together else t_interval(sample, confidence) for place, sample in enumerate(arrays)]
+    for count, places in skewed.items():
+        lows, highs = log_normal_bounds(np.column_stack([arrays[place] for place in places]), confidence)
+        for place, low, high in zip(places, lows, highs, strict=True):
+            found[place] = Interval(float(arrays[place].mean()), float(low), float(high), count, "log-normal")
+    return found
 
 
 def geometric_interval(values: Sequence[float] | Floats, confidence: float = CONFIDENCE) -> Interval | None:
