@@ -11,9 +11,12 @@ import pytest
 
 import onionlab
 from onionlab import _core
-from onionlab.charts.sweep import SweptAxis
+from onionlab.charts.sweep import SweptAxis, metric_chart
 from onionlab.plan import Plan, in_words
+from onionlab.report.sweep import page
+from onionlab.results import describe
 from onionlab.results.evaluation import check_measure_from
+from onionlab.stats.metrics import WHOLE
 
 SMALL = """\
 title = "Two schedulers under two loads"
@@ -192,3 +195,48 @@ def test_a_begin_of_the_measurement_lies_before_the_end_of_every_point(small: Pa
     plan = Plan.of(small, small.read_text(encoding="utf-8"))
     with pytest.raises(onionlab.ScenarioError, match="which is 12 s$"):
         check_measure_from("12 s", plan)
+
+
+def test_what_is_said_of_all_points_is_true_of_all(small: Path) -> None:
+    """Swept are the number of relays and the duration; the load is the same at both points."""
+    text = SMALL.replace("networks = 2", "networks = 1").split("[[treatments]]")
+    swept = '[sweep]\n"network.relays" = [12, 15]\nduration = ["10 s", "12 s"]\n'
+    small.write_text(f"{text[0]}[[treatments]]{text[1]}{swept}", encoding="utf-8")
+    results = onionlab.run(small, small.parent / "out", report=False)
+    facts = dict(page(results, [])["facts"])
+    assert facts["Network"] == f"{describe.network(results.at(0))}, at the first point that is finished"
+    assert "12 relays" in facts["Network"]
+    assert facts["Load"] == describe.load(results.at(0))
+    assert facts["Extent"].startswith("10 s simulated")
+    assert facts["Extent"].endswith("at the first point that is finished")
+    chart = metric_chart(results, WHOLE, "goodput")
+    assert chart.specification is not None
+    subtitle = " ".join(chart.specification["title"]["subtitle"])
+    assert facts["Network"] in subtitle
+    assert "1 seed, at the first point that is finished; onionlab" in subtitle
+    # Where they are alike it is said without more words.
+    small.write_text(f"{text[0]}[[treatments]]{text[1]}{COUNTS}", encoding="utf-8")
+    alike = onionlab.run(small, small.parent / "alike", report=False)
+    facts = dict(page(alike, [])["facts"])
+    assert facts["Network"] == describe.network(alike.at(1))
+    assert facts["Load"].endswith(", at the first point that is finished")
+    assert facts["Extent"] == f"{describe.extent(alike.at(1))}, at each point"
+
+
+def test_values_of_a_sweep_lie_where_their_point_is(small: Path) -> None:
+    """Two swept keys: a panel for each value of the second one, places on the axis by the first."""
+    text = SMALL.replace("networks = 2", "networks = 1")
+    small.write_text(f'{text}[sweep]\n"clients.web.count" = [3, 2]\n"base.tcp" = ["reno", "cubic"]\n', encoding="utf-8")
+    results = onionlab.run(small, small.parent / "out", report=False)
+    specification = metric_chart(results, WHOLE, "goodput").specification
+    assert specification is not None
+    rows = pl.DataFrame(specification["datasets"]["curves"])
+    assert rows.select("x", "panel").unique(maintain_order=True).rows() == [
+        (3.0, "tcp = reno"),
+        (3.0, "tcp = cubic"),
+        (2.0, "tcp = reno"),
+        (2.0, "tcp = cubic"),
+    ]
+    values = results.summary.filter(pl.col("metric") == "goodput", pl.col("kind") == WHOLE)
+    assert rows["mean"].to_list() == pytest.approx(values["mean"].to_list())
+    assert rows["treatment"].to_list() == values["treatment"].to_list()

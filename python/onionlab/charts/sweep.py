@@ -130,16 +130,13 @@ def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, wha
         notes.append(f"Drawn for the first {MOST_PANELS} of {len(order)} combinations of the further keys; the table has all.")
     texts = [value_text(values_of[axis.key]) for values_of in experiment.plan.points]
     places = texts if axis.positions is None else [axis.positions[text] for text in texts]
+    drawn_at = experiment.points.select("point", x=pl.Series(places), panel=pl.Series(panels))
     # A point without a value is a gap in the line, not a stretch of it.
-    whole = experiment.points.select("point").join(data.select("treatment").unique(maintain_order=True), how="cross")
+    whole = drawn_at.join(data.select("treatment").unique(maintain_order=True), how="cross")
+    found = data.select("point", "treatment", "mean", "low", "high")
     rows = (
-        whole.join(data.select("point", "treatment", "mean", "low", "high"), on=["point", "treatment"], how="left")
-        .with_columns(
-            x=pl.col("point").map_elements(
-                lambda point: places[point], return_dtype=pl.String if axis.positions is None else pl.Float64
-            ),
-            panel=pl.col("point").map_elements(lambda point: panels[point], return_dtype=pl.String),
-        )
+        whole.join(found, on=["point", "treatment"], how="left", maintain_order="left")
+        .select("point", "treatment", "mean", "low", "high", "x", "panel")
         .filter(pl.col("panel").is_in(order[:MOST_PANELS]))
         .drop("point")
     )
@@ -155,9 +152,8 @@ def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, wha
     words = "one network at each point, hence no interval"
     if rows["low"].null_count() < rows.height:
         words = "mean over networks; shaded or barred: its 95 % interval at each point"
-    first = experiment.at(experiment.finished[0].point)
-    version = f"onionlab {experiment.plan.version}"
-    lines = [describe.network(first), f"{describe.extent(first)} at each point; {version}", words]
+    extent = describe.over_points(experiment, describe.extent, " at each point")
+    lines = [describe.over_points(experiment, describe.network), f"{extent}; onionlab {experiment.plan.version}", words]
     subtitle = [part for line in lines for part in textwrap.wrap(line, 100)]
     specification: dict[str, Any] = chart.properties(title=alt.TitleParams(title, subtitle=subtitle)).to_dict()
     specification["config"] = theme.config()

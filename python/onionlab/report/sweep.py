@@ -64,16 +64,15 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
     """Everything that the template shows."""
     treatments = experiment.treatments
     source = experiment.directory / "experiment.toml"
-    first = next(experiment.at(run.point) for run in experiment.finished)
     # A run that serves several points is there once for each.
     runs = experiment.runs.drop("point").unique(maintain_order=True)
     return {
         "title": experiment.title,
         "facts": [
             ("Sweep", swept(experiment)),
-            ("Network", f"{describe.network(first)}, at the first point"),
-            ("Load", f"{describe.load(first)}, at the first point"),
-            ("Extent", f"{describe.extent(first)}, at each point"),
+            ("Network", describe.over_points(experiment, describe.network)),
+            ("Load", describe.over_points(experiment, describe.load)),
+            ("Extent", describe.over_points(experiment, describe.extent, ", at each point")),
             ("Simulator", f"onionlab {experiment.plan.version}"),
         ],
         "treatments": treatments,

@@ -14,7 +14,7 @@ from onionlab.stats.caveats import until_note, warm_up_warnings
 from onionlab.stats.metrics import FAILURES
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from onionlab.results.experiment import Experiment
 
@@ -150,6 +150,13 @@ def extent(experiment: Experiment) -> str:
     start = f", measured from {format_duration(experiment.measure_from)}" if experiment.measure_from else ""
     networks = plural(experiment.plan.networks, "sampled network" if sampled(experiment) else "network")
     return f"{format_duration(experiment.duration)} simulated{start}; {networks} × {plural(len(experiment.plan.seeds), 'seed')}"
+
+
+def over_points(experiment: Experiment, words: Callable[[Experiment], str], everywhere: str = "") -> str:
+    """What ``words`` says of a sweep's points with a finished run, ``everywhere`` behind it; of the first, if not of all the same."""
+    points = (experiment.at(point) for point in range(len(experiment.plan.points)))
+    said = list(dict.fromkeys(words(point) for point in points if point.finished))
+    return said[0] + (everywhere if len(said) == 1 else ", at the first point that is finished")
 
 
 def headline(experiment: Experiment) -> str:
