@@ -205,14 +205,19 @@ def experiment(kind: str = "perf", early: bool = False, purpose: str = "exit", b
         circuits=circuits,
         network=pl.DataFrame(
             {
-                "treatment": ["a", "a", "b"],
-                "time_ns": [int(10e9), int(40e9), int(40e9)],
-                "relay_bytes_sent": [7, 5 * 10**9, 10**9],
+                "treatment": ["a", "a", "b", "b"],
+                "network": [0] * 4,
+                "seed": [1] * 4,
+                # The measurement begins when half of the second sample's time is over.
+                "time_ns": [int(10e9), int(30e9), int(20e9), int(40e9)],
+                "relay_bytes_sent": [7, 10 * 10**9, 7, 10**9],
             }
         ),
         runs=pl.DataFrame(
             {
                 "treatment": ["a", "b"],
+                "network": [0] * 2,
+                "seed": [1] * 2,
                 "treatment_json": [json.dumps({"optimistic-data": early})] * 2,
                 "divergence_json": ['{"scale": 0.01}'] * 2,
             }
@@ -232,17 +237,39 @@ def live() -> Metrics:
 
 def test_a_simulation_beside_them() -> None:
     first, second = calibrate(experiment(), live())
-    found = {(line.name.split(",")[0], line.of): (line.ours, line.theirs) for line in first.lines}
+    found = {(line.name.split(",")[0], line.of): (line.ours.mean, line.theirs) for line in first.lines}
     assert found["time to last byte", "p50"] == (2.0, 4.0)
     assert found["circuit round trip", "p50"] == (0.5, 0.25)
     assert found["circuit build time", "p50"] == (0.75, 1.5)
     assert found["failed downloads", "all"] == (25.0, 12.5)
-    # 5 GB in 40 s are 1 Gbit/s, and a hundredth of 200 Gbit/s is 2.
+    # Half of 10 GB in 40 s are 1 Gbit/s, and a hundredth of 200 Gbit/s is 2.
     assert found["goodput of relays at 1 %", "mean"] == (1.0, 2.0)
-    assert second.lines[-1].ours == 0.2
+    assert second.lines[-1].ours.mean == 0.2
     text = page([first, second], live(), Path("out/x"))
     assert "| time to last byte, 50 KiB, s | p50 | 2.00 | 4.00 | 0.50 |" in text
     assert "**b**, 4 downloads:" in text
+
+
+def test_networks_are_not_pooled() -> None:
+    """A second network with many slow downloads, and two seeds of a third: each network counts once, each of its seeds half."""
+    one = experiment()
+    first = {name: getattr(one, name) for name in ("transfers", "circuits", "network", "runs")}
+    for network, seed, often, later in ((1, 1, 40, 4.0), (2, 1, 1, 5.0), (2, 2, 1, 7.0)):
+        for name, frame in first.items():
+            other = frame.with_columns(network=pl.lit(network, pl.Int64), seed=pl.lit(seed, pl.Int64))
+            if name == "transfers":
+                slower = other.with_columns(last_byte_ns=pl.col("last_byte_ns") + int(later * 1e9))
+                other = pl.concat([slower] * often)
+            setattr(one, name, pl.concat([getattr(one, name), other]))
+    found, _ = calibrate(one, live())
+    assert found.transfers == 4 * (1 + 40 + 1 + 1)
+    line = next(line for line in found.lines if line.name.startswith("time to last byte"))
+    assert (line.name, line.of, line.ours.count) == ("time to last byte, 50 KiB, s", "p50", 3)
+    assert line.ours.mean == pytest.approx((2 + 6 + (7 + 9) / 2) / 3)
+    assert found.lines[-1].ours.mean == pytest.approx(1.0)
+    text = page([found], live(), Path("out/x"))
+    assert "Simulated are means over 3 networks with 95 % intervals between networks." in text
+    assert "| time to last byte, 50 KiB, s | p50 | 5.33 [0.00, 12.92] | 4.00 | 1.33 |" in text
 
 
 @pytest.mark.parametrize(
@@ -259,15 +286,15 @@ def test_a_simulation_beside_them() -> None:
 )
 def test_with_optimistic_data_times_count_from_begin(case: dict[str, Any], trip: float) -> None:
     lines = calibrate(experiment(early=True, **case), live(), scale=0.02)[0].lines
-    assert next(line.ours for line in lines if line.name.startswith("circuit round")) == trip
-    assert next(line.ours for line in lines if line.name.startswith("time to last byte")) == trip + 1.5
+    assert next(line.ours.mean for line in lines if line.name.startswith("circuit round")) == trip
+    assert next(line.ours.mean for line in lines if line.name.startswith("time to last byte")) == trip + 1.5
     assert lines[-1].theirs == 4.0
 
 
 @pytest.mark.parametrize("purpose", ["exit", "leg"])
 def test_without_optimistic_data_times_count_from_connected(purpose: str) -> None:
     lines = calibrate(experiment(purpose=purpose, built=30.25), live())[0].lines
-    assert next(line.ours for line in lines if line.name.startswith("circuit round")) == 0.5
+    assert next(line.ours.mean for line in lines if line.name.startswith("circuit round")) == 0.5
 
 
 def test_downloads_from_onion_services_are_not_held_against_those_from_servers() -> None:

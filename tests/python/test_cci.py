@@ -212,7 +212,8 @@ def test_figures_by_hand() -> None:
         }
     )
     circuits = pl.DataFrame({"launched_ns": [0, second, 4 * second], "built_ns": [3 * second, second + second // 2, None]})
-    relays = pl.DataFrame({"time_ns": [second, 3 * second, 5 * second], "held": [40.0, 6.0, 2.0]})
+    run = {key: [0, 0, 0] for key in ("treatment", "network", "seed", "relay")}
+    relays = pl.DataFrame({**run, "time_ns": [second, 3 * second, 5 * second], "held": [40.0, 6.0, 2.0]})
     found = testbeds._figures("no-dropping", transfers, circuits, relays, (1.0, 5.0))
     assert found == pytest.approx({"throughput": 2.0, "round-trip": 90.0, "time": 2.5, "build": 0.5, "held": 2.0})
 

@@ -90,7 +90,16 @@ def test_copies_of_one_run_are_sure_of_nothing() -> None:
     values: Values = {(treatment, network, 1): value for treatment, value in (("a", 1.1), ("b", 1.2)) for network in range(3)}
     row = summarise(figures(values), ["a", "b"]).filter(pl.col("treatment") == "b").row(0, named=True)
     assert (row["difference"], row["ratio"]) == (pytest.approx(0.1), pytest.approx(1.2 / 1.1))
-    for column in ("difference_low", "difference_high", "ratio_low", "ratio_high", "p", "p_holm", "networks_needed", "detectable"):
+    for column in (
+        "difference_low",
+        "difference_high",
+        "ratio_low",
+        "ratio_high",
+        "p",
+        "p_holm",
+        "networks_needed",
+        "detectable",
+    ):
         assert row[column] is None, column
     assert row["verdict"] == "9.1 % higher by the same in every network, hence no interval"
 

@@ -12,9 +12,9 @@ import pytest
 
 from onionlab.importing import ImportedError
 from onionlab.importing.published import LIMITED, LINKS
+from onionlab.live_network.calibrate import calibrate
 from onionlab.live_network.tor_metrics import Metrics
 from onionlab.reproductions import live
-from onionlab.reproductions.live.figures import rows
 from onionlab.results.experiment import load
 
 EXPERIMENT = """\
@@ -118,7 +118,8 @@ def test_figures_are_means_over_networks_beside_the_live_network(folders: tuple[
 
     metrics = Metrics()
     metrics.add(reference / live.USUAL)
-    table = {(row.name, row.of): row for row in rows(load(tmp_path / "out/today"), metrics)["without conflux"]}
+    of = {one.treatment: one.lines for one in calibrate(load(tmp_path / "out/today"), metrics)}
+    table = {(row.name, row.of): row for row in of["without conflux"]}
     median = table["time to last byte, 50 KiB, s", "p50"]
     assert median.ours.count == 3
     assert median.ours.low is not None

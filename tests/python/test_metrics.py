@@ -139,6 +139,21 @@ def test_a_sample_counts_by_its_part_within_the_measured_time() -> None:
     assert found[metrics.WHOLE, "utilisation_middle"] == pytest.approx(100 * (2 * 0.2 + 8 * 0.4 + 2 * 1.0) / 12)
 
 
+def test_what_a_measurement_takes_of_a_series_with_its_own_samples() -> None:
+    """Two relays, whose samples lie between one another's; the measurement begins in the middle of the second one's second."""
+    rows = [(4, "x", 7.0), (6, "y", 9.0), (8, "x", 3.0), (10, "y", 8.0), (12, "x", None), (14, "y", 2.0)]
+    relays = pl.DataFrame(
+        [{**RUN_KEYS, "time_ns": end * S, "relay": name, "cells": value} for end, name, value in rows], infer_schema_length=None
+    )
+    shares = relays.select(metrics.measured_share(8.0, "relay"))["time_ns"].to_list()
+    assert shares == [0.0, 0.0, 0.0, 0.5, 1.0, 1.0]
+    assert metrics.measured_sum(relays, "cells", 8.0, "relay") == 4.0 + 2.0
+    assert metrics.measured_sum(relays, "cells", 20.0, "relay") == 0.0
+    alone = relays.filter(relay="y")
+    assert metrics.measured_mean(alone, "cells", 8.0) == pytest.approx((2 * 8.0 + 4 * 2.0) / 6)
+    assert metrics.measured_mean(alone, "cells", 20.0) is None
+
+
 def test_a_run_that_was_brought_to_a_stop_counts() -> None:
     """In network 1 treatment b begins no transfer in the measured time: zeros and nulls, not nothing at all."""
     runs = [("a", 0), ("a", 1), ("b", 0), ("b", 1)]

@@ -136,7 +136,10 @@ def test_the_closed_loop_becomes_fair_where_theorem_3_is_not() -> None:
         ("source_rate has the shape", lambda: one(source_rate=[1.0, 2.0])),
         # A number for each circuit, or for each step: nobody knows.
         ("source_rate has the shape [(]10,[)], which must be [(]10, 10[)]", lambda: ten(source_rate=np.arange(10.0))),
-        ("limit has the shape [(]10,[)], which must be [(]10, 10[)].*or [(]10, 1[)], or a single", lambda: ten(limit=np.ones(10))),
+        (
+            "limit has the shape [(]10,[)], which must be [(]10, 10[)].*or [(]10, 1[)], or a single",
+            lambda: ten(limit=np.ones(10)),
+        ),
         ("source_queue has the shape [(]3, 1[)]", lambda: ten(source_queue=np.ones((3, 1)))),
         ("source_rate has the shape [(]10, 10, 1[)]", lambda: ten(source_rate=np.ones((10, 10, 1)))),
         ("source_rate is no array of numbers", lambda: one(source_rate=[[1.0], [1.0, 2.0]])),

@@ -66,7 +66,13 @@ def experiment() -> Any:
     load = rows[0] | {"group": "markov", "last_byte_ns": int(99e9)}
     return SimpleNamespace(
         transfers=pl.DataFrame([*rows, early, load]),
-        network=pl.DataFrame({"time_ns": [int(10e9), int(40e9)], "relay_bytes_sent": [10**9, 5 * 10**8]}),
+        network=pl.DataFrame(
+            {
+                **{key: [0, 0, 0] for key in ("treatment", "network", "seed")},
+                "time_ns": [int(10e9), int(30e9), int(60e9)],
+                "relay_bytes_sent": [10**9, 4 * 10**8, 3 * 10**8],
+            }
+        ),
         runs=pl.DataFrame(
             {
                 "wall_seconds": [90.0],
@@ -96,7 +102,8 @@ def test_times_count_from_the_request_and_what_came_early_is_left_out(reference:
     assert len(one.ours["time_to_first_byte_recv", "1048576"]) == 0
     assert one.our_errors.tolist() == [0.0, 0.25]
     assert one.their_errors.tolist() == [0.0, 0.05]
-    assert one.observed.goodput == 8 * 5e8 / 40
+    # Of the sample in which the measurement begins, 10 of 20 s count.
+    assert one.observed.goodput == 8 * (2e8 + 3e8) / 40
     # Sizes that nobody downloaded have no figures.
     assert sorted(one.figures) == [(metric, size) for metric in sorted(shadow_networks_times.TIMES) for size in ("51200", "all")]
 

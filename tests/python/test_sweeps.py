@@ -193,7 +193,7 @@ def test_a_begin_of_the_measurement_lies_before_the_end_of_every_point(small: Pa
     check_measure_from("5 s", plan)
     small.write_text(SMALL + COUNTS, encoding="utf-8")
     plan = Plan.of(small, small.read_text(encoding="utf-8"))
-    with pytest.raises(onionlab.ScenarioError, match="which is 12 s$"):
+    with pytest.raises(onionlab.ScenarioError, match=r"which is 12 s$"):
         check_measure_from("12 s", plan)
 
 

@@ -2,16 +2,20 @@
 
 The simulation's come from its measuring clients: the groups of load ``perf``. Times count from the moment at which the request
 leaves (module ``request_times``), as OnionPerf's do. Relays' goodput is what all relays send, held against the live network's
-times the share of Tor that was simulated.
+times the share of Tor that was simulated. Each run gives one value of a figure, those of a network's seeds are averaged, and what
+counts is the mean over networks.
 """
 
 from __future__ import annotations
 
+import json
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 from onionlab.errors import ResultsError
@@ -21,39 +25,45 @@ from onionlab.results.describe import scale as scale_of
 from onionlab.results.experiment import Experiment
 from onionlab.results.measuring import measures
 from onionlab.results.request_times import with_requests
-from onionlab.stats.intervals import Floats, lower_quantile
+from onionlab.stats.intervals import Floats, Interval, lower_quantile, t_interval
+from onionlab.stats.metrics import measured_sum, ordered
 
 #: Quantiles that are shown, where the live network's are known.
 SHOWN = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 
+#: What a figure is called, and which quantile of it or what else it is.
+Key = tuple[str, str]
+
+#: Failed downloads.
+FAILED: Key = ("failed downloads, %", "all")
+
+
 @dataclass(frozen=True)
 class Line:
-    """One figure: ours and theirs, in the unit that its name says."""
+    """One figure: ours over networks, and theirs, in the unit that its name says."""
 
     name: str
     of: str
-    ours: float
+    ours: Interval
     theirs: float
 
     @property
     def ratio(self) -> float:
         """Ours over theirs; not a number where theirs is zero."""
-        return self.ours / self.theirs if self.theirs else float("nan")
+        return self.ours.mean / self.theirs if self.theirs else math.nan
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """What was found of one treatment."""
+    """What was found of one treatment, from so many downloads that ended."""
 
     treatment: str
     transfers: int
     lines: tuple[Line, ...]
 
 
-def calibrate(
-    experiment: Experiment, metrics: Metrics, scale: float | None = None, network: int | None = None
-) -> list[Calibration]:
+def calibrate(experiment: Experiment, metrics: Metrics, scale: float | None = None) -> list[Calibration]:
     """Hold each treatment of a finished experiment against the live network.
 
     Parameters
@@ -64,8 +74,6 @@ def calibrate(
         The live network's figures.
     scale : float, optional
         Share of Tor that was simulated; else as far as the experiment knows it.
-    network : int, optional
-        The sampled network that is looked at; else all of them together.
 
     Raises
     ------
@@ -80,63 +88,91 @@ def calibrate(
             f'{experiment.directory} has no group of clients that measure (load = {{ kind = "perf" }}, not from onion services)'
         )
     share = scale if scale is not None else scale_of(experiment)
-    return [_one(experiment, metrics, treatment, network, groups, share) for treatment in experiment.treatments]
+    return [_one(experiment, metrics, treatment, groups, share) for treatment in experiment.treatments]
 
 
-def _one(
-    experiment: Experiment, metrics: Metrics, treatment: str, network: int | None, groups: list[str], share: float | None
-) -> Calibration:
-    since = experiment.measure_from * 1e9
+def over_networks(calibrations: Sequence[Calibration]) -> tuple[Line, ...]:
+    """Every figure over experiments, each of which has another network; one that some lack is left to the others."""
+    theirs = {(line.name, line.of): line.theirs for one in calibrations for line in one.lines}
+    return _lines([[{(line.name, line.of): line.ours.mean for line in one.lines}] for one in calibrations], theirs)
+
+
+def _lines(networks: Sequence[Sequence[Mapping[Key, float]]], theirs: Mapping[Key, float]) -> tuple[Line, ...]:
+    """Every figure's mean over networks, from what each of a network's runs gave; what a run or a network lacks is left out."""
+    lines = []
+    for key, live in theirs.items():
+        values = [fmean(of_runs) for runs in networks if (of_runs := [run[key] for run in runs if key in run])]
+        interval = t_interval(values)
+        if interval is not None:
+            lines.append(Line(*key, interval, live))
+    return tuple(lines)
+
+
+def _one(experiment: Experiment, metrics: Metrics, treatment: str, groups: Sequence[str], share: float | None) -> Calibration:
     mine = pl.col("treatment") == treatment
-    if network is not None:
-        mine &= pl.col("network") == network
-    perf = experiment.transfers.filter(mine, pl.col("group").is_in(groups), pl.col("start_ns") >= since)
+    begin = round(experiment.measure_from * 1e9)
+    perf = experiment.transfers.filter(mine, pl.col("group").is_in(groups), pl.col("start_ns") >= begin)
     ended = perf.filter(pl.col("outcome") != "unfinished")
     if ended.is_empty():
         raise ResultsError(
-            f"{experiment.directory}: no download of {', '.join(groups)} ended under {treatment!r} after {since / 1e9:g} s"
+            f"{experiment.directory}: no download of {', '.join(groups)} ended under {treatment!r} after {begin / 1e9:g} s"
         )
-    done = perf.filter(pl.col("outcome") == "ok")
-    ours = _times(with_requests(done, experiment.circuits, _ahead(experiment, treatment)))
-    built = experiment.circuits.filter(mine, pl.col("group").is_in(groups), pl.col("launched_ns") >= since)
-    built = built.filter(pl.col("built_ns").is_not_null())
-    ours["circuit_build_times"] = np.sort(((built["built_ns"] - built["launched_ns"]) / 1e9).to_numpy())
-    lines = [
-        Line(f"{words}, s", f"p{100 * q:g}", lower_quantile(ours[key], q), metrics.times[key][q])
+    done = with_requests(ended.filter(pl.col("outcome") == "ok"), experiment.circuits, _ahead(experiment, treatment))
+    built = experiment.circuits.filter(mine, pl.col("group").is_in(groups), pl.col("launched_ns") >= begin)
+    networks: dict[int, list[dict[Key, float]]] = {}
+    for network, seed in experiment.runs.filter(mine).select("network", "seed").sort("network", "seed").iter_rows():
+        own = (pl.col("network") == network, pl.col("seed") == seed)
+        figures = _quantiles(_times(done.filter(*own), built.filter(*own)))
+        own_ended = ended.filter(*own)
+        if own_ended.height:
+            figures[FAILED] = 100 * own_ended.filter(pl.col("outcome") != "ok").height / own_ended.height
+        if share:
+            bits = 8 * measured_sum(experiment.network.filter(mine, *own), "relay_bytes_sent", experiment.measure_from)
+            figures[_goodput(share)] = bits / (experiment.duration - experiment.measure_from) / 1e9
+        networks.setdefault(network, []).append(figures)
+    return Calibration(treatment, len(ended), _lines([*networks.values()], _theirs(metrics, share)))
+
+
+def _theirs(metrics: Metrics, share: float | None) -> dict[Key, float]:
+    """The live network's figures, in the order in which they are shown."""
+    found = {
+        (f"{words}, s", f"p{100 * q:g}"): metrics.times[key][q]
         for key, words in QUANTITIES.items()
-        if key in metrics.times and len(ours.get(key, ()))
         for q in SHOWN
-        if q in metrics.times[key]
-    ]
+        if q in metrics.times.get(key, {})
+    }
     if metrics.error_rate is not None:
-        failed = ended.filter(pl.col("outcome") != "ok").height / ended.height
-        lines.append(Line("failed downloads, %", "all", 100 * failed, 100 * metrics.error_rate))
+        found[FAILED] = 100 * metrics.error_rate
     if metrics.relay_goodput is not None and share:
-        samples = experiment.network.filter(mine, pl.col("time_ns") > since)
-        runs = max(1, len(experiment.runs.filter(mine)))
-        rate = 8 * float(samples["relay_bytes_sent"].sum()) / runs / (experiment.duration - experiment.measure_from)
-        lines.append(
-            Line(f"goodput of relays at {100 * share:g} %, Gbit/s", "mean", rate / 1e9, metrics.relay_goodput * share / 1e9)
-        )
-    return Calibration(treatment, len(ended), tuple(lines))
+        found[_goodput(share)] = metrics.relay_goodput * share / 1e9
+    return found
+
+
+def _goodput(share: float) -> Key:
+    return f"goodput of relays at {100 * share:g} %, Gbit/s", "mean"
 
 
 def _ahead(experiment: Experiment, treatment: str) -> bool:
     """Whether requests leave before the stream is connected."""
-    import json
-
     text = experiment.runs.filter(pl.col("treatment") == treatment)["treatment_json"][0]
     settings: dict[str, Any] = json.loads(text)
     return bool(settings.get("optimistic-data"))
 
 
-def _times(done: pl.DataFrame) -> dict[str, Floats]:
-    """Times of completed downloads in ascending order, by key of `QUANTITIES`."""
-    found = {"circuit_rtt": np.sort(((done["first_byte_ns"] - done["leaves_ns"]) / 1e9).to_numpy())}
+def _times(done: pl.DataFrame, built: pl.DataFrame) -> dict[str, Floats]:
+    """Times in ascending order, by key of `QUANTITIES`: of completed downloads, and of circuits that were built."""
+    found = {"circuit_rtt": ordered((done["first_byte_ns"] - done["leaves_ns"]) / 1e9)}
+    found["circuit_build_times"] = ordered((built["built_ns"] - built["launched_ns"]) / 1e9)
     for size in ("51200", "1048576", "5242880"):
         rows = done.filter(pl.col("size_bytes") == int(size))
-        found[size] = np.sort(((rows["last_byte_ns"] - rows["leaves_ns"]) / 1e9).to_numpy())
+        found[size] = ordered((rows["last_byte_ns"] - rows["leaves_ns"]) / 1e9)
     return found
+
+
+def _quantiles(times: Mapping[str, Floats]) -> dict[Key, float]:
+    """Quantiles of one run's times."""
+    known = {key: values for key, values in times.items() if len(values)}
+    return {(f"{QUANTITIES[key]}, s", f"p{100 * q:g}"): lower_quantile(known[key], q) for key in known for q in SHOWN}
 
 
 def page(calibrations: list[Calibration], metrics: Metrics, directory: Path) -> str:
@@ -145,11 +181,17 @@ def page(calibrations: list[Calibration], metrics: Metrics, directory: Path) -> 
         f"Simulated: {directory}. Live: {', '.join(metrics.sources)}.",
         "",
     ]
+    most = max((line.ours.count for one in calibrations for line in one.lines), default=0)
+    if most > 1:
+        lines += [f"Simulated are means over {most} networks with 95 % intervals between networks.", ""]
     for one in calibrations:
         lines += [f"**{one.treatment}**, {one.transfers} downloads:", ""]
         lines += ["| | | simulated | live | ratio |", "| --- | --- | ---: | ---: | ---: |"]
         for line in one.lines:
-            numbers = " | ".join(format_fixed(value, 2) for value in (line.ours, line.theirs, line.ratio))
-            lines.append(f"| {line.name} | {line.of} | {numbers} |")
+            low, high = line.ours.low, line.ours.high
+            # No figure can be negative, though Student's interval does not know.
+            bounds = "" if low is None or high is None else f" [{format_fixed(max(low, 0.0), 2)}, {format_fixed(high, 2)}]"
+            theirs, ratio = format_fixed(line.theirs, 2), format_fixed(line.ratio, 2)
+            lines.append(f"| {line.name} | {line.of} | {format_fixed(line.ours.mean, 2)}{bounds} | {theirs} | {ratio} |")
         lines.append("")
     return "\n".join(lines)

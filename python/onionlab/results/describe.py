@@ -153,7 +153,7 @@ def extent(experiment: Experiment) -> str:
 
 
 def over_points(experiment: Experiment, words: Callable[[Experiment], str], everywhere: str = "") -> str:
-    """What ``words`` says of a sweep's points with a finished run, ``everywhere`` behind it; of the first, if not of all the same."""
+    """What is said of all points of a sweep that have a finished run, ``everywhere`` behind it; or of the first one alone."""
     points = (experiment.at(point) for point in range(len(experiment.plan.points)))
     said = list(dict.fromkeys(words(point) for point in points if point.finished))
     return said[0] + (everywhere if len(said) == 1 else ", at the first point that is finished")

@@ -171,26 +171,54 @@ def _of_kind(rows: pl.DataFrame, length: float) -> dict[str, float | None]:
     return figures
 
 
-def sample_length() -> pl.Expr:
-    """Seconds that each sample of a ``network`` table stands for: since the one before in its run, or since the start.
+def sample_length(*series: str) -> pl.Expr:
+    """Seconds that each sample of a time series stands for: since the one before, or since the start.
 
-    The last one of a run is shorter where its duration is no multiple of the sample interval. Rows of a run in order of time.
+    The last one of a run is shorter where its duration is no multiple of the sample interval. A series is a run's, or that of
+    what the columns ``series`` name in it, such as a relay; its rows are in order of time.
     """
-    return pl.col("time_ns").diff().fill_null(pl.col("time_ns")).over(*RUN) / 1e9
+    return _length_ns(*series) / 1e9
+
+
+def _length_ns(*series: str) -> pl.Expr:
+    return pl.col("time_ns").diff().fill_null(pl.col("time_ns")).over(*RUN, *series)
+
+
+def measured_share(measure_from: float, *series: str) -> pl.Expr:
+    """Which share of the time that each sample stands for lies within the measurement, from 0 to 1; ``series`` as above.
+
+    A sample stands for the time that ends with it; of the one in which the measurement begins (seconds), what comes after counts.
+    """
+    # Whole nanoseconds: a sample that begins with the measurement has exactly 1.
+    return ((pl.col("time_ns") - round(measure_from * 1e9)) / _length_ns(*series)).clip(0.0, 1.0)
+
+
+def measured_sum(samples: pl.DataFrame, column: str, measure_from: float, *series: str) -> float:
+    """What a column that counts since the sample before comes to within the measurement; arguments as above."""
+    return float(samples.select((pl.col(column) * measured_share(measure_from, *series)).sum()).item())
+
+
+def measured_mean(samples: pl.DataFrame, column: str, measure_from: float) -> float | None:
+    """Mean over time of a column within the measurement, all series together; None where it has no number there."""
+    weight = measured_share(measure_from) * sample_length()
+    return _mean_over_time(samples.select(value=column, weight=weight))
+
+
+def _mean_over_time(samples: pl.DataFrame) -> float | None:
+    """Mean of ``value`` by ``weight``. No relay in a position leaves nothing to use, which is neither 0 nor 100 %."""
+    there = samples.with_columns(pl.col("value").fill_nan(None)).drop_nulls()
+    over = float(there["weight"].sum())
+    return float((there["value"] * there["weight"]).sum()) / over if over > 0 else None
 
 
 def _of_network(rows: pl.DataFrame) -> dict[str, float | None]:
-    """Figures of the whole network in one run: its samples, of each the ``counted`` seconds of its ``length``."""
-    seconds = float(rows["counted"].sum())
-    part = rows["counted"] / rows["length"]
-    figures: dict[str, float | None] = {
-        "goodput": float((rows["goodput_bytes"] * part).sum()) * 8e-6 / seconds if seconds > 0 else None
-    }
+    """Figures of the whole network in one run: its samples, of each the ``share`` of its ``length`` (seconds) that counts."""
+    seconds = float((rows["share"] * rows["length"]).sum())
+    sent = float((rows["goodput_bytes"] * rows["share"]).sum())
+    figures: dict[str, float | None] = {"goodput": sent * 8e-6 / seconds if seconds > 0 else None}
     for position in RELAY_CLASSES:
-        # No relay in a position leaves nothing to use, which is neither 0 nor 100 %.
-        used = rows.select(share=pl.col(f"utilisation_{position}").fill_nan(None), counted="counted").drop_nulls()
-        over = float(used["counted"].sum())
-        figures[f"utilisation_{position}"] = 100 * float((used["share"] * used["counted"]).sum()) / over if over > 0 else None
+        used = _mean_over_time(rows.select(value=f"utilisation_{position}", weight=pl.col("share") * pl.col("length")))
+        figures[f"utilisation_{position}"] = None if used is None else 100 * used
     return figures
 
 
@@ -230,12 +258,7 @@ def per_run(transfers: pl.DataFrame, network: pl.DataFrame, measure_from: float,
             part = parts.get((treatment, number, seed, kind), cut.clear())
             for metric, value in _of_kind(part, length).items():
                 rows.append((treatment, number, seed, kind, metric, value))
-    # A sample stands for the time that ends with it; of the first one counted, what lies after the begin of the measurement.
-    series = (
-        network.with_columns(length=sample_length())
-        .with_columns(counted=pl.min_horizontal("length", pl.col("time_ns") / 1e9 - measure_from))
-        .filter(pl.col("counted") > 0)
-    )
+    series = network.with_columns(length=sample_length(), share=measured_share(measure_from)).filter(pl.col("share") > 0)
     for key, part in series.group_by(*RUN, maintain_order=True):
         treatment, number, seed = key
         for metric, value in _of_network(part).items():

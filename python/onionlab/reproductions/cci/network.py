@@ -21,7 +21,7 @@ from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, capped, frame, mean
 from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
 from onionlab.results.experiment import Experiment
-from onionlab.stats.metrics import measured
+from onionlab.stats.metrics import measured, measured_sum
 
 #: The group that measures, and its sizes in bytes by name.
 MEASURES = "measure"
@@ -282,7 +282,9 @@ class _Run:
         self.transfers = counted(measured(own, point.measure_from), self.longest, point.duration)
         self.circuits = point.circuits.filter(mine, pl.col("group") == MEASURES, pl.col("launched_ns") >= begin)
         self.samples = point.network.filter(mine, pl.col("time_ns") > begin)
-        self.relays = point.relays.filter(mine, pl.col("time_ns") > begin)
+        relays = point.relays.filter(mine)
+        self.relays = relays.filter(pl.col("time_ns") > begin)
+        self.held = measured_sum(relays, "held", point.measure_from, "relay")
         self.channels = point.channels.filter(mine)
         self.duration = point.duration
         self.length = point.duration - point.measure_from
@@ -302,7 +304,7 @@ class _Run:
                 "busy-shared": 100 * int(self.samples["shared_busy_links_directed"].sum()) / busy if busy else None,
                 "sockets": _largest(self.relays["most_sockets"]),
                 "socket-bytes": float(self.relays["socket_bytes"].sum()) / samples if samples else None,
-                "held": float(self.relays["held"].sum()) / self.length if self.length else None,
+                "held": self.held / self.length if self.length else None,
                 "connection-megabytes": float(self.relays["connection_bytes"].sum()) / samples / 1e6 if samples else None,
             }
             | beyond(self.channels, self.relays["relay"].unique(), end=self.duration)

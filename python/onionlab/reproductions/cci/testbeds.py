@@ -15,7 +15,7 @@ from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
 from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
 from onionlab.results.experiment import Experiment
-from onionlab.stats.metrics import measured
+from onionlab.stats.metrics import measured, measured_sum
 
 VANILLA, PCTLS = "vanilla", "PCTLS"
 
@@ -124,14 +124,12 @@ def _figures(
     bulk = transfers.filter(pl.col("group").str.starts_with("bulk"))["ttlb"].drop_nulls()
     time = mean(bulk)
     late = circuits.filter(pl.col("launched_ns") >= round(begin * 1e9))
-    # A sample stands for the interval that ends with it.
-    samples = relays.filter(pl.col("time_ns") > round(begin * 1e9))
     return {
         "throughput": BULK / 1e6 / time if time else None,
         "round-trip": mean(_round_trips(watched(name, transfers))),
         "time": mean(watched(name, transfers)["ttlb"]),
         "build": mean((late["built_ns"] - late["launched_ns"]) / 1e9),
-        "held": float(samples["held"].sum()) / (end - begin) if end > begin else None,
+        "held": measured_sum(relays, "held", begin, "relay") / (end - begin) if end > begin else None,
     }
 
 

@@ -1,6 +1,6 @@
 """How far a simulated Tor is from the live network: today's, and that of 2019 one parameter at a time.
 
-Ours is `onionlab.live_network.calibrate` for each sampled network; a figure is the mean over networks with Student's interval.
+Ours is `onionlab.live_network.calibrate`: a figure is the mean over sampled networks with Student's interval.
 Theirs is whatever `onionlab.live_network.tor_metrics` can read: the reference's quantiles of 2019, or newer files that
 ``--reference`` names.
 """

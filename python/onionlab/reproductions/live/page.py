@@ -6,18 +6,17 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import polars as pl
-
+from onionlab.live_network.calibrate import Line, calibrate
 from onionlab.live_network.tor_metrics import Metrics
 from onionlab.quantity import format_bytes, format_fixed
 from onionlab.reproductions.kept import Made, together, took
-from onionlab.reproductions.live.figures import Row, rows
 from onionlab.reproductions.live.then import Taken
 from onionlab.reproductions.live.then import section as steps_section
 from onionlab.reproductions.published import differences_section
 from onionlab.results.describe import network as network_in_words
 from onionlab.results.describe import plural
 from onionlab.results.experiment import Experiment
+from onionlab.stats.metrics import measured_mean
 
 #: Classes of relays by their flags, as the table ``network`` has them.
 POSITIONS = ("guard", "middle", "exit", "guard and exit")
@@ -52,8 +51,8 @@ def page(
             sources=", ".join(f"`{source}`" for source in metrics.sources),
         )
     ]
-    for treatment, table in rows(experiment, metrics).items():
-        lines += _table(treatment, table)
+    for one in calibrate(experiment, metrics):
+        lines += _table(one.treatment, one.lines)
     lines += _cost(experiment)
     if taken:
         lines += steps_section(taken)
@@ -65,7 +64,7 @@ def page(
     return "\n".join(lines)
 
 
-def _table(treatment: str, table: list[Row]) -> Iterator[str]:
+def _table(treatment: str, table: Sequence[Line]) -> Iterator[str]:
     yield from (f"## {treatment}", "", "| | | simulated | live | ratio |", "| --- | --- | ---: | ---: | ---: |")
     for row in table:
         bounds = "" if row.ours.low is None or row.ours.high is None else f" [{_number(row.ours.low)}, {_number(row.ours.high)}]"
@@ -76,9 +75,9 @@ def _table(treatment: str, table: list[Row]) -> Iterator[str]:
 
 def _cost(experiment: Experiment) -> Iterator[str]:
     """How loaded the networks were, and what a run took."""
-    samples = experiment.network.filter(pl.col("time_ns") > experiment.measure_from * 1e9)
-    used = {name: samples[f"utilisation_{name.replace(' and ', '_')}"].fill_nan(None).mean() for name in POSITIONS}
-    shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in used.items() if isinstance(share, float))
+    columns = {name: f"utilisation_{name.replace(' and ', '_')}" for name in POSITIONS}
+    used = {name: measured_mean(experiment.network, column, experiment.measure_from) for name, column in columns.items()}
+    shares = ", ".join(f"{name} {100 * share:.0f} %" for name, share in used.items() if share is not None)
     runs = experiment.runs
     wall, memory = (float(str(runs[column].max())) for column in ("wall_seconds", "peak_memory_bytes"))
     yield f"Used of the relays' links, by class, mean over all treatments: {shares}."

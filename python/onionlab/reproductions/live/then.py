@@ -14,20 +14,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import polars as pl
 
 from onionlab.errors import RunError
 from onionlab.files import write_text
-from onionlab.live_network.calibrate import calibrate
+from onionlab.live_network.calibrate import Line, calibrate, over_networks
 from onionlab.live_network.tor_metrics import Metrics
 from onionlab.quantity import format_fixed
 from onionlab.reproductions import beside
 from onionlab.reproductions.kept import Made, together
-from onionlab.reproductions.live.figures import Row, over_networks
 from onionlab.reproductions.published_networks import imported, settle
 from onionlab.results.experiment import Experiment
 from onionlab.running import runner
 from onionlab.running.observer import Observer
+from onionlab.stats.metrics import measured_sum
 
 #: Quantiles that the table shows.
 SHOWN = ("p10", "p50", "p90", "all")
@@ -75,7 +74,7 @@ class Taken:
     """A step that was run: its figures over networks, how much of the relays' links was used, and by which code."""
 
     step: Step
-    rows: list[Row]
+    rows: tuple[Line, ...]
     networks: int
     used: float
     made: tuple[Made, ...]
@@ -132,11 +131,11 @@ def run(asked: Steps, published: Path, metrics: Metrics, out: Path, observer: Ob
 
 
 def _taken(step: Step, experiments: Sequence[Experiment], metrics: Metrics) -> Taken:
-    (rows,) = over_networks(one for experiment in experiments for one in calibrate(experiment, metrics)).values()
+    rows = over_networks([one for experiment in experiments for one in calibrate(experiment, metrics)])
     used = []
     for experiment in experiments:
-        samples = experiment.network.filter(pl.col("time_ns") > experiment.measure_from * 1e9)
-        sent = 8 * float(samples["relay_bytes_sent"].sum()) / (experiment.duration - experiment.measure_from)
+        bits = 8 * measured_sum(experiment.network, "relay_bytes_sent", experiment.measure_from)
+        sent = bits / (experiment.duration - experiment.measure_from)
         used.append(sent / float(experiment.relays.unique("relay")["capacity_bits"].sum()))
     made = together(one for experiment in experiments for one in Made.of(experiment))
     return Taken(step, rows, len(experiments), float(np.mean(used)), made)
@@ -225,7 +224,7 @@ def section(taken: Sequence[Taken]) -> Iterator[str]:
     yield ""
 
 
-def _cell(row: Row | None) -> str:
+def _cell(row: Line | None) -> str:
     if row is None:
         return "–"
     mean = format_fixed(max(row.ours.mean, 0.0), 2)

@@ -11,6 +11,7 @@ import polars as pl
 from onionlab.reproductions.kept import Made, Reduced
 from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import Floats
+from onionlab.stats.metrics import measured_sum
 
 #: Transfer sizes in bytes; "all" is every one of them.
 SIZES = ("all", "51200", "1048576", "5242880")
@@ -82,7 +83,7 @@ def reduce(experiment: Experiment) -> Reduced:
     """What is taken of a finished run."""
     since = experiment.measure_from * 1e9
     perf = experiment.transfers.filter(pl.col("group") == "perf", pl.col("start_ns") >= since).select(COLUMNS)
-    sent = float(experiment.network.filter(pl.col("time_ns") > since)["relay_bytes_sent"].sum())
+    sent = measured_sum(experiment.network, "relay_bytes_sent", experiment.measure_from)
     scenario, run = experiment.plan.scenario, experiment.runs.row(0, named=True)
     facts = {
         "run": {name: run[name] for name in OF_RUN},

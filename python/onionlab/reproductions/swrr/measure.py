@@ -19,7 +19,7 @@ from onionlab.reproductions.swrr.runs import Cell
 from onionlab.results.experiment import Experiment
 from onionlab.stats.curves import QUANTILES as ALL_QUANTILES
 from onionlab.stats.intervals import Floats, lower_quantile, pointwise_band
-from onionlab.stats.metrics import measured, ordered
+from onionlab.stats.metrics import measured, measured_mean, measured_sum, ordered
 
 #: Outcomes that are download time-outs: the program gave up.
 TIMEOUTS = ("timeout", "stall")
@@ -132,20 +132,19 @@ def _figures(
 ) -> dict[str, float | None]:
     """One run's figures; ``relays`` are the middles' samples."""
     begin = round(experiment.measure_from * 1e9)
-    series = network.filter(pl.col("time_ns") > begin)
     length = experiment.duration - experiment.measure_from
     ended = transfers.filter(pl.col("start_ns") >= begin, pl.col("outcome") != "unfinished")
     late = ended.filter(pl.col("outcome").is_in(TIMEOUTS)).height
-    passed = relays.filter(pl.col("time_ns") > begin)
-    cells = int(passed["cells_sent"].sum())
-    sent, payload = int(passed["bytes_sent"].sum()), int(series["goodput_bytes"].sum())
-    used = series["utilisation_middle"].fill_nan(None).mean()
+    of_relays = ("cells_sent", "bytes_sent", "queue_wait_ns")
+    cells, sent, waited = (measured_sum(relays, column, experiment.measure_from, "relay") for column in of_relays)
+    payload = measured_sum(network, "goodput_bytes", experiment.measure_from)
+    used = measured_mean(network, "utilisation_middle", experiment.measure_from)
     return {
         "throughput": payload * 8e-6 / length,
         "timeouts": float(late),
         "timeout-share": 100 * late / ended.height if ended.height else None,
-        "utilisation": 100 * float(used) if isinstance(used, int | float) else None,
-        "queue-wait": int(passed["queue_wait_ns"].sum()) / cells / 1e6 if cells else None,
+        "utilisation": None if used is None else 100 * used,
+        "queue-wait": waited / cells / 1e6 if cells else None,
         "sent": sent * 8e-6 / length,
         "cell-bytes": sent / cells if cells else None,
         "payload-cells": 100 * payload / CELL_PAYLOAD / cells if cells else None,
