@@ -59,3 +59,27 @@ def test_the_report_shows_it(core: FakeCore, tmp_path: Path) -> None:
     text = experiment.report().read_text(encoding="utf-8")
     assert "What a cell costs" in text
     assert f"{cost.costs(experiment)[1].ratio:.2f}" in text
+
+
+def test_runs_of_a_sweep_are_paired_at_each_point_and_count_once() -> None:
+    """Treatment a has one run for both points, b one at each, c one at the second point alone, d at a point that a lacks."""
+    rows = [
+        (0, "a", "both", 100, 1.0),
+        (1, "a", "both", 100, 1.0),
+        (0, "b", "few", 100, 2.0),
+        (1, "b", "many", 300, 8.0),
+        (1, "c", "many", 100, 3.0),
+        (2, "d", "most", 100, 9.0),
+    ]
+    runs = pl.DataFrame(rows, schema=["point", "treatment", "scenario", "cell_hops", "cpu_seconds"], orient="row").with_columns(
+        network=pl.lit(0), seed=pl.lit(1)
+    )
+    found = cost._costs(runs, ["a", "b", "c", "d"], "cpu_seconds")
+    assert [one.nanoseconds for one in found] == pytest.approx([1e7, 2.5e7, 3e7, 9e7])
+    assert [one.ratio for one in found] == [None, pytest.approx(2.5), pytest.approx(3.0), None]
+    # The base's run at another point is none to pair with: there it has other work.
+    other = runs.with_columns(
+        scenario=pl.when(treatment="a", point=0).then(pl.lit("few")).otherwise("scenario"),
+        cpu_seconds=pl.when(treatment="a", point=0).then(5.0).otherwise("cpu_seconds"),
+    )
+    assert cost._costs(other, ["a", "c"], "cpu_seconds")[1].ratio == pytest.approx(3.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from pathlib import Path
 
 import polars as pl
@@ -221,6 +222,29 @@ def test_what_is_said_of_all_points_is_true_of_all(small: Path) -> None:
     assert facts["Network"] == describe.network(alike.at(1))
     assert facts["Load"].endswith(", at the first point that is finished")
     assert facts["Extent"] == f"{describe.extent(alike.at(1))}, at each point"
+
+
+def test_a_sweep_says_nothing_that_only_its_points_know(small: Path) -> None:
+    text = SMALL.replace("networks = 2", "networks = 1")
+    small.write_text(text + '[sweep]\nduration = ["10 s", "12 s"]\n', encoding="utf-8")
+    results = onionlab.run(small, small.parent / "out", report=False)
+    assert results.measure_from == 4
+    with pytest.raises(onionlab.ResultsError, match="its points have no duration in common"):
+        _ = results.duration
+    with pytest.raises(onionlab.ResultsError, match="settles at each point by itself"):
+        _ = results.settlings
+    assert [results.at(point).duration for point in (0, 1)] == [10, 12]
+    found = onionlab.run(small, small.parent / "out", report=False, measure_from="auto")
+    assert found.at(1).measure_from == 6
+    with pytest.raises(onionlab.ResultsError, match="each point has a begin of the measurement of its own"):
+        _ = found.measure_from
+    # A point whose runs are gone.
+    for run in results.at(1).finished:
+        shutil.rmtree(results.directory / run.directory)
+    empty = onionlab.load(results.directory).at(1)
+    for name in ("transfers", "network", "runs", "figures"):
+        with pytest.raises(onionlab.ResultsError, match=r"no run of duration = 12 s in .*out is finished"):
+            getattr(empty, name)
 
 
 def test_values_of_a_sweep_lie_where_their_point_is(small: Path) -> None:

@@ -34,7 +34,8 @@ class Cost:
     treatment: str
     #: For each cell-hop, over all finished runs.
     nanoseconds: float
-    #: The same over that of the first treatment, both on the networks and seeds that they have in common; None for the first.
+    #: The same over that of the first treatment, both on the networks and seeds that they have in common, in a sweep at the
+    #: same points; None for the first.
     ratio: float | None
 
 
@@ -50,8 +51,13 @@ def costs(experiment: Experiment) -> list[Cost]:
 
 
 def _costs(runs: pl.DataFrame, treatments: Sequence[str], seconds: str, unpaired: Collection[str] = ()) -> list[Cost]:
-    """The cost of each treatment of a ``run`` table by a clock; to the first one unless it is not paired with it."""
-    runs = runs.select("treatment", "network", "seed", "cell_hops", seconds=seconds)
+    """The cost of each treatment of a ``run`` table by a clock; to the first one unless it is not paired with it.
+
+    Runs of a sweep are paired at each point. One that serves several points is in the table once for each.
+    """
+    keys = ["point", "network", "seed"] if "point" in runs.columns else ["network", "seed"]
+    told = ["scenario"] if "point" in runs.columns else []
+    runs = runs.select("treatment", *keys, *told, "cell_hops", seconds=seconds)
     base = runs.filter(pl.col("treatment") == treatments[0])
     found = []
     for treatment in treatments:
@@ -59,7 +65,6 @@ def _costs(runs: pl.DataFrame, treatments: Sequence[str], seconds: str, unpaired
         cost = _per_hop(own)
         if cost is None:
             continue
-        keys = ["network", "seed"]
         before, after = _per_hop(base.join(own, on=keys, how="semi")), _per_hop(own.join(base, on=keys, how="semi"))
         paired = (
             treatment != treatments[0] and treatment not in unpaired and before is not None and after is not None and before > 0
@@ -69,6 +74,8 @@ def _costs(runs: pl.DataFrame, treatments: Sequence[str], seconds: str, unpaired
 
 
 def _per_hop(runs: pl.DataFrame) -> float | None:
+    """Nanoseconds for each cell-hop, of every run once."""
+    runs = runs.select(pl.exclude("point")).unique(maintain_order=True)
     hops = int(runs["cell_hops"].sum())
     return 1e9 * float(runs["seconds"].sum()) / hops if hops > 0 else None
 

@@ -100,7 +100,7 @@ class Experiment:
         Parameters
         ----------
         point : int
-            The number of the point, from 0: its row in `points`.
+            The number of the point, from 0: its row in `points`. One without a finished run has a plan, and no tables.
         """
         if point not in self._at:
             plan = self.plan.at(point)
@@ -136,6 +136,8 @@ class Experiment:
             there = self.at(point)
             if there.finished:
                 parts.append(frame(there).select(pl.lit(point, dtype=pl.UInt32).alias("point"), pl.all()))
+        if not parts:
+            raise ResultsError(self._empty())
         return pl.concat(parts, how="vertical_relaxed")
 
     @property
@@ -144,9 +146,18 @@ class Experiment:
         done = set(self.finished)
         return tuple(run for run in self.plan.runs if run not in done)
 
+    def _alike(self, what: str, of: Callable[[Experiment], float]) -> float:
+        """What is the same at all points of the sweep; refuses what is not."""
+        found = {of(self.at(point)) for point in range(len(self.plan.points))}
+        if len(found) > 1:
+            raise ResultsError(f"{self.directory} holds a sweep, and its points have no {what} in common: ask one, `at(0)`")
+        return found.pop()
+
     @property
     def duration(self) -> float:
-        """Simulated time per run, in seconds."""
+        """Simulated time per run, in seconds; of a sweep, if it is the same at all points."""
+        if self.swept:
+            return self._alike("duration", lambda there: there.duration)
         return seconds(self.plan.scenario["duration"])
 
     @cached_property
@@ -154,9 +165,14 @@ class Experiment:
         """Begin of the measurement, in seconds of simulated time.
 
         That of the experiment file unless the command line chose another; ``auto`` is when the goodput of all treatments has
-        settled, or half of the duration where it does not settle before.
+        settled, or half of the duration where it does not settle before. Of a sweep, if it is the same at all points, which
+        ``auto`` is not.
         """
         chosen = self.evaluation.measure_from
+        if self.swept and chosen == AUTO:
+            raise ResultsError(f"{self.directory} holds a sweep: each point has a begin of the measurement of its own, `at(0)`")
+        if self.swept:
+            return self._alike("begin of the measurement", lambda there: there.measure_from)
         if chosen == AUTO:
             found = begin_of_steady_state(steady_state(self.network, self.treatments, 0.0))
             return self.duration / 2 if found is None else found
@@ -171,7 +187,9 @@ class Experiment:
 
     @cached_property
     def settlings(self) -> list[Settling]:
-        """When the goodput of each treatment's networks settles, beside the begin of the measurement."""
+        """When the goodput of each treatment's networks settles, beside the begin of the measurement; of a sweep ask a point."""
+        if self.swept:
+            raise ResultsError(f"{self.directory} holds a sweep: goodput settles at each point by itself, `at(0)`")
         return steady_state(self.network, self.treatments, self.measure_from)
 
     def table(self, name: str) -> pl.LazyFrame:
@@ -190,8 +208,10 @@ class Experiment:
         known = (*TABLES, *OPTIONAL_TABLES)
         if name not in known:
             raise ValueError(f"no record table {name!r}; there are {', '.join(known)}")
+        if not self.finished:
+            raise ResultsError(self._empty())
         holding = self._with_table(name)
-        if not holding and self.finished:
+        if not holding:
             why = "no client has `trace = true` or `record-latency = true`, or no treatment writes it"
             raise ResultsError(f"{self.directory} holds no table {name!r}: {why}")
         if self.swept:
@@ -211,6 +231,11 @@ class Experiment:
             )
             parts.append(frame.select(*keys, pl.exclude("treatment", "network", "seed")))
         return pl.concat(parts)
+
+    def _empty(self) -> str:
+        """That nothing is finished: of a point of a sweep, of which one."""
+        at = "" if self.swept else next((f"of {run.at} " for run in self.plan.runs if run.at), "")
+        return f"no run {at}in {self.directory} is finished, so that there are no tables"
 
     def _with_table(self, name: str) -> tuple[PlannedRun, ...]:
         """Finished runs that have a record table: all of them, but for a table that not every treatment or client writes."""
