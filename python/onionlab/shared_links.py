@@ -10,7 +10,6 @@ of SALSA (Pahl, Kaiser, Engel and Adamsky, "Examining the Hydra", PoPETs 2023).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -396,9 +395,3 @@ def over_time(
 def to_json(frame: pl.DataFrame) -> list[dict[str, Any]]:
     """Answers as plain data with exactly `KEYS`; NaN never occurs."""
     return frame.select(KEYS).to_dicts()
-
-
-def links_with(frame: pl.DataFrame, circuits: int) -> list[float]:
-    """Share of links that carry exactly so many circuits, in percent, for each answer."""
-    counts = frame["circuits_per_link"].list.get(circuits - 1, null_on_oob=True).fill_null(0.0)
-    return [100 * count / links if links > 0 else math.nan for count, links in zip(counts, frame["links"], strict=True)]

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from onionlab import _core, cli
-from onionlab.charts.shared_links import all_charts, write
+from onionlab.charts.shared_links import all_charts, per_link_chart, time_chart, write
 from onionlab.errors import DocumentError, OnionlabError, QuestionError
 from onionlab.shared_links import (
     KEYS,
@@ -19,7 +19,6 @@ from onionlab.shared_links import (
     by_clients,
     by_scale,
     documents,
-    links_with,
     over_time,
     shared_links,
     to_json,
@@ -253,7 +252,7 @@ def test_series(consensus: Path) -> None:
     assert merged["shared_percent"][0] == pytest.approx(scales["shared_percent"][0])
     assert merged["stddev_percent"][0] == pytest.approx(scales["stddev_percent"][0])
     assert (merged["relays"][0], merged["circuits"][0]) == (100, 250)
-    assert 0 < links_with(merged, 2)[0] < 100
+    assert 0 < merged["circuits_per_link"][0][1] < merged["links"][0]
     with pytest.raises(QuestionError, match="at least one") as refused:
         by_circuits(consensus, [])
     assert refused.value.code == "question-series"
@@ -290,6 +289,37 @@ def test_charts(consensus: Path, tmp_path: Path) -> None:
     assert [path.suffix for path in written] == [".png", ".svg"]
     assert written[0].read_bytes().startswith(b"\x89PNG")
     assert "3.5 %" in written[1].read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("internal", "directed", "crosses"),
+    [
+        (False, True, ["3.7 %, the paper, 2021", "3.5 %"]),
+        (0.0, True, ["3.7 %, the paper, 2021", "3.5 %"]),
+        (1.0, False, ["6.9 %, the paper, 2021"]),
+        (True, False, ["6.9 %, the paper, 2021"]),
+        (1.0, True, []),
+        (0.5, True, []),
+        (False, False, []),
+    ],
+)
+def test_the_paper_s_numbers_stand_beside_what_they_are_of(
+    internal: bool | float, directed: bool, crosses: list[str], consensus: Path
+) -> None:
+    question = Question(circuits=96_000, internal=internal, directed=directed)
+    charts = (time_chart([consensus], question), per_link_chart(consensus, question))
+    texts = [json.dumps(chart.specification) for chart in charts]
+    shown = ("3.7 %, the paper, 2021", "6.9 %, the paper, 2021", "3.5 %")
+    assert [label for label in shown if any(f'"label": "{label}"' in text for text in texts)] == crosses
+    assert ("the paper's 3.5 %" in texts[1]) == ("3.5 %" in crosses)
+
+
+def test_the_paper_has_no_number_of_other_circuits(consensus: Path) -> None:
+    for other in (Question(circuits=9688), Question(circuits=96_000, per_client=4)):
+        text = json.dumps(per_link_chart(consensus, other).specification)
+        assert "3.5 %" not in text
+        assert "the paper" not in text
+        assert "% of links have more than two circuits" in text
 
 
 def test_charts_of_several_documents_are_of_the_one_next_to_the_paper(

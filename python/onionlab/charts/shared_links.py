@@ -128,6 +128,12 @@ def _plain(question: Question) -> Question:
     return Question(circuits=question.circuits)
 
 
+def _of_2021(question: Question) -> bool:
+    """Whether a question is about as many circuits as the paper's network had in 2021, and of its plain kinds."""
+    plain = replace(_plain(question), internal=question.internal, directed=question.directed)
+    return question == plain and 0.9 < question.circuits / CIRCUITS < 1.1
+
+
 def circuits_chart(source: Source = None, question: Question = DEFAULT) -> Chart:
     """Figure 8: the share against the number of active circuits, up to three times those of the question."""
     numbers = sorted({round(question.circuits * share / 20) for share in (1, 2, 4, 6, 8, 12, 16, 20, 26, 32, 40, 50, 60)} - {0})
@@ -231,12 +237,14 @@ def per_link_chart(source: Source = None, question: Question = DEFAULT) -> Chart
     dots = base.mark_circle(size=130, opacity=1).encode(x=x, y=y, color=kind)
     text = base.transform_calculate(label="format(datum.percent, '.2~r') + ' %'")
     words = text.mark_text(dy=-14, fontSize=12, color=theme.INK).encode(x=x, y=y, text="label:N")
-    points = [{"circuits": "2", "percent": PER_LINK["2"], "label": f"{PER_LINK['2']} %"}]
+    published = _of_2021(question) and float(question.internal) == 0 and question.directed
+    points = [{"circuits": "2", "percent": PER_LINK["2"], "label": f"{PER_LINK['2']} %"}] if published else []
     layers = [dots, words, *_marks(points, x, y)]
     rest = 100 * sum(counts[2:]) / row["links"]
+    beside = f"cross: {PAPER}'s 3.5 % of links with two circuits, with 0.3 % that have more (here {rest:.2f} %), average of 2021"
     about = (
         f"{_network(row)}; {row['circuits']:,} {row['kind']} circuits, {_directed(question)}",
-        f"cross: {PAPER}'s 3.5 % of links with two circuits, with 0.3 % that have more (here {rest:.2f} %), average of 2021",
+        beside if published else f"{rest:.2f} % of links have more than two circuits",
     )
     return _finish("shared-links-circuits-per-link", "Circuits per link", alt.LayerChart(layer=layers), data, about)
 
@@ -315,10 +323,12 @@ def time_chart(sources: Source | Sequence[Source], question: Question = DEFAULT)
     )
     x = alt.X("consensus:T", title=None, axis=alt.Axis(format="%Y"))
     y = _percent(zero=True)
-    published = IN_2021.get((question.internal is True, question.directed)) if question.internal in (True, False) else None
-    plain = question.ports is None and question.traffic is None and question.per_client == 1
+    # A share of 1 is all of them, as True is.
+    published = {(float(internal), directed): percent for (internal, directed), percent in IN_2021.items()}.get(
+        (float(question.internal), question.directed)
+    )
     points = []
-    if published is not None and plain and 0.9 < question.circuits / CIRCUITS < 1.1:
+    if published is not None and _of_2021(question):
         points.append({"consensus": "2021-07-01 00:00:00", "shared_percent": published, "label": f"{published} %, {PAPER}, 2021"})
     layers = [_lines(data, list(names.values()), x, y), *_marks(points, x, y, right=False)]
     own = grown.filter(pl.col("circuits") == question.circuits)["consensus"].to_list()
