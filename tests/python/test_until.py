@@ -17,8 +17,10 @@ from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab import _core
 from onionlab.errors import ScenarioError
+from onionlab.results import experiment
 from onionlab.running.until import PILOT, UntilCi, parse_width, relative_width, rule_of, samples, stein, with_networks
 from test_cli import call
+from test_sweeps import SMALL as SWEPT
 
 SHORT = EXPERIMENT.replace('duration = "60 s"', 'duration = "30 s"').replace("seeds = [1, 2]", "seeds = [1]")
 
@@ -98,6 +100,25 @@ def test_the_begin_that_was_chosen_stays_for_the_whole_search(
     assert call(monkeypatch, "report", out, "--measure-from", "25 s") == 0
     assert json.loads((out / "evaluation.json").read_text()) == {"measure_from": "25 s", "until_ci": None}
     assert core.made
+
+
+def test_a_begin_that_is_found_is_found_on_the_pilot(core: FakeCore, short_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here goodput settles a second later with each network: the pilot's values must not change while networks are added."""
+    monkeypatch.setattr(experiment, "steady_state", lambda network, *_: network["network"].n_unique())
+    monkeypatch.setattr(experiment, "begin_of_steady_state", float)
+    results = until(short_file, UntilCi(0.05), measure_from="auto")
+    assert results.plan.networks > PILOT
+    assert results.measure_from == PILOT
+    assert json.loads((results.directory / "evaluation.json").read_text())["measure_from"] == f"{PILOT} s"
+    assert core.made
+
+
+def test_points_of_a_sweep_have_no_begin_in_common_that_could_be_found(tmp_path: Path) -> None:
+    path = tmp_path / "swept.toml"
+    path.write_text(f'{SWEPT}[sweep]\n"clients.web.count" = [2, 6]\n', encoding="utf-8")
+    with pytest.raises(ScenarioError, match="one begin of the measurement for all points"):
+        until(path, UntilCi(0.05), measure_from="auto")
+    assert not (tmp_path / "out").exists()
 
 
 def test_the_maximum_ends_the_search(

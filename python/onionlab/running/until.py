@@ -7,6 +7,9 @@ wider than w, networks are added until it is not. What counts as the result is t
 all networks where that reaches further: in simulated experiments it covers in 96 to 97 of 100 (docs/results/coverage.md), while
 stopping at the first narrow interval covers in 87 to 93.
 
+A begin of the measurement that is found (``auto``) is that of the pilot's networks: with more of them it would be another, and
+with it the pilot's values.
+
 Network k is the same network whatever the number of networks: finished runs are kept, the rule looks at the first k in their
 order, and so an interrupted search goes on to the same end.
 
@@ -32,7 +35,7 @@ import polars as pl
 from onionlab.errors import ScenarioError
 from onionlab.plan import Plan, read_experiment
 from onionlab.quantity import format_number
-from onionlab.results.evaluation import Evaluation
+from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.results.experiment import Experiment, load, recorded_groups
 from onionlab.running import runner
 from onionlab.stats import METRICS, mean_interval, networks_for_width, paired_differences, per_network, t_interval
@@ -301,7 +304,8 @@ def run_until(
     Raises
     ------
     ScenarioError
-        If networks are not sampled, or the metric or the kind has no values.
+        If networks are not sampled, or the metric or the kind has no values, or each point of a sweep is to be measured from
+        another time on.
     """
     plan = Plan.of(experiment, read_experiment(experiment))
     if plan.scenario.get("network", {}).get("kind") in ("explicit", "file"):
@@ -311,6 +315,11 @@ def run_until(
     if rule.of == "difference" and len(plan.treatments) < 2:
         raise ScenarioError(f"{experiment}: --of difference needs two treatments")
     _check_kind(rule, recorded_groups(plan))
+    if plan.points and AUTO in (measure_from, Evaluation.read(root).measure_from if measure_from is None else None):
+        raise ScenarioError(
+            f"{experiment}: --until-ci needs one begin of the measurement for all points of the sweep; --measure-from auto finds "
+            "one for each"
+        )
     pilot = networks = max(PILOT, plan.networks)
     if pilot > rule.at_most:
         raise ScenarioError(f"{experiment} asks for {pilot} networks; --max-networks {rule.at_most} is less")
@@ -321,6 +330,10 @@ def run_until(
         )
         # What was made anew once is not made anew at the next step.
         fresh = False
+        if results.evaluation.measure_from == AUTO:
+            measure_from = f"{results.measure_from:.15g} s"
+            tell(f"measured from {measure_from} on, as the goodput of {networks} networks asks for")
+            results = replace(results, evaluation=Evaluation(measure_from))
         rule = _settled(rule, results)
         more, found = _next(results, rule, pilot, networks)
         outcome = {**asdict(rule), "networks": networks, "found": found, "reached": more == networks and not results.failures}
