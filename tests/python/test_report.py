@@ -12,6 +12,7 @@ import pytest
 import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
+from onionlab.stats.metrics import METRICS
 from onionlab.charts import all_charts, colours
 from onionlab.charts.export import inline
 from onionlab.charts.theme import PALETTE
@@ -99,6 +100,9 @@ def test_page_says_what_was_run_and_what_came_out(core: FakeCore, experiment_fil
         0, named=True
     )
     assert f"<b>{row['mean']:.2f}</b>" in text
+    # What a figure means is there for who points at the head of its column.
+    for metric in ("ttlb_p90", "failed", "utilisation_middle"):
+        assert f'<th scope="col" title="{METRICS[metric].meaning}">' in text
 
 
 @pytest.mark.real_pictures

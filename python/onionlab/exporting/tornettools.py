@@ -48,7 +48,6 @@ class Exported:
     """What was written: the folder of each treatment, in their order, and what to know about it."""
 
     folders: dict[str, Path]
-    networks: int
     notes: tuple[str, ...]
 
     def command(self, out: Path) -> str:
@@ -112,7 +111,7 @@ def export_tornettools(experiment: Experiment, out: Path, groups: list[str] | No
     folders = {treatment: name for treatment, name in zip(experiment.treatments, names, strict=True) if treatment in tried}
     write_directory(out, _files(experiment, folders, measuring))
     exported = {treatment: out / name for treatment, name in folders.items()}
-    return Exported(exported, experiment.plan.networks, tuple(_notes(experiment)))
+    return Exported(exported, tuple(_notes(experiment)))
 
 
 def _files(experiment: Experiment, folders: dict[str, str], measuring: list[str]) -> Iterator[tuple[str, bytes]]:

@@ -14,7 +14,7 @@ from onionlab.charts.comparison import comparison_charts
 from onionlab.charts.export import inline, to_svg
 from onionlab.files import write_text
 from onionlab.quantity import format_duration
-from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, effect_lines
+from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, effect_lines, heads
 from onionlab.report.write import environment, replace_folder, write_charts
 from onionlab.results import cost, describe
 from onionlab.results.comparison import Comparison, settings_json
@@ -143,9 +143,9 @@ def page(comparison: Comparison, charts: list[Chart]) -> dict[str, Any]:
         "cost": cost.compared(comparison),
         "warnings": caveats(comparison),
         "effects": effect_lines(comparison.summary),
-        "client_columns": list(CLIENT_COLUMNS.values()),
+        "client_columns": heads(CLIENT_COLUMNS),
         "clients": [(kind, _figures(comparison, kind, list(CLIENT_COLUMNS))) for kind in comparison.kinds],
-        "network_columns": list(NETWORK_COLUMNS.values()),
+        "network_columns": heads(NETWORK_COLUMNS),
         "network": _figures(comparison, WHOLE, list(NETWORK_COLUMNS)),
         "charts": charts,
         "settings": json.dumps(json.loads(settings_json(comparison)), indent=1, ensure_ascii=False),

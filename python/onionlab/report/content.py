@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import math
 import platform
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -39,6 +40,12 @@ NETWORK_COLUMNS = {
     "utilisation_exit": ("Exits used", "% of capacity"),
     "utilisation_guard_exit": ("Guard-exits used", "% of capacity"),
 }
+
+
+def heads(columns: Mapping[str, tuple[str, str]]) -> list[tuple[str, str, str]]:
+    """The heads of columns of figures: name, unit, and what is meant, which a pointer brings up."""
+    return [(name, unit, METRICS[metric].meaning) for metric, (name, unit) in columns.items()]
+
 
 COUNT_COLUMNS = {
     "completed": "completed",
@@ -338,9 +345,9 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "effects": effect_lines(experiment.summary),
         "spread": spread(experiment),
         "settling": settling(experiment),
-        "client_columns": list(CLIENT_COLUMNS.values()),
+        "client_columns": heads(CLIENT_COLUMNS),
         "clients": [(kind, _table(experiment, rows, kind, list(CLIENT_COLUMNS))) for kind in experiment.kinds],
-        "network_columns": list(NETWORK_COLUMNS.values()),
+        "network_columns": heads(NETWORK_COLUMNS),
         "network": _table(experiment, rows, WHOLE, list(NETWORK_COLUMNS)),
         "count_columns": list(COUNT_COLUMNS.values()),
         "counts": _counts(rows, experiment),

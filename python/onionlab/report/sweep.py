@@ -10,7 +10,7 @@ import polars as pl
 
 from onionlab.charts import Chart, colours
 from onionlab.plan import in_words, value_text
-from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, finished_networks, software, totals
+from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, finished_networks, heads, software, totals
 from onionlab.results import describe
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import WHOLE
@@ -81,9 +81,9 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "confidence": round(100 * CONFIDENCE),
         "several_networks": finished_networks(experiment) > 1,
         "warnings": warnings(experiment),
-        "client_columns": list(CLIENT_COLUMNS.values()),
+        "client_columns": heads(CLIENT_COLUMNS),
         "clients": [(kind, _lines(experiment, kind, list(CLIENT_COLUMNS))) for kind in experiment.kinds],
-        "network_columns": list(NETWORK_COLUMNS.values()),
+        "network_columns": heads(NETWORK_COLUMNS),
         "network": _lines(experiment, WHOLE, list(NETWORK_COLUMNS)),
         "charts": charts,
         "totals": totals(runs),

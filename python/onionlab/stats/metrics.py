@@ -45,6 +45,7 @@ class Metric:
     unit: str
     #: -1 where smaller is better, 1 where larger is better, 0 where neither.
     better: int
+    #: In a sentence, which a report shows for the head of its column.
     meaning: str
 
 
