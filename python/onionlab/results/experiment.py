@@ -321,7 +321,8 @@ class Experiment:
     def summary(self) -> pl.DataFrame:
         """Means over networks with intervals and paired differences to the first treatment; see `onionlab.stats.summarise`.
 
-        With a sweep, the summary of each point, ``point`` in front.
+        With a sweep, the summary of each point, ``point`` in front. Its ``p_holm`` is corrected for the comparisons at that point
+        alone: with twelve points there are twelve families, in each of which something false may be found.
         """
         if self.swept:
             return self._over_points(lambda experiment: experiment.summary)

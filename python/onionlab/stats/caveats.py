@@ -74,13 +74,12 @@ def _of_intervals(summary: pl.DataFrame) -> list[str]:
             "would cover the mean too seldom. They cover 95 % if the values are log-normal, and reach far up with few networks. "
             "Of differences there the ratio is to be trusted more than the difference itself."
         )
-    # The t factor is known from the interval's own width; a coefficient of variation needs no values.
     networks = pl.col("networks")
     rough = shown.filter(
         pl.col("method") == "student",
         networks >= 2,
         pl.col("mean") > 0,
-        # s = half width * sqrt(k) / t, with t about 2 from five networks on and larger below: s is not overestimated.
+        # The standard deviation, from the half width of Student's interval.
         (pl.col("high") - pl.col("mean")) * networks.cast(pl.Float64).sqrt() / _factor(shown) > WIDE * pl.col("mean"),
     )
     if rough.height:
