@@ -158,9 +158,9 @@ class NotebookProgress:
 
     def _state(self, now: float) -> str:
         if self._done == self._runs:
-            return f"{format_duration(round(now - self._began, 1))}"
+            return format_duration(round(now - self._began, 1), coarse=True)
         left = self._pace.left(now)
-        return "" if left is None else f"{format_duration(round(left))} left"
+        return "" if left is None else f"{format_duration(round(left), coarse=True)} left"
 
     def _show(self, state: str, now: float) -> None:
         """Bring the line up to date; call with the lock held."""

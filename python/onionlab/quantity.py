@@ -175,23 +175,28 @@ def format_size(count: int) -> str:
     return format_bytes(count) if count >= 10_000 else f"{count:,} B"
 
 
-def format_duration(length: float) -> str:
-    """Print a duration given in seconds.
+def format_duration(length: float, *, coarse: bool = False) -> str:
+    """Print a duration given in seconds, from a minute on in whole seconds.
+
+    ``coarse`` is for what is estimated or was measured of a machine: from an hour on it leaves out the seconds.
 
     Examples
     --------
-    >>> format_duration(75), format_duration(600), format_duration(0.25)
-    ('1 min 15 s', '10 min', '0.25 s')
+    >>> format_duration(75), format_duration(600), format_duration(0.25), format_duration(59.99)
+    ('1 min 15 s', '10 min', '0.25 s', '1 min')
+    >>> format_duration(3630), format_duration(3630, coarse=True)
+    ('1 h 30 s', '1 h')
     """
-    if length < 60:
-        text = format_number(length)
-        return f"{text.rstrip('0').rstrip('.') if '.' in text else text} s"
-    whole = round(length)
-    hours, rest = divmod(whole, 3600)
+    text = format_number(length)
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    # What is rounded to a minute is one.
+    if length < 60 and text != "60":
+        return f"{text} s"
+    hours, rest = divmod(round(length), 3600)
     minutes, secs = divmod(rest, 60)
     parts = [
         f"{hours} h" if hours else "",
         f"{minutes} min" if minutes else "",
-        f"{secs} s" if secs and not hours else "",
+        f"{secs} s" if secs and not (coarse and hours) else "",
     ]
     return " ".join(part for part in parts if part)

@@ -112,20 +112,14 @@ class Unpacked(io.RawIOBase):
         """It is."""
         return True
 
-    def read(self, size: int = -1) -> bytes:
-        """At most so many bytes; none at the end."""
+    def readinto(self, buffer: object) -> int:
+        """As many bytes as there are at once, at most what has room; none at the end. All else that reads rests on this."""
+        room = memoryview(buffer).cast("B")  # type: ignore[arg-type]
         while not self._piece:
             piece = next(self._pieces, None)
             if piece is None:
-                return b""
+                return 0
             self._piece = memoryview(piece)
-        size = len(self._piece) if size < 0 else size
-        taken, self._piece = self._piece[:size], self._piece[size:]
-        return bytes(taken)
-
-    def readinto(self, buffer: object) -> int:
-        """As a buffered reader asks."""
-        room = memoryview(buffer)  # type: ignore[arg-type]
-        piece = self.read(len(room))
-        room[: len(piece)] = piece
-        return len(piece)
+        count = min(len(room), len(self._piece))
+        room[:count], self._piece = self._piece[:count], self._piece[count:]
+        return count

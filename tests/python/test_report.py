@@ -12,11 +12,11 @@ import pytest
 import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
-from onionlab.stats.metrics import METRICS
 from onionlab.charts import all_charts, colours
 from onionlab.charts.export import inline
 from onionlab.charts.theme import PALETTE
 from onionlab.report.write import MADE, replace_folder
+from onionlab.stats.metrics import METRICS
 
 CHARTS = {
     "time-to-first-byte-web",

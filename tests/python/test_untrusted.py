@@ -176,6 +176,21 @@ def test_files_of_many_members(empty: bytes, tmp_path: Path) -> None:
     assert sources.read_bytes(path) == b"x" * 9_000
 
 
+def test_unpacking_as_a_file_reads_all_or_as_much_as_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces are smaller than what is there, as with any large file."""
+    monkeypatch.setattr(unpacking, "PIECE_OUT", 1000)
+    content = bytes(range(256)) * 40
+
+    def file() -> unpacking.Unpacked:
+        return unpacking.Unpacked([lzma.compress(content)], unpacking.XZ)
+
+    assert file().read(-1) == file().read() == file().readall() == content
+    one = file()
+    assert one.read(300) == content[:300]
+    assert b"".join(iter(lambda: one.read(77), b"")) == content[300:]
+    assert one.read() == one.read(5) == b""
+
+
 def test_what_follows_a_packed_file(tmp_path: Path) -> None:
     path = tmp_path / "more"
     for packed in (lzma.compress(b"x"), gzip.compress(b"x")):

@@ -233,7 +233,7 @@ class _Bounded:
 
     def read(self, size: int) -> bytes:
         """At most so many bytes; none at the end."""
-        piece = self._stream.read(size)
+        piece = self._stream.read(size) or b""
         self._after_the_end += not piece
         if self._after_the_end > 100:
             raise EOFError

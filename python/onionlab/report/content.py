@@ -276,7 +276,7 @@ def _runs(experiment: Experiment) -> list[Row]:
                 "clients": f"{row['clients']:,}",
                 "events": f"{row['events'] / 1e6:,.1f} M",
                 "cell_hops": f"{row['cell_hops'] / 1e6:,.1f} M",
-                "wall": format_duration(row["wall_seconds"]),
+                "wall": format_duration(row["wall_seconds"], coarse=True),
                 "memory": format_bytes(row["peak_memory_bytes"]),
             }
         )
@@ -303,7 +303,7 @@ def totals(runs: pl.DataFrame) -> str:
     memory = runs["peak_memory_bytes"].max()
     most = format_bytes(memory) if isinstance(memory, int) else "unknown"
     return (
-        f"{describe.plural(runs.height, 'run')}, {format_duration(wall)} of simulation together, "
+        f"{describe.plural(runs.height, 'run')}, {format_duration(wall, coarse=True)} of simulation together, "
         f"{hops / 1e6:,.1f} M cell-hops{speed}; at most {most} of memory."
     )
 

@@ -119,8 +119,8 @@ def took(made: Mapping[str, Sequence[Made]], *more: str) -> str:
     """The last words of a page: how many runs took how long, part by part, and by which code they were made."""
     every = together(one for own in made.values() for one in own)
     seconds = {part: sum(one.seconds for one in own) for part, own in made.items()}
-    count, total = sum(one.runs for one in every), format_duration(round(sum(seconds.values())))
-    parts = ", ".join(f"{part} {format_duration(round(of_part))}" for part, of_part in seconds.items())
+    count, total = sum(one.runs for one in every), format_duration(round(sum(seconds.values())), coarse=True)
+    parts = ", ".join(f"{part} {format_duration(round(of_part), coarse=True)}" for part, of_part in seconds.items())
     first = f"{count:,} runs took {total} of processor time"
     words = [f"{first}: {parts}." if len(made) > 1 else f"{first}.", *more, f"{code(every)}."]
     return " ".join([*words, "What is finished is kept: the same command goes on where it stopped."])

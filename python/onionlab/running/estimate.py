@@ -37,7 +37,7 @@ class Expected:
         """What the user is told."""
         needs = "" if self.memory is None else f" and {format_bytes(self.memory)} of memory"
         many = "1 run" if runs == 1 else f"{runs} runs"
-        return f"expected: about {format_duration(round(self.seconds))}{needs} for {many}, {self.jobs} at a time"
+        return f"expected: about {format_duration(round(self.seconds), coarse=True)}{needs} for {many}, {self.jobs} at a time"
 
 
 def last_start(scenario: dict[str, Any]) -> float:

@@ -207,7 +207,7 @@ class ProgressDisplay:
             self._done += 1
             self._pace.ended(run, int(row["events"]), time.monotonic())
             if not self._console.is_terminal:
-                took = format_duration(float(row["wall_seconds"]))
+                took = format_duration(float(row["wall_seconds"]), coarse=True)
                 self._say(f"{self._done} of {self._runs} runs: {run.label} took {took}")
             self._show()
 
@@ -233,9 +233,9 @@ class ProgressDisplay:
     def _state(self, now: float) -> str:
         """How far the experiment is, how fast it goes, and how long it will take."""
         speed, left = self._pace.events_per_second(now), self._pace.left(now)
-        state = [f"{format_duration(round(self._pace.simulated))} simulated"]
+        state = [f"{format_duration(round(self._pace.simulated), coarse=True)} simulated"]
         if speed is not None:
             state.append(f"{format_number(speed / 1e6)} M events/s")
         if left is not None:
-            state.append(f"{format_duration(round(left))} left")
+            state.append(f"{format_duration(round(left), coarse=True)} left")
         return " · ".join(state)

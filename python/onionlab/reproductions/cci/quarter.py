@@ -81,7 +81,11 @@ def section(reduced: Sequence[Reduced], printed: Mapping[str, Any]) -> Iterator[
         own = sampled.figures.filter(treatment=treatment)
         cells = [_value(own, metric, places) for metric, places in COLUMNS.values()]
         cost = costs[treatment]
-        cells += [format_duration(round(cost.seconds)), format_bytes(cost.memory), f"{printed['memory'][treatment]} GB"]
+        cells += [
+            format_duration(round(cost.seconds), coarse=True),
+            format_bytes(cost.memory),
+            f"{printed['memory'][treatment]} GB",
+        ]
         cells.append(f"{printed['shared-links'][treatment]:g}" if treatment in printed["shared-links"] else NOTHING)
         yield f"| {treatment} | {' | '.join(cells)} |"
     yield ""

@@ -332,6 +332,6 @@ def _runs(whole: Asked, measured: Measured, *, quick: bool) -> Iterator[str]:
             f"The whole reproduction is the same command without `--quick`: {runs:,} runs of random networks. By the "
             "processor time that "
             "these took, carried on in a straight line to its numbers of circuits, it needs about "
-            f"{format_duration(round(expected))} of "
-            f"one core, or {format_duration(round(expected / 2))} on two."
+            f"{format_duration(round(expected), coarse=True)} of "
+            f"one core, or {format_duration(round(expected / 2), coarse=True)} on two."
         )

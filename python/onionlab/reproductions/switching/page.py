@@ -97,10 +97,11 @@ def page(
     beds = (bed, measured.thresholds, on_live, *others.beds.values())
     on_beds = sum(one.seconds for one in beds) + others.attacked.seconds
     on_networks = sampled.seconds + sum(one.seconds for one in others.networks.values())
+    took = [format_duration(round(seconds), coarse=True) for seconds in (on_beds, on_networks)]
     lines.append(
-        f"The testbeds took {format_duration(round(on_beds))}, the simulated networks {format_duration(round(on_networks))}, one "
-        f"run after the other, whatever else the machine did included. onionlab {_core.version()}, build {_core.build()}. What "
-        "is finished is kept: the same command goes on where it stopped."
+        f"The testbeds took {took[0]}, the simulated networks {took[1]}, one run after the other, whatever else the machine did "
+        f"included. onionlab {_core.version()}, build {_core.build()}. What is finished is kept: the same command goes on where "
+        "it stopped."
     )
     return "\n".join([*lines, ""])
 

@@ -192,7 +192,7 @@ def _runs(assumptions: Assumptions, measured: Measured) -> Iterator[str]:
     main = assumptions.main
     runs, seconds = sum(one.runs for one in measured.made), sum(one.seconds for one in measured.made)
     yield (
-        f"{runs} runs of {format_duration(main.load.duration)} of simulated time took {format_duration(seconds)} of "
+        f"{runs} runs of {format_duration(main.load.duration)} of simulated time took {format_duration(seconds, coarse=True)} of "
         "processor time, beside other work (without: `experiments/swrr/README.md`). Networks are drawn from the seeds "
         f"{main.network.first_seed} to {main.network.first_seed + main.networks - 1}, one run in each; a run's records are the "
         f"same bytes on any machine. {code(measured.made)}. What is finished is kept: the same command goes on where it stopped."
