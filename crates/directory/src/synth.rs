@@ -40,6 +40,9 @@ impl Default for Options {
     }
 }
 
+/// A hundred times what Tor ever had; more is a mistake, and would not fit memory.
+const MOST_RELAYS: usize = 1_000_000;
+
 /// The built-in default network: `synth` with default options, sampled later to what a scenario wants.
 pub fn embedded() -> Consensus {
     synth(&Model::built_in(), &Options::default()).expect("the built-in model covers the default options")
@@ -58,6 +61,9 @@ pub fn synth(model: &Model, options: &Options) -> Result<Consensus, DirectoryErr
         Size::Scale(scale) if scale > 0.0 && scale <= 100.0 => libm::round(full.iter().sum::<usize>() as f64 * scale) as usize,
         Size::Scale(scale) => return Err(DirectoryError::Scale { scale }),
     };
+    if wanted > MOST_RELAYS {
+        return Err(DirectoryError::SampleSize { wanted, reason: format!("a synthetic network has at most {MOST_RELAYS}") });
+    }
     let counts = apportion_freely(full, wanted)?;
     let mut relays = Vec::with_capacity(wanted);
     let mut addresses = Addresses::new(&snapshot.addresses, options.seed);
@@ -271,6 +277,7 @@ mod tests {
     #[test]
     fn years_and_sizes_outside_are_refused() {
         let error = |options: &Options| synth(&Model::built_in(), options).unwrap_err().to_string();
+        assert!(error(&Options { size: Size::Relays(1_000_000_000_000), ..Options::default() }).contains("at most 1000000"));
         assert!(error(&Options { year: 2019.0, ..Options::default() }).contains("2021 to 2026"));
         assert!(error(&Options { year: f64::NAN, ..Options::default() }).contains("2021 to 2026"));
         assert!(error(&Options { size: Size::Relays(3), ..Options::default() }).contains("at least 4"));

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 /// Round robin that may go wrong.
 pub struct Fallible {
     ring: RoundRobin,
-    /// How it goes wrong: "panic", "compare", "sent", "nothing", "absent"; "never".
+    /// How it goes wrong: "panic", "compare", "sent", "active", "nothing", "absent"; "never".
     how: String,
     /// The cell from which on it does.
     from: u64,
@@ -36,6 +36,7 @@ impl CircuitmuxPolicy for Fallible {
         self.ring.detach(slot);
     }
     fn notify_active(&mut self, slot: Slot, now: SimTime) {
+        assert!(!self.wrong("active"), "it is {:.6} s", now.as_nanos() as f64 / 1e9);
         self.ring.notify_active(slot, now);
     }
     fn notify_inactive(&mut self, slot: Slot, now: SimTime) {

@@ -88,6 +88,32 @@ fn hosts_are_those_of_the_document() {
     assert_eq!(both.names.hosts.len(), 6 + 2 + 3);
 }
 
+/// A relay that is limited in what it relays alone is limited: settings of token buckets have an effect.
+#[test]
+fn a_rate_for_what_is_relayed_is_a_rate() {
+    let text = fs::read_to_string(testdata().join("documents/small.json")).unwrap();
+    let folder = std::env::temp_dir().join(format!("onionlab-relay-rate-{}", std::process::id()));
+    fs::create_dir_all(&folder).unwrap();
+    let with = |left_out: &[&str]| {
+        let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
+        for relay in document["relays"].as_array_mut().unwrap() {
+            left_out.iter().for_each(|key| drop(relay.as_object_mut().unwrap().remove(*key)));
+        }
+        fs::write(folder.join("network.json"), document.to_string()).unwrap();
+        let experiment = "title = \"x\"\nduration = \"30 s\"\n[network]\nkind = \"file\"\npath = \"network.json\"\n[base]\ntor = \"0.3.5\"\n\
+             token-refill = \"timer\"\n[[clients]]\ngroup = \"perf\"\nload = { kind = \"bulk\", size = \"50 KiB\" }\n";
+        Scenario::parse(&folder.join("x.toml"), experiment.to_owned()).and_then(|scenario| scenario.resolve()).map(drop)
+    };
+    assert!(with(&["rate", "burst"]).is_ok());
+    assert!(
+        with(&["rate", "burst", "relay-rate", "relay-burst"])
+            .unwrap_err()
+            .to_string()
+            .contains("needs a relay with a `rate` of its own")
+    );
+    fs::remove_dir_all(folder).unwrap();
+}
+
 #[test]
 fn a_small_network_runs() {
     let mut built = small("");

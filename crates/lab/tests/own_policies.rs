@@ -121,6 +121,15 @@ fn a_run_with_a_bad_policy_ends_with_one_sentence() {
     }
 }
 
+/// The instant of the call that failed, not that of the one before.
+#[test]
+fn a_failure_says_when_it_was() {
+    let said = sentence("how = 'active', from = 100", "active");
+    let (_, rest) = said.split_once(" failed in `notify_active` at ").unwrap();
+    let (time, rest) = rest.split_once(" s of simulated time: it is ").unwrap();
+    assert!(rest.starts_with(&format!("{time} s (")), "{said}");
+}
+
 #[test]
 fn a_policy_that_cannot_be_made_is_refused_before_the_run() {
     let start = "LIBRARY, a circuitmux policy, cannot make the policy \"Fallible\": ";

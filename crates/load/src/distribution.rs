@@ -254,8 +254,15 @@ impl<Q: Quantity> JsonSchema for Distribution<Q> {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         let value = text_schema::<Q>();
         let number = json_schema!({ "type": "number", "exclusiveMinimum": 0 });
-        let one = |key: &str, of: &serde_json::Value| serde_json::json!({ "type": "object", "properties": { key: of }, "required": [key], "additionalProperties": false });
-        let pair = |first: &str, second: &str| {
+        let one = |key: &str, meaning: &str, of: &serde_json::Value| {
+            serde_json::json!({
+                "type": "object", "description": meaning, "properties": { key: of }, "required": [key], "additionalProperties": false
+            })
+        };
+        let pair = |(first, least): (&str, &str), (second, shape): (&str, &str)| {
+            let (mut value, mut number) = (value.clone(), number.clone());
+            value.insert("description".into(), least.into());
+            number.insert("description".into(), shape.into());
             serde_json::json!({
                 "type": "object", "properties": { first: value, second: number }, "required": [first, second],
                 "additionalProperties": false
@@ -270,11 +277,15 @@ impl<Q: Quantity> JsonSchema for Distribution<Q> {
             "description": format!("One {}, or a random one drawn anew each time.", Q::NAME),
             "oneOf": [
                 value,
-                one("uniform", &uniform),
-                one("exponential", &serde_json::json!(value)),
-                one("log-normal", &pair("median", "sigma")),
-                one("pareto", &pair("minimum", "shape")),
-                one("choice", &choice),
+                one("uniform", "Any between the two alike.", &uniform),
+                one("exponential", "Exponential with this mean.", &serde_json::json!(value)),
+                one("log-normal", "The logarithm is normal.", &pair(
+                    ("median", "Half of the values are below it."), ("sigma", "Standard deviation of the natural logarithm.")
+                )),
+                one("pareto", "At least the minimum, and larger than x with probability (minimum / x) ^ shape.", &pair(
+                    ("minimum", "The least."), ("shape", "The larger, the rarer large values are.")
+                )),
+                one("choice", "One of these, each with its weight.", &choice),
             ]
         })
     }

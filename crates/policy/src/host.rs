@@ -210,6 +210,7 @@ fn why(table: &Table) -> String {
 // shared between threads, sees to it that one thread uses it at a time; `failed` that none follows a failure.
 impl CircuitmuxPolicy for Loaded {
     fn attach(&mut self, Slot(circuit): Slot, now: SimTime, cells: u32) {
+        self.now = now;
         self.notify("attach", |table, policy| unsafe { (table.attach)(policy, circuit, now.as_nanos(), cells) });
     }
 
@@ -218,10 +219,12 @@ impl CircuitmuxPolicy for Loaded {
     }
 
     fn notify_active(&mut self, Slot(circuit): Slot, now: SimTime) {
+        self.now = now;
         self.notify("notify_active", |table, policy| unsafe { (table.notify_active)(policy, circuit, now.as_nanos()) });
     }
 
     fn notify_inactive(&mut self, Slot(circuit): Slot, now: SimTime) {
+        self.now = now;
         self.notify("notify_inactive", |table, policy| unsafe { (table.notify_inactive)(policy, circuit, now.as_nanos()) });
     }
 
@@ -233,6 +236,7 @@ impl CircuitmuxPolicy for Loaded {
     }
 
     fn notify_sent(&mut self, Slot(circuit): Slot, cells: u32, now: SimTime) {
+        self.now = now;
         self.notify("notify_sent", |table, policy| unsafe { (table.notify_sent)(policy, circuit, cells, now.as_nanos()) });
     }
 

@@ -172,6 +172,7 @@ impl PythonPolicy {
 
 impl CircuitmuxPolicy for PythonPolicy {
     fn attach(&mut self, Slot(circuit): Slot, now: SimTime, cells: u32) {
+        self.now = now;
         self.notify(self.class.attach, "attach", |object| {
             object.call_method1(intern!(object.py(), "attach"), (circuit, now.as_nanos(), cells)).map(drop)
         });
@@ -184,12 +185,14 @@ impl CircuitmuxPolicy for PythonPolicy {
     }
 
     fn notify_active(&mut self, Slot(circuit): Slot, now: SimTime) {
+        self.now = now;
         self.notify(self.class.active, "notify_active", |object| {
             object.call_method1(intern!(object.py(), "notify_active"), (circuit, now.as_nanos())).map(drop)
         });
     }
 
     fn notify_inactive(&mut self, Slot(circuit): Slot, now: SimTime) {
+        self.now = now;
         self.notify(self.class.inactive, "notify_inactive", |object| {
             object.call_method1(intern!(object.py(), "notify_inactive"), (circuit, now.as_nanos())).map(drop)
         });
@@ -203,6 +206,7 @@ impl CircuitmuxPolicy for PythonPolicy {
     }
 
     fn notify_sent(&mut self, Slot(circuit): Slot, cells: u32, now: SimTime) {
+        self.now = now;
         self.notify(self.class.sent, "notify_sent", |object| {
             object.call_method1(intern!(object.py(), "notify_sent"), (circuit, cells, now.as_nanos())).map(drop)
         });

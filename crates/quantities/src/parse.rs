@@ -64,7 +64,8 @@ impl Kind {
         let flawed =
             |flaw| QuantityError { flaw, text: text.chars().take(80).collect(), wanted: self.wanted, example: self.example };
         if let Some(size) = text.trim().strip_prefix('-') {
-            return Err(flawed(if self.read(size).is_ok() { Flaw::Negative } else { Flaw::NotOne }));
+            let negative = !size.trim_start().starts_with('-') && self.read(size).is_ok();
+            return Err(flawed(if negative { Flaw::Negative } else { Flaw::NotOne }));
         }
         let (mut value, mut above, mut rest) = (0.0, f64::INFINITY, text.trim());
         loop {

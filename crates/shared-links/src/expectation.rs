@@ -61,10 +61,12 @@ pub fn expect(positions: &Positions, question: &Question) -> Result<Expected, Sh
         return Err(SharedLinksError::OnlyDraw { what: "exclusions of relays from one circuit" });
     }
     let groups = positions.groups();
-    let per_client = question.per_client as f64 / question.guards_per_client as f64;
+    // A client with fewer circuits than guards uses as many guards as it has circuits: then no two of its circuits share one.
+    let guards = question.guards_per_client.min(question.per_client);
+    let per_client = question.per_client as f64 / guards as f64;
     let clients = question.circuits as f64 / per_client;
     let mut sums = Sums::new(groups.len());
-    if (per_client - 1.0).abs() < f64::EPSILON && question.guards_per_client == 1 {
+    if (per_client - 1.0).abs() < f64::EPSILON && guards == 1 {
         sums.add_circuits(&groups, question.directed, clients);
     } else {
         sums.add_one_by_one(&groups, question.directed, |pair| pair.clients(clients, per_client));

@@ -175,6 +175,20 @@ fn valleys_between_clients_do_not_end_the_tail() {
     }
 }
 
+/// A client with one circuit uses one of its guards, however many it has: as with one guard.
+#[test]
+fn guards_that_no_circuit_uses_do_not_count() {
+    let network = synth(&Model::built_in(), &Options { size: Size::Relays(5), ..Options::default() }).unwrap();
+    let ask = |guards_per_client, method| {
+        let question = Question { guards_per_client, ..Question::external(30) };
+        answer(&network, &question, method, 2_000, Seed(1)).unwrap()
+    };
+    let [one, three] = [1, 3].map(|guards| ask(guards, Method::Expectation));
+    assert_eq!((one.links, one.shared_links), (three.links, three.shared_links));
+    let drawn = ask(3, Method::Draw);
+    assert!((drawn.links / three.links - 1.0).abs() < 0.01, "{} drawn, {} expected", drawn.links, three.links);
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 32, failure_persistence: None, ..ProptestConfig::default() })]
 

@@ -206,6 +206,10 @@ impl World {
 
     /// A channel ends: every circuit over it is closed at both its ends.
     pub(crate) fn close_channel(&mut self, id: EndId, reason: ChannelClose) {
+        debug_assert!(
+            [id, id.peer()].iter().any(|end| self.ends[end.index()].opening != Opening::Closed),
+            "a channel is closed once"
+        );
         self.record_channel(id, Some(reason));
         let ends = [id, id.peer()];
         let (a, b) = (self.ends[id.index()].host, self.ends[id.peer().index()].host);

@@ -139,7 +139,7 @@ prop_compose! {
         clients in prop::collection::vec((0_usize..2, 0_usize..2, 0_usize..2, 1_u64..400_000, 1_u32..4), 1..6),
         request in prop_oneof![Just(200_u64), 1_u64..600_000],
         (per_transfer, predict, learn) in any::<(bool, bool, bool)>(),
-        (users, conflux, switching) in (1_u32..4, any::<bool>(), prop::option::of(switching())),
+        (users, legs, switching) in (1_u32..4, prop::option::of(2_u8..5), prop::option::of(switching())),
         onion in prop::option::of((0_usize..2, 0_usize..2, 0_usize..2)),
         vegas in any::<bool>(),
         cpu in prop::option::of((0_u64..300, 0_u64..5000, 1_u32..4)),
@@ -199,7 +199,9 @@ prop_compose! {
         plan.users = users;
         plan.probe = Some(SimDuration::from_millis(probe));
         plan.settings.switching = switching;
-        plan.settings.conflux = (conflux && vegas && switching.is_none()).then(ConfluxSettings::default);
+        // Two guards there are: a third leg is never found.
+        let conflux = legs.map(|legs| ConfluxSettings { legs, ..ConfluxSettings::default() });
+        plan.settings.conflux = conflux.filter(|_| vegas && switching.is_none());
         (plan.settings.client.predict, plan.settings.client.build_timeout.learn) = (predict, learn);
         (plan.timeout, plan.stall) = (SimDuration::from_secs(3000), SimDuration::from_secs(3000));
         let relays: Vec<_> = rates.iter().enumerate().map(|(index, &rate)| {
@@ -207,7 +209,7 @@ prop_compose! {
             let limit = (limited == Some(index)).then(|| RateLimit { rate: mbit(rate / 2.0), burst: Bytes::new(100_000), relayed: None });
             plan.host(&format!("relay{index}"), Role::Relay { class, limit }, mbit(rate))
         }).collect();
-        if conflux || switching.is_some() {
+        if legs.is_some() || switching.is_some() {
             let combination = |index: usize| [relays[index & 1], relays[2 + (index >> 1 & 1)], relays[4 + (index >> 2)]];
             plan.other_paths = (0..8).map(combination).collect();
         }

@@ -270,7 +270,7 @@ impl DocumentRelay {
     /// Its own limit.
     pub(crate) fn limit(&self) -> Option<RateLimit> {
         let bucket = |rate: Option<Bandwidth>, burst: Option<Bytes>| {
-            rate.map(|rate| (rate, burst.unwrap_or(Bytes::new(rate.as_bytes_per_sec()))))
+            rate.map(|rate| (rate, burst.unwrap_or_else(|| RateLimit::usual_burst(rate))))
         };
         RateLimit::of(bucket(self.rate, self.burst), bucket(self.relay_rate, self.relay_burst))
     }

@@ -4,7 +4,7 @@ use super::diagnose::{line_of_key, line_of_sweep};
 use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
 use super::resolve_treatments::Circumstances;
-use super::resolved::{FileRef, LoadTarget, Members, Network, ResolvedScenario};
+use super::resolved::{ClientGroup, FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use super::treatment::{FlowControl, Links};
 use super::{Scenario, onion, resolve_clients, resolve_network, resolve_treatments, some_relays, switching};
 use onionlab_quantities::SimDuration;
@@ -100,6 +100,9 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     }
     let load_target = file.load_target.as_ref().map(|target| load_target(target, &network)).transpose()?;
     let clients = resolve_clients::clients(scenario, &file.clients, &network, load_target.is_some(), duration)?;
+    if load_target.is_some() {
+        have_a_mean(&clients)?;
+    }
     let total: u64 = clients
         .iter()
         .map(|group| match &group.members {
@@ -169,9 +172,21 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
 fn limited(network: &Network) -> bool {
     match network {
         Network::Explicit(network) => network.hosts.iter().any(|host| host.limit.is_some()),
-        Network::File(file) => file.network.relays.iter().any(|relay| relay.rate.is_some()),
+        Network::File(file) => file.network.relays.iter().any(|relay| relay.limit().is_some()),
         Network::Consensus(_) | Network::Synthetic(_) => false,
     }
+}
+
+/// How many clients make a utilisation follows from what each asks for in the mean.
+fn have_a_mean(clients: &[ClientGroup]) -> Checked<()> {
+    for (index, group) in clients.iter().enumerate() {
+        let flow = group.load.mean_flow();
+        if ![flow.to_client, flow.to_server, flow.pause].into_iter().all(f64::is_finite) {
+            let reason = "has no mean, so that no number of clients makes the utilisation of `load-target`";
+            return Err(Fault::conflict(format!("clients[{index}].load"), reason));
+        }
+    }
+    Ok(())
 }
 
 fn load_target(target: &super::clients::LoadTargetFile, network: &Network) -> Checked<LoadTarget> {

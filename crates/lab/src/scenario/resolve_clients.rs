@@ -7,10 +7,10 @@ use super::document::NetworkDocument;
 use super::error::{Fault, clipped};
 use super::network::Role;
 use super::onion;
-use super::resolve::{Checked, MAX_CLIENTS, count, name, named_file, refuse, within};
+use super::resolve::{Checked, MAX_CLIENTS, count, name, read_named_file, refuse, within};
 use super::resolve_network::{host_index, rate};
 use super::resolved::{ClientGroup, ExplicitNetwork, FileRef, Members, Network};
-use onionlab_load::{Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, Streaming};
+use onionlab_load::{Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, MAX_CHAIN_BYTES, Streaming};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -260,9 +260,8 @@ fn load(scenario: &Scenario, key: &str, file: &LoadModel) -> Checked<LoadModel> 
 
 /// A traffic model from the file that `key` names, and the digest of the file.
 fn chain(scenario: &Scenario, key: &str, path: &str, kind: ChainKind) -> Checked<(Arc<Chain>, String)> {
-    let FileRef { digest, location, .. } = named_file(scenario, key, path)?;
+    let (FileRef { digest, .. }, content) = read_named_file(scenario, key, path, MAX_CHAIN_BYTES as u64)?;
     let fault = |cause: String| Fault::File { key: key.to_owned(), path: clipped(path, 200), cause };
-    let content = std::fs::read(location).map_err(|error| fault(error.to_string()))?;
     let chain = Chain::parse(&content, kind).map_err(|error| fault(error.to_string()))?;
     Ok((Arc::new(chain), digest))
 }

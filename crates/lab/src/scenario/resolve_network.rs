@@ -310,8 +310,8 @@ fn one_host(key: &str, host: &HostFile) -> Checked<Host> {
 fn bucket(key: &str, prefix: &str, given: Option<Bandwidth>, burst: Option<Bytes>) -> Checked<Option<(Bandwidth, Bytes)>> {
     let Some(given) = given else { return Ok(None) };
     let limit = rate(format!("{key}.{prefix}rate"), given)?;
-    let burst = burst.unwrap_or(Bytes::new(limit.as_bytes_per_sec()));
-    Ok(Some((limit, within(format!("{key}.{prefix}burst"), burst, Bytes::new(16_384), Bytes::new(1 << 40))?)))
+    let burst = burst.unwrap_or_else(|| RateLimit::usual_burst(limit));
+    Ok(Some((limit, within(format!("{key}.{prefix}burst"), burst, RateLimit::LEAST_BURST, Bytes::new(1 << 40))?)))
 }
 
 fn one_link(key: &str, link: &LinkFile, indices: &BTreeMap<&str, u32>) -> Checked<Link> {

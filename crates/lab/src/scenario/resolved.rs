@@ -349,6 +349,14 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
+    /// The least burst: what one TLS record takes, without which nothing moves.
+    pub(crate) const LEAST_BURST: Bytes = Bytes::new(16_384);
+
+    /// The burst where only the rate is given: one second at that rate.
+    pub(crate) fn usual_burst(rate: Bandwidth) -> Bytes {
+        Bytes::new(rate.as_bytes_per_sec()).max(Self::LEAST_BURST)
+    }
+
     /// Of rate and burst for everything, and for what passes over channels; none where neither is limited. Without the first they are tor's defaults,
     /// 2^30 bytes a second in all versions.
     pub(crate) fn of(all: Option<(Bandwidth, Bytes)>, relayed: Option<(Bandwidth, Bytes)>) -> Option<Self> {

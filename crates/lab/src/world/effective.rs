@@ -103,6 +103,8 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
     let conflux = conflux && treatment.conflux.unwrap_or_else(|| read(latest, &params::CONFLUX_ENABLED) != Some(0));
     let sets = treatment.conflux_sets.or(read(latest, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
     let legs = treatment.conflux_legs.or(read(latest, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);
+    // A consensus may ask for sets without legs, or for none, which is to do without; a set has eight at most, as in an experiment file.
+    let (conflux, legs) = (conflux && sets > 0 && legs > 0, legs.min(8));
 
     let bytes = |param: &Param| read(latest, param).map(|bytes| Bytes::new(u64::from(bytes)));
     let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));

@@ -116,8 +116,10 @@ impl Network {
 
     fn drop_before_downlink(&mut self, host: HostId, id: PacketId) {
         self.hosts[host.index()].counters.downlink_drops += 1;
-        self.sockets[self.packets.get(id).to.index()].take_packet();
+        let to = self.packets.get(id).to;
+        self.sockets[to.index()].take_packet();
         self.packets.release(id);
+        self.forget_if_released(to);
     }
 
     /// The socket gets the packet, of which so many bytes came by the downlink.

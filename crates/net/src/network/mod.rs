@@ -134,6 +134,13 @@ impl Network {
         2 * size_of::<Socket>() + size_of::<Connection>()
     }
 
+    /// A packet of a socket that nobody owns any more is gone: it may have been the last.
+    fn forget_if_released(&mut self, socket: SocketId) {
+        if self.sockets[socket.index()].released {
+            self.forget_if_silent(socket);
+        }
+    }
+
     fn forget_if_silent(&mut self, socket: SocketId) {
         let silent = |socket: &Socket| {
             socket.released && socket.timer_events == 0 && socket.ready == Ready::No && socket.transport.is_over()

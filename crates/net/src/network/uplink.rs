@@ -73,6 +73,7 @@ impl Network {
             let Some((id, packet)) = self.next_ready(queue, host_id) else { continue };
             self.put_on_wire(queue, id, packet);
             self.arm_timer(queue, id);
+            self.forget_if_released(id);
         }
     }
 
@@ -109,6 +110,7 @@ impl Network {
         if !socket.transport.write_packet(&self.protocols, now, packet) {
             self.packets.release(packet_id);
             self.arm_timer(queue, id);
+            self.forget_if_released(id);
             return None;
         }
         packet.to = id.peer();

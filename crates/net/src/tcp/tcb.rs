@@ -311,7 +311,9 @@ impl Tcb {
             let Congestion { cwnd, ssthresh, .. } = self.congestion;
             let window = cwnd.max(self.flight.as_deref().map_or(0, Flight::out));
             let percent = if cwnd < ssthresh / 2 { 200 } else { 120 };
-            let rate = u64::from(cfg.mss) * u64::from(window) * percent * 10_000 / srtt.as_micros().max(1);
+            // A window without a limit fills 31 bits.
+            let bytes = u64::from(cfg.mss) * u64::from(window);
+            let rate = bytes.saturating_mul(percent * 10_000) / srtt.as_micros().max(1);
             (rate >> 10).min(LIMIT_OUTPUT)
         });
         let segment = u64::from(cfg.mss) + SEGMENT_OVERHEAD;

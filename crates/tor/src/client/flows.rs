@@ -151,10 +151,10 @@ impl World {
         }
     }
 
-    /// What the path source knows a stream by.
+    /// What the path source knows a stream by: 20 bits of its flow, the upper ones of the user, 20 of the stream, the user's lower 12.
     pub(crate) fn stream_key(&self, id: FlowId, stream: u64) -> u64 {
         let flow = &self.flows[id.index()];
         let user = u64::from(self.sequences[flow.sequence.0 as usize].user);
-        flow.ordinal ^ stream << 32 ^ user << 52
+        flow.ordinal ^ (user >> 12) << 20 ^ stream << 32 ^ user << 52
     }
 }

@@ -341,16 +341,17 @@ impl World {
         if set.leg(id).is_none() {
             return;
         }
-        if std::mem::replace(&mut set.closed[place as usize], set.linked) {
+        if set.closed[place as usize] {
             return;
         }
+        set.closed[place as usize] = set.linked;
         if !set.linked {
             if place == Place::Client {
                 self.replace_leg(id, set_id);
             }
             return;
         }
-        let circuits: Vec<CircuitId> = set.members.iter().map(|member| member.circuit).collect();
+        let circuits: Vec<CircuitId> = set.members.iter().map(|member| member.circuit).filter(|leg| leg.is_some()).collect();
         let kept = set.ends[place as usize].take_kept();
         let client = set.client;
         for (_, cell) in kept {
@@ -376,7 +377,8 @@ impl World {
         let set = &mut self.sets[set_id.index()];
         let Some(leg) = set.leg(id) else { return };
         let client = set.client;
-        let others: Vec<CircuitId> = set.members.iter().map(|member| member.circuit).filter(|&other| other != id).collect();
+        let others = set.members.iter().map(|member| member.circuit).filter(|&other| other != id && other.is_some());
+        let others: Vec<CircuitId> = others.collect();
         let may =
             set.launches < u16::from(settings.legs) + u16::from(settings.max_leg_retries) && !others.is_empty() && !set.closed[0];
         // While this leg is being replaced it is none of the set's.
@@ -387,7 +389,7 @@ impl World {
                 let hops = &self.circuits[circuit.index()].hops;
                 [hops[1].host, hops[2].host, hops[3].host]
             };
-            let others: Vec<[HostId; 3]> = others.iter().filter(|other| other.is_some()).map(relays).collect();
+            let others: Vec<[HostId; 3]> = others.iter().map(relays).collect();
             if let Some(path) = self.leg_path(client, self.clients[client.index()].pool.launched, &[], &others) {
                 let circuit = self.launch_leg(client, set_id, path);
                 let set = &mut self.sets[set_id.index()];
@@ -399,7 +401,7 @@ impl World {
         }
         self.sets[set_id.index()].closed[0] = true;
         self.clients[client.index()].sets.retain(|&other| other != set_id);
-        for other in others.into_iter().filter(|other| other.is_some()) {
+        for other in others {
             if self.circuits[other.index()].state != CircuitState::Closed {
                 self.close_at(other, 0, None);
             }
