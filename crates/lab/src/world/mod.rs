@@ -120,6 +120,13 @@ pub struct Names {
     pub clients: Vec<(HostId, String)>,
 }
 
+impl Names {
+    /// A host's name.
+    pub fn host(&self, host: HostId) -> &str {
+        &self.hosts[host.index()]
+    }
+}
+
 /// A world that is ready to run, and what the records say about it.
 pub struct Built {
     /// The world at time zero.
