@@ -97,7 +97,7 @@ fn a_rate_for_what_is_relayed_is_a_rate() {
     let with = |left_out: &[&str]| {
         let mut document: serde_json::Value = serde_json::from_str(&text).unwrap();
         for relay in document["relays"].as_array_mut().unwrap() {
-            left_out.iter().for_each(|key| drop(relay.as_object_mut().unwrap().remove(*key)));
+            relay.as_object_mut().unwrap().retain(|key, _| !left_out.contains(&key.as_str()));
         }
         fs::write(folder.join("network.json"), document.to_string()).unwrap();
         let experiment = "title = \"x\"\nduration = \"30 s\"\n[network]\nkind = \"file\"\npath = \"network.json\"\n[base]\ntor = \"0.3.5\"\n\

@@ -2,21 +2,23 @@
 
 use super::Scenario;
 use super::consensus_params;
+use super::effects::without_effect;
 use super::error::{Fault, clipped};
-use super::own_policy::{self, CircuitmuxFile, Policy};
+use super::own_policy::{self, Policy};
 use super::predictor;
+use super::profiles::{of_simulator, profile};
 use super::resolve::{Checked, count, text, within};
 use super::resolved::Treatment;
 use super::some_relays;
 use super::switching;
 use super::treatment::{
-    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, Epoll, FlowControl, Handshake, LinkProfile, LinkShaping,
-    Links, Simulator, Tcp, Tls, TreatmentFile, UplinkQueue,
+    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, Epoll, FlowControl, Handshake, LinkProfile, Links, Tcp, Tls,
+    TreatmentFile,
 };
 use super::version::TorVersion;
-use onionlab_net::tcp::{CongestionControl, TcpConfig};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 /// What of the network decides whether a setting has an effect.
 #[derive(Debug, Clone, Copy)]
@@ -101,198 +103,28 @@ pub(super) fn treatments(
     Ok(resolved)
 }
 
-const MAIN_THREAD: &str = "cpu = \"main-thread\"";
 /// Measured with tor 0.4.9.11 (docs/results/tor-cpu.md).
 const CPU_PER_CELL: SimDuration = SimDuration::from_nanos(6000);
 const CPU_PER_HANDSHAKE: SimDuration = SimDuration::from_nanos(160_000);
 /// An estimate (docs/models/cpu.md).
 const CPU_PER_TAP: SimDuration = SimDuration::from_nanos(300_000);
 
-const CONFLUX: &str = "tor = \"0.4.9\", flow-control = \"vegas\", no switching and a client whose path is drawn";
-pub(super) const CONFLUX_ON: &str =
-    "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true, no switching and a client whose path is drawn";
+/// Where settings stand in the file.
+struct Keys<F>(F);
 
-const LIGHT_AND_HEAVY: &str = "links = \"light-and-heavy\"";
-const AHEAD: &str = "predicted-circuits = true";
-const KIST_OR_LITE: &str = "channel-scheduler = \"kist\" or \"kist-lite\"";
-const KIST_OR_LIMIT: &str = "channel-scheduler = \"kist\" or \"kist-lite\", or a relay with a `rate` of its own";
-
-/// The settings among `given` that mean nothing under `treatment`, and what each would need.
-fn without_effect(treatment: &Treatment, given: &BaseFile, network: Circumstances) -> Vec<(&'static str, &'static str)> {
-    let ewma = treatment.has_ewma();
-    let scheduler = treatment.channel_scheduler;
-    let kist = scheduler == ChannelScheduler::Kist;
-    let intervals = kist || scheduler == ChannelScheduler::KistLite;
-    let codel = treatment.downlink_queue == DownlinkQueue::Codel;
-    let windows = treatment.flow_control_by_file() == FlowControl::Windows;
-    let conflux = treatment.knows_conflux() && treatment.switching.is_none() && network.drawn;
-    let computes = treatment.cpu == CpuModel::MainThread;
-    let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
-    let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
-    let tap = computes && (old_clients || by_default || treatment.handshake == Some(Handshake::Tap));
-    let heavy = treatment.links == Links::LightAndHeavy;
-    let ahead = treatment.predicted_circuits != Some(false);
-    let for_windows = "flow-control = \"windows\"";
-    let queue = treatment.uplink_queue.has_packets();
-    [
-        ("uplink-queue-packets", given.uplink_queue_packets.is_some(), queue, "uplink-queue = \"drop-tail\" or \"small-queues\""),
-        ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
-        ("ewma-tick", given.ewma_tick.is_some(), ewma, "circuitmux = \"ewma\""),
-        ("ewma-clock", given.ewma_clock.is_some(), ewma, "circuitmux = \"ewma\""),
-        ("kist-interval", given.kist_interval.is_some(), intervals, KIST_OR_LITE),
-        ("kist-client-interval", given.kist_client_interval.is_some(), intervals, KIST_OR_LITE),
-        ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
-        ("kist-knows-unsent", given.kist_knows_unsent.is_some(), kist, "channel-scheduler = \"kist\""),
-        ("kernel-tick", given.kernel_tick.is_some(), intervals || network.limited, KIST_OR_LIMIT),
-        ("round-trips", given.round_trips.is_some(), treatment.net == LinkProfile::Shadow, "net = \"shadow\""),
-        (
-            "outbuf-high",
-            given.outbuf_high.is_some(),
-            scheduler.fills_outbufs(),
-            "channel-scheduler = \"vanilla\", \"kist-lite\" or \"refill\"",
-        ),
-        ("outbuf-low", given.outbuf_low.is_some(), scheduler.refills_outbufs(), "channel-scheduler = \"vanilla\" or \"refill\""),
-        ("memory-counts", given.memory_counts.is_some(), treatment.memory_limit.is_some(), "`memory-limit`"),
-        ("token-refill", given.token_refill.is_some(), network.limited, "a relay with a `rate` of its own"),
-        ("epoll", given.epoll.is_some(), treatment.epoll.is_some(), "a relay with a `rate` of its own"),
-        (
-            "circuit-lifetime",
-            given.circuit_lifetime.is_some(),
-            network.lifetime,
-            "a group of clients without a `circuit-lifetime` of its own",
-        ),
-        ("guards", given.guards.is_some(), network.drawn, "a client whose path is drawn"),
-        ("conflux", given.conflux.is_some(), conflux, CONFLUX),
-        ("conflux-sets", given.conflux_sets.is_some(), conflux && treatment.conflux != Some(false), CONFLUX_ON),
-        ("conflux-legs", given.conflux_legs.is_some(), conflux && treatment.conflux != Some(false), CONFLUX_ON),
-        ("circuit-window", given.circuit_window.is_some(), windows, for_windows),
-        ("circuit-window-increment", given.circuit_window_increment.is_some(), windows, for_windows),
-        ("stream-window", given.stream_window.is_some(), windows, for_windows),
-        ("stream-window-increment", given.stream_window_increment.is_some(), windows, for_windows),
-        ("cpu-per-cell", given.cpu_per_cell.is_some(), computes, MAIN_THREAD),
-        ("cpu-per-handshake", given.cpu_per_handshake.is_some(), computes, MAIN_THREAD),
-        ("cpu-per-tap", given.cpu_per_tap.is_some(), tap, "cpu = \"main-thread\" and handshake = \"tap\" or `tap-clients`"),
-        ("create-fast", given.create_fast.is_some(), computes, MAIN_THREAD),
-        ("handshake", given.handshake.is_some(), computes, MAIN_THREAD),
-        ("tap-clients", given.tap_clients.is_some(), computes, MAIN_THREAD),
-        ("ntors-per-tap", given.ntors_per_tap.is_some(), old_clients, "`tap-clients` above 0"),
-        ("cpu-cores", given.cpu_cores.is_some(), computes, MAIN_THREAD),
-        ("heavy-above", given.heavy_above.is_some(), heavy, LIGHT_AND_HEAVY),
-        ("light-below", given.light_below.is_some(), heavy, LIGHT_AND_HEAVY),
-        ("heavy-half-life", given.heavy_half_life.is_some(), heavy, LIGHT_AND_HEAVY),
-        (
-            "per-circuit-clients",
-            given.per_circuit_clients.is_some(),
-            treatment.links == Links::PerCircuit,
-            "links = \"per-circuit\"",
-        ),
-        (
-            "client-channel-idle",
-            given.client_channel_idle.is_some(),
-            treatment.per_circuit_clients != Some(true),
-            "channels between clients and guards that several circuits share",
-        ),
-        ("build-time-bin", given.build_time_bin.is_some(), ahead, AHEAD),
-        (
-            "first-port",
-            given.first_port.is_some(),
-            ahead && network.policies,
-            "predicted-circuits = true and a network that is not by hand, whose exits let every port out",
-        ),
-        ("tls", given.tls.is_some(), treatment.links != Links::Quic, "links other than \"quic\", which has its own"),
-        (
-            "outbuf-chunk",
-            given.outbuf_chunk.is_some(),
-            treatment.links != Links::Quic || treatment.memory_limit.is_some(),
-            "links other than \"quic\", which has no records, or `memory-limit`",
-        ),
-        (
-            "channel-reads",
-            given.channel_reads.is_some(),
-            treatment.channel_reads.is_some(),
-            "links other than \"quic\" and a `tls` other than \"none\": it counts records",
-        ),
-        ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
-        ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
-        ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
-    ]
-    .into_iter()
-    .chain(switching::effects(given, treatment.switching.as_ref()))
-    .chain(predictor::effects(given, treatment.predictor.as_ref()))
-    .filter(|(_, given, effective, _)| *given && !effective)
-    .map(|(key, _, _, needs)| (key, needs))
-    .collect()
-}
-
-/// Packets before nstor's links: 100 in the device, 1000 in the queue above it (ns-3.29's default `pfifo_fast`).
-const NSTOR_PACKETS: u32 = 1100;
-
-/// What another simulator has, where neither the treatment nor `[base]` says anything: nstor's baseline, as its example script sets it. Of windows only what the flow
-/// control uses counts, so that `PredicTor` has the rest.
-fn of_simulator(simulator: Simulator) -> BaseFile {
-    match simulator {
-        Simulator::Nstor => BaseFile {
-            net: Some(LinkProfile::Nstor),
-            tls: Some(Tls::Absent),
-            circuitmux: Some(CircuitmuxFile::BuiltIn(Circuitmux::RoundRobin)),
-            channel_scheduler: Some(ChannelScheduler::Vanilla),
-            predicted_circuits: Some(false),
-            random_cells: Some(false),
-            flow_control: Some(FlowControl::Windows),
-            circuit_window: Some(500),
-            circuit_window_increment: Some(50),
-            // It has no windows of streams.
-            stream_window: Some(65_535),
-            stream_window_increment: Some(65_535),
-            ..BaseFile::default()
-        },
+impl<F: Fn(&str) -> String> Keys<F> {
+    /// A setting that may be absent, and must lie in the range if it is there.
+    fn given<T: Copy + PartialOrd + Display>(&self, name: &str, value: Option<T>, least: T, most: T) -> Checked<Option<T>> {
+        value.map(|value| within(self.0(name), value, least, most)).transpose()
     }
 }
 
-/// What a link profile says where neither the treatment nor `[base]` does.
-fn profile(net: LinkProfile) -> BaseFile {
-    let (tcp, link_shaping, downlink_queue, codel_target) = match net {
-        LinkProfile::Linux => (TcpConfig::linux(), LinkShaping::Serialise, DownlinkQueue::DropTail, 5),
-        LinkProfile::Shadow => (TcpConfig::shadow(), LinkShaping::TokenBatches, DownlinkQueue::Codel, 10),
-        LinkProfile::Nstor => (TcpConfig::nstor(), LinkShaping::Serialise, DownlinkQueue::DropTail, 5),
-    };
-    let uplink_queue = match net {
-        LinkProfile::Linux => UplinkQueue::Sockets,
-        LinkProfile::Shadow => UplinkQueue::WriteOrder,
-        LinkProfile::Nstor => UplinkQueue::DropTail,
-    };
-    let nstor = net == LinkProfile::Nstor;
-    BaseFile {
-        tcp: Some(match tcp.congestion_control {
-            CongestionControl::Reno => Tcp::Reno,
-            CongestionControl::Cubic => Tcp::Cubic,
-            CongestionControl::Unlimited => Tcp::Unlimited,
-        }),
-        kernel_tick: Some(net.kernel_tick()),
-        nagle: Some(tcp.nagle),
-        hystart: Some(tcp.hystart),
-        slow_start_after_idle: Some(tcp.slow_start_after_idle),
-        initial_window: Some(tcp.initial_window),
-        mss: Some(tcp.mss),
-        packet_header: Some(Bytes::new(tcp.header_bytes.into())),
-        delayed_ack: Some(tcp.delayed_ack),
-        min_rto: Some(tcp.min_rto),
-        send_buffer: Some(tcp.send_buffer.max),
-        receive_buffer: Some(tcp.receive_buffer.max),
-        link_shaping: Some(link_shaping),
-        uplink_queue: Some(uplink_queue),
-        uplink_queue_packets: Some(NSTOR_PACKETS),
-        downlink_queue: Some(downlink_queue),
-        // A thousand full packets, as Shadow's queue and Linux's default interface queue hold; nstor's counts packets.
-        downlink_queue_size: Some(Bytes::new(if nstor { 1 << 30 } else { 1_500_000 })),
-        downlink_queue_packets: nstor.then_some(NSTOR_PACKETS),
-        codel_target: Some(SimDuration::from_millis(codel_target)),
-        codel_interval: Some(SimDuration::from_millis(100)),
-        ..BaseFile::default()
-    }
-}
+const DAY: SimDuration = SimDuration::from_secs(86_400);
+const WEEK: SimDuration = SimDuration::from_secs(7 * 86_400);
 
+/// A value on every axis, in range, and none on axes that have no effect.
 fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFile) -> Checked<Treatment> {
+    let keys = Keys(&key);
     let given = given.over(&given.simulator.map(of_simulator).unwrap_or_default());
     let net = given.net.unwrap_or(LinkProfile::Linux);
     let all = given.over(&profile(net));
@@ -311,16 +143,16 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let windows = flow_control == FlowControl::Windows;
     let intervals = kist || channel_scheduler == ChannelScheduler::KistLite;
     let cpu = all.cpu.unwrap_or(CpuModel::None);
+    let computing = cpu == CpuModel::MainThread;
     let computes = |name: &str, given: Option<SimDuration>, usual: SimDuration, most: SimDuration| {
-        let cost = (cpu == CpuModel::MainThread).then(|| within(key(name), given.unwrap_or(usual), SimDuration::ZERO, most));
-        cost.transpose()
+        keys.given(name, computing.then_some(given.unwrap_or(usual)), SimDuration::ZERO, most)
     };
     let tcp = all.tcp.expect(filled);
     let uplink_queue = all.uplink_queue.expect(filled);
     let downlink_queue = all.downlink_queue.expect(filled);
     let codel = downlink_queue == DownlinkQueue::Codel;
     let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
-    let circuit_window = all.circuit_window.map(|window| within(key("circuit-window"), window, 1, 65_535)).transpose()?;
+    let circuit_window = keys.given("circuit-window", all.circuit_window, 1, 65_535)?;
     for (name, tap) in
         [("handshake", all.handshake == Some(Handshake::Tap)), ("tap-clients", all.tap_clients.is_some_and(|share| share > 0.0))]
     {
@@ -332,6 +164,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let links = all.links.unwrap_or(if planned.is_some() { Links::PerCircuit } else { Links::Shared });
     let tls = all.tls.unwrap_or(code.tls);
     let two_classes = links == Links::LightAndHeavy;
+    let heavy_half_life = all.heavy_half_life.unwrap_or(SimDuration::from_secs(30));
     let heavy_above = within(key("heavy-above"), all.heavy_above.unwrap_or(1.25), 1.0, 1000.0)?;
     if links == Links::Quic && tcp == Tcp::Unlimited {
         return Err(Fault::conflict(
@@ -339,24 +172,20 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             "is \"quic\", which has a congestion window: it needs tcp = \"reno\" or \"cubic\"",
         ));
     }
-    let computing = cpu == CpuModel::MainThread;
     let tap_clients = within(key("tap-clients"), all.tap_clients.unwrap_or(0.0), 0.0, 1.0)?;
     let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;
     let circuit_increment = all.circuit_window_increment.unwrap_or(100);
     let stream_increment = all.stream_window_increment.unwrap_or(50);
     let lifetime = all.circuit_lifetime.unwrap_or(SimDuration::from_secs(600));
-    let cell_queue_high = all.cell_queue_high.map(|high| within(key("cell-queue-high"), high, 1, 1000)).transpose()?;
-    let outbuf_mark = |name: &str, mark: Option<Bytes>, most: Bytes| {
-        mark.map(|mark| within(key(name), mark, Bytes::new(514), most)).transpose()
-    };
-    let outbuf_high =
-        outbuf_mark("outbuf-high", all.outbuf_high.filter(|_| channel_scheduler.fills_outbufs()), Bytes::new(1 << 30))?;
+    let cell_queue_high = keys.given("cell-queue-high", all.cell_queue_high, 1, 1000)?;
+    let cell = Bytes::new(514);
+    let outbuf_high = all.outbuf_high.filter(|_| channel_scheduler.fills_outbufs());
+    let outbuf_high = keys.given("outbuf-high", outbuf_high, cell, Bytes::new(1 << 30))?;
     let outbuf_low = all.outbuf_low.filter(|_| channel_scheduler.refills_outbufs());
-    let outbuf_low = outbuf_mark("outbuf-low", outbuf_low, outbuf_high.unwrap_or(Bytes::new(32_768)))?;
+    let outbuf_low = keys.given("outbuf-low", outbuf_low, cell, outbuf_high.unwrap_or(Bytes::new(32_768)))?;
     let ms = SimDuration::from_millis;
-    let interval = |name: &str, given: Option<SimDuration>| {
-        let given = given.filter(|_| intervals);
-        given.map(|interval| within(key(name), interval, code.kist_interval_least, ms(100))).transpose()
+    let interval = |name: &str, interval: Option<SimDuration>| {
+        keys.given(name, interval.filter(|_| intervals), code.kist_interval_least, ms(100))
     };
     Ok(Treatment {
         name,
@@ -364,21 +193,13 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         relays: None,
         tor,
         circuitmux,
-        ewma_half_life: all
-            .ewma_half_life
-            .filter(|_| ewma)
-            .map(|half_life| within(key("ewma-half-life"), half_life, ms(10), SimDuration::from_secs(86_400)))
-            .transpose()?,
-        ewma_tick: all
-            .ewma_tick
-            .filter(|_| ewma)
-            .map(|tick| within(key("ewma-tick"), tick, ms(1000), longest_tick(all.ewma_half_life)))
-            .transpose()?,
+        ewma_half_life: keys.given("ewma-half-life", all.ewma_half_life.filter(|_| ewma), ms(10), DAY)?,
+        ewma_tick: keys.given("ewma-tick", all.ewma_tick.filter(|_| ewma), ms(1000), longest_tick(all.ewma_half_life))?,
         ewma_clock: ewma.then(|| all.ewma_clock.unwrap_or(code.ewma_clock)),
         channel_scheduler,
         kist_interval: interval("kist-interval", all.kist_interval)?,
         kist_client_interval: interval("kist-client-interval", all.kist_client_interval)?,
-        kist_socket_buffer_factor: kist.then(|| within(key("kist-socket-buffer-factor"), factor, 0.0, 10.0)).transpose()?,
+        kist_socket_buffer_factor: keys.given("kist-socket-buffer-factor", kist.then_some(factor), 0.0, 10.0)?,
         kist_knows_unsent: kist.then_some(all.kist_knows_unsent.unwrap_or(true)),
         flow_control: all.flow_control,
         cpu,
@@ -388,64 +209,31 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         create_fast: all.create_fast.filter(|_| computing),
         handshake: all.handshake.filter(|_| computing),
         tap_clients: computing.then_some(tap_clients),
-        ntors_per_tap: all
-            .ntors_per_tap
-            .filter(|_| computing && tap_clients > 0.0)
-            .map(|count| within(key("ntors-per-tap"), count, 1, 100_000))
-            .transpose()?,
-        cpu_cores: (cpu == CpuModel::MainThread)
-            .then(|| within(key("cpu-cores"), all.cpu_cores.unwrap_or(2), 1, 128))
-            .transpose()?,
-        cell_payload: all.cell_payload.map(|bytes| within(key("cell-payload"), bytes, 1, 498)).transpose()?,
+        ntors_per_tap: keys.given("ntors-per-tap", all.ntors_per_tap.filter(|_| computing && tap_clients > 0.0), 1, 100_000)?,
+        cpu_cores: keys.given("cpu-cores", computing.then_some(all.cpu_cores.unwrap_or(2)), 1, 128)?,
+        cell_payload: keys.given("cell-payload", all.cell_payload, 1, 498)?,
         predicted_circuits: all.predicted_circuits,
         build_time_bin: all.build_time_bin.map(|bin| bins(key("build-time-bin"), bin)).transpose()?,
-        first_port: all.first_port.map(|port| within(key("first-port"), port, 1, 65_535)).transpose()?,
+        first_port: keys.given("first-port", all.first_port, 1, 65_535)?,
         links,
         per_circuit_clients: (links == Links::PerCircuit).then_some(all.per_circuit_clients.unwrap_or(planned.is_some())),
         heavy_above: two_classes.then_some(heavy_above),
-        light_below: two_classes
-            .then(|| within(key("light-below"), all.light_below.unwrap_or(0.75), 0.0, heavy_above))
-            .transpose()?,
-        heavy_half_life: two_classes
-            .then(|| {
-                let half_life = all.heavy_half_life.unwrap_or(SimDuration::from_secs(30));
-                within(key("heavy-half-life"), half_life, ms(10), SimDuration::from_secs(86_400))
-            })
-            .transpose()?,
-        socket_limit: all.socket_limit.map(|limit| within(key("socket-limit"), limit, 2, 10_000_000)).transpose()?,
-        relay_channel_idle: all
-            .relay_channel_idle
-            .map(|idle| within(key("relay-channel-idle"), idle, SimDuration::from_secs(60), SimDuration::from_secs(7 * 86_400)))
-            .transpose()?,
-        client_channel_idle: all
-            .client_channel_idle
-            .map(|idle| within(key("client-channel-idle"), idle, SimDuration::from_secs(60), SimDuration::from_secs(7 * 86_400)))
-            .transpose()?,
-        circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), SimDuration::from_secs(7 * 86_400))?,
+        light_below: keys.given("light-below", two_classes.then_some(all.light_below.unwrap_or(0.75)), 0.0, heavy_above)?,
+        heavy_half_life: keys.given("heavy-half-life", two_classes.then_some(heavy_half_life), ms(10), DAY)?,
+        socket_limit: keys.given("socket-limit", all.socket_limit, 2, 10_000_000)?,
+        relay_channel_idle: keys.given("relay-channel-idle", all.relay_channel_idle, SimDuration::from_secs(60), WEEK)?,
+        client_channel_idle: keys.given("client-channel-idle", all.client_channel_idle, SimDuration::from_secs(60), WEEK)?,
+        circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), WEEK)?,
         cell_queue_high,
-        cell_queue_low: all
-            .cell_queue_low
-            .map(|low| within(key("cell-queue-low"), low, 1, cell_queue_high.unwrap_or(256)))
-            .transpose()?,
-        max_cell_queue_in: all.max_cell_queue_in.map(|max| within(key("max-cell-queue-in"), max, 50, 1_000_000)).transpose()?,
-        max_cell_queue_out: all
-            .max_cell_queue_out
-            .map(|max| within(key("max-cell-queue-out"), max, 50, 1_000_000))
-            .transpose()?,
-        memory_limit: all
-            .memory_limit
-            .map(|limit| within(key("memory-limit"), limit, Bytes::new(65_536), Bytes::new(1 << 40)))
-            .transpose()?,
+        cell_queue_low: keys.given("cell-queue-low", all.cell_queue_low, 1, cell_queue_high.unwrap_or(256))?,
+        max_cell_queue_in: keys.given("max-cell-queue-in", all.max_cell_queue_in, 50, 1_000_000)?,
+        max_cell_queue_out: keys.given("max-cell-queue-out", all.max_cell_queue_out, 50, 1_000_000)?,
+        memory_limit: keys.given("memory-limit", all.memory_limit, Bytes::new(65_536), Bytes::new(1 << 40))?,
         memory_counts: all.memory_limit.map(|_| all.memory_counts.unwrap_or(code.memory_counts)),
         destroy_cells: all.destroy_cells.unwrap_or(code.destroy_cells),
         outbuf_high,
         outbuf_low,
-        outbuf_chunk: within(
-            key("outbuf-chunk"),
-            all.outbuf_chunk.unwrap_or(code.outbuf_chunk),
-            Bytes::new(514),
-            Bytes::new(16_384),
-        )?,
+        outbuf_chunk: within(key("outbuf-chunk"), all.outbuf_chunk.unwrap_or(code.outbuf_chunk), cell, Bytes::new(16_384))?,
         tls,
         channel_reads: (links != Links::Quic && tls != Tls::Absent).then_some(all.channel_reads.unwrap_or(code.channel_reads)),
         token_refill: all.token_refill.unwrap_or(code.token_refill),
@@ -453,11 +241,11 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         optimistic_data: all.optimistic_data,
         random_cells: all.random_cells.unwrap_or(code.random_cells),
         conflux: all.conflux,
-        conflux_sets: all.conflux_sets.map(|sets| within(key("conflux-sets"), sets, 1, 100)).transpose()?,
-        conflux_legs: all.conflux_legs.map(|legs| within(key("conflux-legs"), legs, 2, 8)).transpose()?,
+        conflux_sets: keys.given("conflux-sets", all.conflux_sets, 1, 100)?,
+        conflux_legs: keys.given("conflux-legs", all.conflux_legs, 2, 8)?,
         switching: switching::checked(&key, &all, links, planned.is_some())?,
         predictor: planned,
-        guards: all.guards.map(|guards| within(key("guards"), guards, 0, 20)).transpose()?,
+        guards: keys.given("guards", all.guards, 0, 20)?,
         circuit_window: circuit_window.filter(|_| windows),
         circuit_window_increment: windows
             .then(|| increment(key("circuit-window-increment"), circuit_increment, circuit_window.unwrap_or(1000)))
@@ -484,22 +272,27 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
         link_shaping: all.link_shaping.expect(filled),
         uplink_queue,
-        uplink_queue_packets: uplink_queue
-            .has_packets()
-            .then(|| within(key("uplink-queue-packets"), all.uplink_queue_packets.expect(filled), 1, 1_000_000))
-            .transpose()?,
+        uplink_queue_packets: keys.given(
+            "uplink-queue-packets",
+            uplink_queue.has_packets().then_some(all.uplink_queue_packets.expect(filled)),
+            1,
+            1_000_000,
+        )?,
         downlink_queue,
-        downlink_queue_packets: all
-            .downlink_queue_packets
-            .map(|packets| within(key("downlink-queue-packets"), packets, 1, 1_000_000))
-            .transpose()?,
+        downlink_queue_packets: keys.given("downlink-queue-packets", all.downlink_queue_packets, 1, 1_000_000)?,
         downlink_queue_size: buffer(key("downlink-queue-size"), all.downlink_queue_size.expect(filled))?,
-        codel_target: codel
-            .then(|| within(key("codel-target"), all.codel_target.expect(filled), ms(1), SimDuration::from_secs(10)))
-            .transpose()?,
-        codel_interval: codel
-            .then(|| within(key("codel-interval"), all.codel_interval.expect(filled), ms(1), SimDuration::from_secs(100)))
-            .transpose()?,
+        codel_target: keys.given(
+            "codel-target",
+            codel.then_some(all.codel_target.expect(filled)),
+            ms(1),
+            SimDuration::from_secs(10),
+        )?,
+        codel_interval: keys.given(
+            "codel-interval",
+            codel.then_some(all.codel_interval.expect(filled)),
+            ms(1),
+            SimDuration::from_secs(100),
+        )?,
     })
 }
 
