@@ -64,6 +64,16 @@ pub enum DirectoryError {
         /// The document's name.
         document: String,
     },
+    /// Families of more relays than any network has.
+    #[error("{document}: its families make {pairs} pairs of relays; at most {most} are allowed")]
+    LargeFamilies {
+        /// The document's name.
+        document: String,
+        /// Pairs that it makes.
+        pairs: usize,
+        /// Pairs that are allowed.
+        most: usize,
+    },
     /// The document breaks the format.
     #[error("{document}, line {line} ({found:?}): {problem}; the format is that of Tor's directory specification, version 3")]
     Malformed {

@@ -48,6 +48,9 @@ impl Families {
         self.members.len()
     }
 
+    /// Most pairs of relays of one family, each counted for both: some hundred times what Tor has.
+    pub const MAX_PAIRS: usize = 20_000_000;
+
     /// Families as lists of relays, each in one family with all others of its list. Relays in several lists are of several families.
     pub fn from_lists<I: IntoIterator<Item = Fingerprint>>(lists: impl IntoIterator<Item = I>) -> Self {
         let mut pairs: BTreeMap<Fingerprint, BTreeSet<Fingerprint>> = BTreeMap::new();
@@ -99,8 +102,13 @@ impl Families {
             declared(owned, &names)
         } else {
             let lists = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-            let lists = lists.map(|line| line.split_ascii_whitespace().flat_map(|word| names.named(word)).collect::<Vec<_>>());
-            let lists: Vec<Vec<Fingerprint>> = lists.filter(|list| !list.is_empty()).collect();
+            let lists =
+                lists.map(|line| line.split_ascii_whitespace().flat_map(|word| names.named(word)).collect::<BTreeSet<_>>());
+            let lists: Vec<BTreeSet<Fingerprint>> = lists.filter(|list| !list.is_empty()).collect();
+            let pairs = lists.iter().map(|list| list.len().pow(2)).sum::<usize>();
+            if pairs > Self::MAX_PAIRS {
+                return Err(DirectoryError::LargeFamilies { document: document.to_owned(), pairs, most: Self::MAX_PAIRS });
+            }
             (lists.len(), Self::from_lists(lists))
         };
         if found == 0 {
@@ -259,6 +267,16 @@ mod tests {
         assert_eq!(pairs(&families, &relays), both("a", "b"));
         assert_eq!(families.relays(), 2);
         assert!(Families::parse("x y\nz\n", "list", &relays).unwrap_err().to_string().contains("list"));
+    }
+
+    /// What a line says grows with the square of its relays, and is refused before it is written out.
+    #[test]
+    fn families_are_not_larger_than_any_network() {
+        let names: Vec<String> = (0..5000).map(|number| format!("r{number}")).collect();
+        let relays = relays(&names.iter().map(String::as_str).collect::<Vec<_>>());
+        let error = Families::parse(&names.join(" "), "list", &relays).unwrap_err().to_string();
+        assert_eq!(error, "list: its families make 25000000 pairs of relays; at most 20000000 are allowed");
+        assert_eq!(Families::parse(&"r0 r1 ".repeat(10_000), "list", &relays).unwrap().relays(), 2);
     }
 
     #[test]

@@ -137,7 +137,9 @@ impl RunError {
             Self::World(WorldError::Directory(_) | WorldError::NoExitPolicies { .. }) => "document-consensus",
             Self::World(WorldError::Latency(_) | WorldError::NoSuchCountry { .. }) => "document-latency",
             Self::World(WorldError::Paths(_) | WorldError::NoOnionPath { .. }) => "run-no-paths",
-            Self::World(WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. }) => "run-too-many-clients",
+            Self::World(
+                WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. } | WorldError::TooManySequences { .. },
+            ) => "run-too-many-clients",
             Self::World(WorldError::NoSuchRelay { .. }) => "run-no-such-relay",
             Self::World(WorldError::Policy { .. }) => "scenario-policy",
             Self::Policy(_) => "run-policy",

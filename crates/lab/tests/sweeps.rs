@@ -1,9 +1,11 @@
 //! Sweeps: which runs they plan, that each point is the experiment that a file of its own would be, and that extending one keeps its runs.
 
 use onionlab_lab::Scenario;
+use onionlab_lab::scenario::resolved::Network;
 use onionlab_lab::scenario::{PlannedRun, ResolvedScenario, plan};
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 const FILE: &str = r#"
 title = "Two treatments"
@@ -93,4 +95,27 @@ fn a_treatment_is_run_once_for_points_that_do_not_concern_it() {
     assert_eq!(alone.len(), 2);
     assert!(alone.iter().all(|run| run.point == Some(0) && run.also == [1, 2]));
     assert_eq!(alone[0].directory, "round-robin--net0--seed1");
+}
+
+/// Every two keys are compared: there are not too many.
+#[test]
+fn a_sweep_has_a_hundred_keys_at_most() {
+    let sweep = |keys: usize| {
+        let keys: String = (0..keys).map(|number| format!("key{number} = [1]\n")).collect();
+        let scenario = Scenario::parse(Path::new("sweep.toml"), format!("{FILE}[sweep]\n{keys}"));
+        scenario.and_then(|scenario| scenario.resolve_points()).unwrap_err().to_string()
+    };
+    assert!(sweep(100).contains("key0"), "{}", sweep(100));
+    assert!(sweep(101).contains("more than 100 keys"), "{}", sweep(101));
+}
+
+/// A network document may be large, and there may be a thousand points.
+#[test]
+fn points_share_a_network_document() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/good/sweep-of-document.toml");
+    let text = "title = \"x\"\nduration = \"30 s\"\n[network]\nkind = \"file\"\npath = \"../documents/small.json\"\n[[clients]]\ngroup = \"perf\"\n\
+                load = { kind = \"bulk\", size = \"50 KiB\" }\n[sweep]\n\"network.loss\" = [0.0, 0.1]\n";
+    let points = Scenario::parse(&path, text.to_owned()).and_then(|scenario| scenario.resolve_points()).unwrap();
+    let [Network::File(first), Network::File(second)] = [&points[0].network, &points[1].network] else { panic!("two documents") };
+    assert!(Arc::ptr_eq(&first.network, &second.network));
 }

@@ -5,6 +5,7 @@
 mod errors;
 mod policy;
 mod predictor;
+mod released;
 mod run;
 mod shared_links;
 
@@ -17,6 +18,7 @@ use onionlab_lab::scenario::ResolvedScenario;
 use onionlab_lab::{BUILD, Scenario, VERSION};
 use onionlab_quantities::Seed;
 use pyo3::prelude::*;
+use released::released;
 use std::path::Path;
 
 /// Version of the simulator, as written into the `run` table.
@@ -47,7 +49,7 @@ fn network_schema() -> String {
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
 fn resolve(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
-    py.detach(|| resolved(path, text).map(|points| points[0].to_json()))
+    released(py, || resolved(path, text).map(|points| points[0].to_json()))
 }
 
 /// A point of a sweep as Python sees it.
@@ -61,7 +63,7 @@ struct PointOf<'a> {
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
 fn points(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
-    py.detach(|| {
+    released(py, || {
         let resolved = resolved(path, text)?;
         let points: Vec<PointOf<'_>> = resolved
             .iter()
@@ -75,14 +77,14 @@ fn points(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> 
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
 fn plan(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<String> {
-    py.detach(|| resolved(path, text).map(|points| json(&onionlab_lab::scenario::plan(&points))))
+    released(py, || resolved(path, text).map(|points| json(&onionlab_lab::scenario::plan(&points))))
 }
 
 /// Make every policy of the user's own that the experiment names once, which runs its code: whether a run would end for want of it.
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
 fn try_policies(py: Python<'_>, path: &str, text: Option<String>) -> PyResult<()> {
-    py.detach(|| {
+    released(py, || {
         let scenario = parsed(path, text)?;
         let policies = policy::Policies::default();
         let tried = onionlab_lab::world::try_policies(&scenario, Some(&policies)).map_err(|error| errors::scenario(&error));
@@ -102,7 +104,7 @@ struct SynthOptions {
 /// Text of a synthetic consensus; options `relays`, `year`, `seed`, each optional.
 #[pyfunction]
 fn synth(py: Python<'_>, options_json: &str) -> PyResult<String> {
-    py.detach(|| {
+    released(py, || {
         let given: SynthOptions = serde_json::from_str(options_json).map_err(|error| errors::options(&error))?;
         let defaults = model::Options::default();
         let options = model::Options {
@@ -119,7 +121,7 @@ fn synth(py: Python<'_>, options_json: &str) -> PyResult<String> {
 /// Flags, weights and class shares of a consensus document, as JSON.
 #[pyfunction]
 fn consensus_summary(py: Python<'_>, path: &str) -> PyResult<String> {
-    py.detach(|| Consensus::read(path).map(|network| json(&network.summary())).map_err(|error| errors::document(&error)))
+    released(py, || Consensus::read(path).map(|network| json(&network.summary())).map_err(|error| errors::document(&error)))
 }
 
 /// The experiment file at `path`, or `text` that was read from it before: a file may change while its experiment runs.

@@ -1,6 +1,7 @@
 //! PredicTor: arrays in through the buffer protocol, arrays out as bytes of `f64`.
 
 use crate::errors;
+use crate::released::released;
 use onionlab_predictor::fluid::FluidNetwork;
 use onionlab_predictor::{
     Alignment, Bottleneck, COMMITTED, CircuitInput, FastSolver, Form, Network, Parameters, Problem, Solution, Status, Weights,
@@ -106,7 +107,7 @@ pub fn predictor_max_min(
     limits: Option<PyBuffer<f64>>,
 ) -> PyResult<Bound<'_, PyByteArray>> {
     let network = limited(py, network(py, &capacities, &starts, &relays)?, limits)?;
-    let rates = py.detach(|| max_min(&network));
+    let rates = released(py, || Ok(max_min(&network)))?;
     Ok(bytes(py, &rates))
 }
 
@@ -141,7 +142,7 @@ pub fn predictor_projection(
     common_rate: f64,
 ) -> PyResult<Bound<'_, PyByteArray>> {
     let network = limited(py, network(py, &capacities, &starts, &relays)?, limits)?;
-    let rates = py.detach(|| projection(&network, common_rate)).map_err(|error| refused(&error))?;
+    let rates = released(py, || projection(&network, common_rate).map_err(|error| refused(&error)))?;
     Ok(bytes(py, &rates))
 }
 
@@ -197,16 +198,15 @@ pub fn predictor_solve<'py>(
         };
         problem.push(&circuit).map_err(|error| refused(&error))?;
     }
-    let solved = py.detach(|| {
+    let found = released(py, || {
         if trusted {
-            return solve_trusted(&parameters, &problem).map_err(|error| error.to_string());
+            return solve_trusted(&parameters, &problem).map_err(|error| refused(&error));
         }
         let mut solution = Solution::default();
-        let mut solver = FastSolver::new(parameters).map_err(|error| error.to_string())?;
-        solver.solve(&problem, &mut solution).map_err(|error| error.to_string())?;
+        let mut solver = FastSolver::new(parameters).map_err(|error| refused(&error))?;
+        solver.solve(&problem, &mut solution).map_err(|error| refused(&error))?;
         Ok(solution)
-    });
-    let found = solved.map_err(|error| refused(&error))?;
+    })?;
     let status = match found.status {
         Status::Solved => "solved",
         Status::IterationLimit => "iteration-limit",
@@ -242,7 +242,7 @@ pub fn predictor_closed_loop<'py>(
     let network = network(py, &capacities, &starts, &relays)?;
     let mut fluid = FluidNetwork::new(&network, parameters, &begins).map_err(|error| refused(&error))?;
     let (mut read, mut delivered, mut backlog) = (Vec::new(), Vec::new(), Vec::new());
-    let counts = py.detach(|| {
+    let counts = released(py, || {
         for _ in 0..steps {
             fluid.step(|_, _| {});
             for circuit in 0..network.circuits() {
@@ -251,7 +251,7 @@ pub fn predictor_closed_loop<'py>(
                 backlog.push(fluid.backlog(circuit));
             }
         }
-        (0..network.relays()).map(|relay| fluid.counts(relay)).fold([0; 5], |sum, of| {
+        let counts = (0..network.relays()).map(|relay| fluid.counts(relay)).fold([0; 5], |sum, of| {
             let [solves, iterations, trusted, old, scaled] = sum;
             [
                 solves + of.steps,
@@ -260,7 +260,8 @@ pub fn predictor_closed_loop<'py>(
                 old + of.old_plans,
                 scaled + of.commitments_scaled,
             ]
-        })
-    });
+        });
+        Ok(counts)
+    })?;
     Ok((bytes(py, &read), bytes(py, &delivered), bytes(py, &backlog), counts))
 }

@@ -2,6 +2,7 @@
 
 use crate::errors;
 use crate::policy::Policies;
+use crate::released::defect;
 use onionlab_lab::{Continue, Progress};
 use onionlab_quantities::{SimDuration, SimTime};
 use pyo3::prelude::*;
@@ -63,10 +64,7 @@ pub fn run_one(
             (Some(error), _) => Err(error),
             (None, Ok(Ok((_, summary)))) => Ok(crate::json(&summary)),
             (None, Ok(Err(error))) => Err(errors::run(&error)),
-            (None, Err(panic)) => {
-                let message = panic.downcast_ref::<String>().map(String::as_str);
-                Err(errors::defect(message.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no message")))
-            }
+            (None, Err(panic)) => Err(defect(&*panic)),
         }
     })
 }

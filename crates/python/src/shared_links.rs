@@ -1,10 +1,11 @@
 //! Shared links: a question as JSON in, answers as JSON out.
 
 use crate::errors;
+use crate::released::{Interrupt, released};
 use onionlab_directory::{Consensus, Flavour, synth};
 use onionlab_quantities::Seed;
 use onionlab_shared_links::forecast::{self, Growth};
-use onionlab_shared_links::{Blend, Method, Question, SharedLinksError, TrafficClass, Use, answer};
+use onionlab_shared_links::{Blend, Method, Question, SharedLinksError, TrafficClass, Use, answer_while};
 use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::Value;
@@ -83,18 +84,20 @@ fn built_in() -> PyResult<Consensus> {
 /// One answer for each document.
 #[pyfunction]
 pub fn shared_links(py: Python<'_>, request_json: &str) -> PyResult<String> {
-    py.detach(|| {
+    released(py, || {
         let request = Request::parse(request_json)?;
         let Request { question, method, repeat, seed, .. } = &request;
-        let answers = request.each(|network| answer(network, question, *method, *repeat, Seed(*seed)))?;
-        Ok(crate::json(&answers))
+        let interrupt = Interrupt::default();
+        let goes_on = || interrupt.goes_on();
+        let answers = request.each(|network| answer_while(network, question, *method, *repeat, Seed(*seed), &goes_on));
+        Ok(crate::json(&interrupt.or(answers)?))
     })
 }
 
 /// For each document, an answer for each number of circuits.
 #[pyfunction]
 pub fn shared_links_by_circuits(py: Python<'_>, request_json: &str, circuits: Vec<u64>) -> PyResult<String> {
-    py.detach(|| {
+    released(py, || {
         let request = Request::parse(request_json)?;
         let series = request.each(|network| forecast::by_circuits(network, &request.question, &circuits))?;
         Ok(crate::json(&series))
@@ -104,7 +107,7 @@ pub fn shared_links_by_circuits(py: Python<'_>, request_json: &str, circuits: Ve
 /// For each document, an answer for each number of circuits per client.
 #[pyfunction]
 pub fn shared_links_by_clients(py: Python<'_>, request_json: &str, per_client: Vec<u64>) -> PyResult<String> {
-    py.detach(|| {
+    released(py, || {
         let request = Request::parse(request_json)?;
         let series = request.each(|network| forecast::by_clients(network, &request.question, &per_client))?;
         Ok(crate::json(&series))
@@ -114,11 +117,14 @@ pub fn shared_links_by_clients(py: Python<'_>, request_json: &str, per_client: V
 /// For each document, a point for each scale, each with so many sampled networks as the request has repetitions.
 #[pyfunction]
 pub fn shared_links_by_scale(py: Python<'_>, request_json: &str, scales: Vec<f64>) -> PyResult<String> {
-    py.detach(|| {
+    released(py, || {
         let request = Request::parse(request_json)?;
         let Request { question, method, repeat, seed, .. } = &request;
-        let series = request.each(|network| forecast::by_scale(network, question, &scales, *repeat, *method, Seed(*seed)))?;
-        Ok(crate::json(&series))
+        let interrupt = Interrupt::default();
+        let goes_on = || interrupt.goes_on();
+        let series =
+            request.each(|network| forecast::by_scale(network, question, &scales, *repeat, *method, Seed(*seed), &goes_on));
+        Ok(crate::json(&interrupt.or(series)?))
     })
 }
 
@@ -126,7 +132,7 @@ pub fn shared_links_by_scale(py: Python<'_>, request_json: &str, scales: Vec<f64
 #[pyfunction]
 #[pyo3(signature = (request_json, reference=None))]
 pub fn shared_links_over_time(py: Python<'_>, request_json: &str, reference: Option<&str>) -> PyResult<String> {
-    py.detach(|| {
+    released(py, || {
         let request = Request::parse(request_json)?;
         let growth = match reference {
             None => Growth::Fixed,

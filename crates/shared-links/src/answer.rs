@@ -96,7 +96,23 @@ pub fn answer(
     repeat: u64,
     seed: Seed,
 ) -> Result<Answer, SharedLinksError> {
+    answer_while(network, question, method, repeat, seed, &|| true)
+}
+
+/// The same as long as `goes_on` says so, which is asked before each repetition.
+///
+/// # Errors
+/// As [`answer`]; it is to stop, or has too many repetitions.
+pub fn answer_while(
+    network: &Consensus,
+    question: &Question,
+    method: Method,
+    repeat: u64,
+    seed: Seed,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Answer, SharedLinksError> {
     question.check()?;
+    check_repeat(repeat)?;
     let start = Instant::now();
     let positions = Positions::new(network, question)?;
     let mut answer = Answer {
@@ -133,11 +149,18 @@ pub fn answer(
         Method::Draw => {
             answer.seed = Some(seed.0);
             answer.repeat = repeat.max(1);
-            draw_repeatedly(network, &positions, question, seed, &mut answer)?;
+            draw_repeatedly(network, &positions, question, seed, goes_on, &mut answer)?;
         }
     }
     answer.seconds = start.elapsed().as_secs_f64();
     Ok(answer)
+}
+
+/// Most repetitions of a draw: what they come to is then known to a thousandth of what one deviates by.
+const MAX_REPEAT: u64 = 1_000_000;
+
+pub(crate) fn check_repeat(repeat: u64) -> Result<(), SharedLinksError> {
+    if repeat > MAX_REPEAT { Err(SharedLinksError::Repeat { repeat, most: MAX_REPEAT }) } else { Ok(()) }
 }
 
 fn draw_repeatedly(
@@ -145,11 +168,15 @@ fn draw_repeatedly(
     positions: &Positions,
     question: &Question,
     seed: Seed,
+    goes_on: &dyn Fn() -> bool,
     answer: &mut Answer,
 ) -> Result<(), SharedLinksError> {
     let seeds = RandomStream::new(seed, "shared links", "repetition");
     let mut percents = Vec::new();
     for repetition in 0..answer.repeat {
+        if !goes_on() {
+            return Err(SharedLinksError::Stopped);
+        }
         let count = draw::draw(network, positions, question, Seed(seeds.at(repetition).bits()))?;
         let part = 1.0 / answer.repeat as f64;
         answer.links += part * count.links as f64;

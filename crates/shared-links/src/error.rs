@@ -26,6 +26,17 @@ pub enum SharedLinksError {
         /// All circuits.
         circuits: u64,
     },
+    /// More repetitions than anyone waits for.
+    #[error("{repeat} repetitions are too many: at most {most} are allowed")]
+    Repeat {
+        /// The number given.
+        repeat: u64,
+        /// The greatest number allowed.
+        most: u64,
+    },
+    /// The caller does not want the answer any more.
+    #[error("the answer was stopped")]
+    Stopped,
     /// A client without guards.
     #[error("a client with 0 guards has no circuits: from 1 to 20 guards per client are allowed, not {guards}")]
     Guards {

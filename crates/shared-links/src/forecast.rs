@@ -1,6 +1,6 @@
 //! Series of answers: over circuits, network scale, circuits per client, and time (figures 8, 4 and 6 of the paper, and beyond).
 
-use crate::answer::{Answer, Method, answer, mean_and_deviation};
+use crate::answer::{Answer, Method, answer, answer_while, check_repeat, mean_and_deviation};
 use crate::error::SharedLinksError;
 use crate::question::Question;
 use onionlab_directory::{Consensus, Size, sample};
@@ -45,7 +45,7 @@ pub struct ScalePoint {
 /// The share against the scale of the network (figure 4): relays sampled as for a simulation, circuits in proportion.
 ///
 /// # Errors
-/// The list is empty, a scale is not in (0, 1] or too small for a network, or the question is impossible.
+/// The list is empty, a scale is not in (0, 1] or too small for a network, the question is impossible, or `goes_on` says that it is to stop.
 pub fn by_scale(
     network: &Consensus,
     question: &Question,
@@ -53,7 +53,9 @@ pub fn by_scale(
     samples: u64,
     method: Method,
     seed: Seed,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Vec<ScalePoint>, SharedLinksError> {
+    check_repeat(samples)?;
     series(scales, "network scales", |&scale| {
         let seeds = RandomStream::new(seed, "shared links", "sampled network");
         let circuits = (libm::round(question.circuits as f64 * scale) as u64).max(1);
@@ -61,7 +63,7 @@ pub fn by_scale(
         let one = |index: u64| {
             let seed = Seed(seeds.at(index).bits());
             let part = sample(network, Size::Scale(scale), seed)?.network;
-            answer(&part, &question, method, 1, seed)
+            answer_while(&part, &question, method, 1, seed, goes_on)
         };
         let samples: Vec<Answer> = (0..samples.max(1)).map(one).collect::<Result<_, _>>()?;
         let percents: Vec<f64> = samples.iter().map(|answer| answer.shared_percent).collect();

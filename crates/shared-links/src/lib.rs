@@ -12,7 +12,7 @@ mod positions;
 mod question;
 mod traffic;
 
-pub use answer::{Answer, Kind, Method, SharedCircuits, answer};
+pub use answer::{Answer, Kind, Method, SharedCircuits, answer, answer_while};
 pub use error::SharedLinksError;
 pub use positions::Positions;
 pub use question::{Blend, Exclusions, Filter, Filters, Question, Use};

@@ -3,7 +3,7 @@
 use onionlab_directory::synth::{Model, Options, embedded, synth};
 use onionlab_directory::{Consensus, Flavour, Size};
 use onionlab_quantities::Seed;
-use onionlab_shared_links::{Answer, Blend, Method, Question, SharedLinksError, TrafficClass, answer};
+use onionlab_shared_links::{Answer, Blend, Method, Question, SharedLinksError, TrafficClass, answer, answer_while};
 use proptest::prelude::*;
 
 fn both(network: &Consensus, question: &Question, repeat: u64) -> (Answer, Answer) {
@@ -151,6 +151,12 @@ fn impossible_questions_say_so() {
     assert!(error.contains("3 family numbers for 50 relays"), "{error}");
     question.exclusions.families = Some(vec![1; 50]);
     assert!(matches!(answer(&network, &question, Method::Draw, 1, Seed(1)), Err(SharedLinksError::NoCircuit { .. })));
+    let error = answer(&network, &Question::external(10), Method::Draw, 1_000_001, Seed(1)).unwrap_err().to_string();
+    assert!(error.contains("at most 1000000"), "{error}");
+    let asked = std::cell::Cell::new(0);
+    let twice = || asked.replace(asked.get() + 1) < 2;
+    let stopped = answer_while(&network, &Question::external(10), Method::Draw, 10, Seed(1), &twice).unwrap_err();
+    assert!(matches!(stopped, SharedLinksError::Stopped) && asked.get() == 3);
     let mut without_exits = network.clone();
     without_exits.relays.retain(|relay| !relay.flags.contains(onionlab_directory::Flag::Exit));
     let error = ask(&without_exits, &Question::external(10)).to_string();

@@ -60,7 +60,7 @@ fn position_chances_from_the_documents_weights() {
 fn smaller_networks() {
     let Some(network) = read("md-2021-07-20.xz") else { return };
     let question = Question::external(96_876);
-    let points = forecast::by_scale(&network, &question, &[0.01, 0.1, 0.25], 5, Method::Expectation, Seed(1)).unwrap();
+    let points = forecast::by_scale(&network, &question, &[0.01, 0.1, 0.25], 5, Method::Expectation, Seed(1), &|| true).unwrap();
     for (point, (measured, within)) in points.iter().zip([(54.82, 5.0), (20.56, 1.0), (12.51, 2.0)]) {
         println!(
             "{}: {:.2} +/- {:.2} % ({measured} in Shadow)",

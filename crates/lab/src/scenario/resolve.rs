@@ -3,6 +3,7 @@
 use super::diagnose::{line_of_key, line_of_sweep};
 use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
+use super::onion::Onion;
 use super::resolve_treatments::Circumstances;
 use super::resolved::{ClientGroup, FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use super::treatment::{FlowControl, Links};
@@ -17,6 +18,8 @@ use std::path::Path;
 pub const MAX_RUNS: usize = 10_000;
 /// Most clients of a run.
 pub const MAX_CLIENTS: u64 = 1_000_000;
+/// Most sequences of transfers beside each other, of all users of all clients of a run.
+pub(crate) const MAX_SEQUENCES: u64 = 10_000_000;
 /// Longest simulated time of a run.
 pub const MAX_DURATION: SimDuration = SimDuration::from_secs(7 * 86_400);
 /// Largest file that an experiment may name (a consensus, a table of round-trip times).
@@ -103,17 +106,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     if load_target.is_some() {
         have_a_mean(&clients)?;
     }
-    let total: u64 = clients
-        .iter()
-        .map(|group| match &group.members {
-            Members::Count { count, .. } | Members::Document { clients: count } => u64::from(*count),
-            Members::Share { .. } | Members::Scaled { .. } => 0,
-            Members::Hosts { hosts, .. } => hosts.len() as u64,
-        })
-        .sum();
-    if total > MAX_CLIENTS {
-        return Err(Fault::out_of_range("clients", format!("{total} clients in all"), format!("at most {MAX_CLIENTS}")));
-    }
+    not_too_many(&clients)?;
     for (index, group) in clients.iter().enumerate().filter(|(_, group)| !group.record) {
         let of_records = [("trace", group.trace), ("record-latency", group.record_latency), ("probe", group.probe.is_some())];
         if let Some((key, _)) = of_records.iter().find(|(_, given)| *given) {
@@ -175,6 +168,31 @@ fn limited(network: &Network) -> bool {
         Network::File(file) => file.network.relays.iter().any(|relay| relay.limit().is_some()),
         Network::Consensus(_) | Network::Synthetic(_) => false,
     }
+}
+
+/// Each client is a host, each onion service another, and each user whose transfers wait for each other a sequence of its own.
+fn not_too_many(clients: &[ClientGroup]) -> Checked<()> {
+    let count = |group: &ClientGroup| match &group.members {
+        Members::Count { count, .. } | Members::Document { clients: count } => u64::from(*count),
+        Members::Share { .. } | Members::Scaled { .. } => 0,
+        Members::Hosts { hosts, .. } => hosts.len() as u64,
+    };
+    let services = |group: &ClientGroup| match &group.onion {
+        Some(Onion::Services { services, .. }) => u64::from(*services),
+        Some(Onion::Hosts(_)) | None => 0,
+    };
+    let (total, services): (u64, u64) = (clients.iter().map(count).sum(), clients.iter().map(services).sum());
+    if total + services > MAX_CLIENTS {
+        let found =
+            if services > 0 { format!("{total} clients and {services} onion services") } else { format!("{total} clients") };
+        return Err(Fault::out_of_range("clients", format!("{found} in all"), format!("at most {MAX_CLIENTS}")));
+    }
+    let sequences: u64 = clients.iter().map(|group| count(group) * group.sequences()).sum();
+    if sequences > MAX_SEQUENCES {
+        let found = format!("{sequences} users in all whose transfers wait for each other");
+        return Err(Fault::out_of_range("clients", found, format!("at most {MAX_SEQUENCES}")));
+    }
+    Ok(())
 }
 
 /// How many clients make a utilisation follows from what each asks for in the mean.

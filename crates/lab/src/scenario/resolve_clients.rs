@@ -10,7 +10,7 @@ use super::onion;
 use super::resolve::{Checked, MAX_CLIENTS, count, name, read_named_file, refuse, within};
 use super::resolve_network::{host_index, rate};
 use super::resolved::{ClientGroup, ExplicitNetwork, FileRef, Members, Network};
-use onionlab_load::{Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, MAX_CHAIN_BYTES, Streaming};
+use onionlab_load::{Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, MAX_CHAIN_BYTES, Pace, Streaming};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -20,6 +20,9 @@ const MAX_WAIT: SimDuration = SimDuration::from_secs(7 * 86_400);
 
 /// Most users that a client may stand for.
 const MAX_USERS: u32 = 1_000_000;
+
+/// Least mean time between two flows of a client with all its users: they all have to be simulated.
+const LEAST_PAUSE: SimDuration = SimDuration::from_micros(10);
 
 /// Largest request.
 const MAX_REQUEST: Bytes = Bytes::new(1_000_000_000);
@@ -58,6 +61,11 @@ pub(super) fn clients(
         if load.isolates() {
             refuse(&key, "circuit-per-transfer", file.circuit_per_transfer.as_ref(), "has no effect: the load decides")?;
         }
+        let users = within(format!("{key}.users"), file.users.unwrap_or(1), 1, MAX_USERS)?;
+        if load.pace() == Pace::Independent && load.mean_flow().pause / f64::from(users) < LEAST_PAUSE.as_secs_f64() {
+            let reason = format!("is {users}, whose flows would begin more often than one each {LEAST_PAUSE}");
+            return Err(Fault::conflict(format!("{key}.users"), reason));
+        }
         let [usual_timeout, usual_stall] = load.patience();
         let timeout = wait(&key, "timeout", file.timeout, usual_timeout)?;
         let stall = wait(&key, "stall", file.stall, usual_stall)?;
@@ -73,7 +81,7 @@ pub(super) fn clients(
         resolved.push(ClientGroup {
             group,
             members,
-            users: within(format!("{key}.users"), file.users.unwrap_or(1), 1, MAX_USERS)?,
+            users,
             start,
             boot_before: within(format!("{key}.boot-before"), boot_before, SimDuration::ZERO, MAX_WAIT)?,
             stop,

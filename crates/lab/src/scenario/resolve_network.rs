@@ -9,11 +9,12 @@ use super::resolved::{
     Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, PlacedPaths, RateLimit,
     SampledNetwork, Size, SyntheticNetwork,
 };
+use onionlab_directory::Families;
 use onionlab_directory::synth::Model;
 use onionlab_net::latency::Country;
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Slowest and fastest access link.
 const RATES: (Bandwidth, Bandwidth) = (Bandwidth::from_bits_per_sec(1000), Bandwidth::from_bits_per_sec(1_000_000_000_000));
@@ -82,12 +83,25 @@ fn path(file: &NetworkFile) -> Checked<&str> {
 fn made_elsewhere(scenario: &Scenario, file: &NetworkFile) -> Checked<FileNetwork> {
     let path = path(file)?;
     let (document, content) = read_named_file(scenario, "network.path", path, MAX_BYTES)?;
-    let network = NetworkDocument::parse(&content).map_err(|cause| Fault::File {
+    let network = document_of(&document.digest, &content).map_err(|cause| Fault::File {
         key: "network.path".to_owned(),
         path: clipped(path, 200),
         cause,
     })?;
-    Ok(FileNetwork { document, paths: placed_paths(scenario, file)?, network: Arc::new(network) })
+    Ok(FileNetwork { document, paths: placed_paths(scenario, file)?, network })
+}
+
+/// The network in a document, which all points of a sweep share: it may be large.
+fn document_of(digest: &str, content: &[u8]) -> Result<Arc<NetworkDocument>, String> {
+    static LAST: Mutex<Option<(String, Weak<NetworkDocument>)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = last.as_ref().filter(|(of, _)| of == digest).and_then(|(_, network)| network.upgrade());
+    if let Some(network) = known {
+        return Ok(network);
+    }
+    let network = Arc::new(NetworkDocument::parse(content)?);
+    *last = Some((digest.to_owned(), Arc::downgrade(&network)));
+    Ok(network)
 }
 
 fn placed_paths(scenario: &Scenario, file: &NetworkFile) -> Checked<PlacedPaths> {
@@ -208,6 +222,11 @@ fn listed_families(file: &NetworkFile, hosts: &[Host], indices: &BTreeMap<&str, 
             family.push(host);
         }
         families.push(family);
+        let pairs = families.iter().map(|family: &Vec<u32>| family.len().pow(2)).sum::<usize>();
+        if pairs > Families::MAX_PAIRS {
+            let most = format!("at most {} in all families", Families::MAX_PAIRS);
+            return Err(Fault::out_of_range(key, format!("{pairs} pairs of relays"), most));
+        }
     }
     Ok(families)
 }

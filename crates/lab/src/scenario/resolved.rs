@@ -432,6 +432,13 @@ pub struct ClientGroup {
     pub probe: Option<SimDuration>,
 }
 
+impl ClientGroup {
+    /// Sequences of transfers that each of its clients runs beside each other.
+    pub(crate) fn sequences(&self) -> u64 {
+        u64::from(self.load.pace().sequences(self.users))
+    }
+}
+
 /// Which hosts a group of clients is.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -19,9 +19,9 @@ mod switching;
 mod topology;
 mod tuning;
 
-use crate::scenario::ResolvedScenario;
 use crate::scenario::resolved::{ClientGroup, Network, Treatment};
 use crate::scenario::version::TorVersion;
+use crate::scenario::{MAX_SEQUENCES, ResolvedScenario};
 use onionlab_directory::{BandwidthWeights, Class, DirectoryError, Params, Relay};
 use onionlab_engine::HostId;
 use onionlab_load::{DEFAULT_PORT, LoadModel};
@@ -95,6 +95,12 @@ pub enum WorldError {
         file: String,
         /// Why not, as the rest of the sentence.
         what: String,
+    },
+    /// The users of all clients make more sequences of transfers than a run may have.
+    #[error("there are {sequences} users whose transfers wait for each other, more than the {MAX_SEQUENCES} that a run may have")]
+    TooManySequences {
+        /// The sequences that there would be.
+        sequences: u64,
     },
     /// The users at full scale make more clients than a run may have.
     #[error(

@@ -9,7 +9,7 @@ use super::{Client, Layout, WorldError, load_target, paths_of, relay_class, sele
 use crate::scenario::clients;
 use crate::scenario::network::ExitPolicies;
 use crate::scenario::resolved::{ClientGroup, FamilySource, LoadTarget, Members, Network, SampledNetwork, Size, Treatment};
-use crate::scenario::{MAX_CLIENTS, ResolvedScenario};
+use crate::scenario::{MAX_CLIENTS, MAX_SEQUENCES, ResolvedScenario};
 use onionlab_directory::synth::{self, Model, synth};
 use onionlab_directory::{CapacityModel, Class, Consensus, Divergence, Families, Flag, Position, Relay, Sample, sample};
 use onionlab_engine::HostId;
@@ -144,6 +144,7 @@ fn given_counts(groups: &[ClientGroup], scale: f64) -> Result<Vec<u32>, WorldErr
     if clients > MAX_CLIENTS {
         return Err(WorldError::TooManyUsers { clients });
     }
+    not_too_many(groups, &counts)?;
     Ok(counts.into_iter().map(|count| count as u32).collect())
 }
 
@@ -158,7 +159,13 @@ fn derived_counts(groups: &[ClientGroup], target: LoadTarget, payload_rate: f64)
     if clients > MAX_CLIENTS {
         return Err(WorldError::TooManyClients { utilisation: target.utilisation, clients });
     }
+    not_too_many(groups, &counts)?;
     Ok(counts.into_iter().map(|count| count as u32).collect())
+}
+
+fn not_too_many(groups: &[ClientGroup], counts: &[u64]) -> Result<(), WorldError> {
+    let sequences = groups.iter().zip(counts).map(|(group, count)| count * group.sequences()).sum();
+    if sequences > MAX_SEQUENCES { Err(WorldError::TooManySequences { sequences }) } else { Ok(()) }
 }
 
 const fn position(position: clients::Position) -> Position {

@@ -1,6 +1,6 @@
 //! Reading the `[sweep]` table: which keys, which values.
 
-use super::super::error::Fault;
+use super::super::error::{Fault, clipped};
 use super::super::resolve::Checked;
 use super::range;
 use serde_json::{Map, Number, Value};
@@ -47,6 +47,11 @@ impl SweptKey<'_> {
     }
 }
 
+/// Most keys of a sweep: every two of them are compared, and each is put into every point.
+const MAX_KEYS: usize = 100;
+/// Longest name of a key: each of its dots is a table within a table.
+const MAX_NAME: usize = 400;
+
 /// The swept keys in the order of the file; none without a `[sweep]`.
 pub(super) fn swept<'i>(document: &DeTable<'i>) -> Checked<Option<Vec<SweptKey<'i>>>> {
     let Some(sweep) = document.get("sweep") else { return Ok(None) };
@@ -82,6 +87,16 @@ fn gather<'i>(outer: &str, table: &DeTable<'i>, keys: &mut Vec<SweptKey<'i>>) ->
     }
     for (key, value) in table {
         let name = if outer.is_empty() { key.get_ref().to_string() } else { format!("{outer}.{}", key.get_ref()) };
+        if name.len() > MAX_NAME {
+            let place = format!("sweep.{}", clipped(&name, 60));
+            return Err(wrong(
+                &place,
+                &format!("a key of {} bytes; none that can be swept has more than {MAX_NAME}", name.len()),
+            ));
+        }
+        if keys.len() == MAX_KEYS {
+            return Err(wrong("sweep", &format!("more than {MAX_KEYS} keys, which is as many as a sweep may have")));
+        }
         let place = format!("sweep.{name}");
         let span = key.span();
         match value.get_ref() {
@@ -98,7 +113,7 @@ fn gather<'i>(outer: &str, table: &DeTable<'i>, keys: &mut Vec<SweptKey<'i>>) ->
             other => {
                 let message = format!(
                     "{} is one value: write a list such as [{0}] or a range such as {{ from = 1, to = 10, steps = 4 }}",
-                    super::super::error::clipped(&json(other).to_string(), 60)
+                    clipped(&json(other).to_string(), 60)
                 );
                 return Err(wrong(&place, &message));
             }
