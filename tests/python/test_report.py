@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from xml.etree import ElementTree
 
+import altair as alt
 import polars as pl
 import pytest
 
@@ -13,7 +15,7 @@ import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.charts import all_charts, colours
-from onionlab.charts.export import inline
+from onionlab.charts.export import inline, to_svg
 from onionlab.charts.theme import PALETTE
 from onionlab.report.write import MADE, replace_folder
 from onionlab.stats.metrics import METRICS
@@ -252,6 +254,20 @@ def test_inline_charts_share_no_identifiers() -> None:
     assert "url(#c1-clip0)" in placed
     assert "white" not in placed
     assert 'aria-label="say &quot;a&quot; &amp; b"' in placed
+
+
+@pytest.mark.parametrize("name", ["url(#clip0)", 'x role="y', 'x role="y" z', 'id="mark"', "a > b", "<g>", "#clip0"])
+def test_a_name_like_a_part_of_a_drawing_is_a_name(name: str) -> None:
+    points = [{"treatment": name, "value": number} for number in (1, 2)]
+    chart = alt.Chart(alt.Data(values=points)).mark_line(clip=True).encode(x="value:Q", y="value:Q", color="treatment:N")
+    svg = to_svg(chart.to_dict())
+    placed = inline(svg, "c1", "a chart")
+    for text in (svg, placed):
+        assert name in "".join(ElementTree.fromstring(text).itertext())
+    identifiers = re.findall(r' id="([^"]+)"', placed)
+    assert identifiers
+    assert all(identifier.startswith("c1") for identifier in identifiers)
+    assert 'clip-path="url(#c1-clip0)"' in placed
 
 
 def test_report_says_how_sure_it_is_and_where_the_spread_comes_from(core: FakeCore, experiment_file: Path) -> None:

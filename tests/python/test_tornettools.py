@@ -18,7 +18,7 @@ import onionlab
 from onionlab.charts.build import slug
 from onionlab.errors import ResultsError
 from onionlab.exporting import Exported, export_tornettools
-from onionlab.exporting.tornettools import ERRORS, measuring_groups
+from onionlab.exporting.tornettools import ERRORS, _Tables, measuring_groups
 from onionlab.results.request_times import with_requests
 from onionlab.stats.metrics import FAILURES
 
@@ -149,6 +149,16 @@ def test_relays_goodput_is_bytes_by_second(exported: tuple[onionlab.Experiment, 
     # Two seeds: the mean of both, second by second.
     total = experiment.network.filter(mine)["relay_bytes_sent"].sum() / 2
     assert sum(goodput.values()) == pytest.approx(total, abs=len(goodput))
+
+
+@pytest.mark.parametrize("times", [[9 * 10**18], [10**9, 10**9], [-(10**9)]])
+def test_times_that_no_run_has_are_refused(exported: tuple[onionlab.Experiment, Exported, Path], times: list[int]) -> None:
+    results, _, _ = exported
+    few = results.network.head(len(times)).with_columns(pl.Series("time_ns", times, dtype=results.network["time_ns"].dtype))
+    there = _Tables(results, "EWMA", 0, ["web"])
+    there._series = few.with_columns(pl.lit(1, dtype=few["seed"].dtype).alias("seed"))
+    with pytest.raises(ResultsError, match="no samples of a run"):
+        there.relay_goodput()
 
 
 def test_circuits_resources_and_size(exported: tuple[onionlab.Experiment, Exported, Path]) -> None:

@@ -338,3 +338,12 @@ def test_parameters_and_authorities_without_end() -> None:
     assert common.params() == {"a": 1}
     with pytest.raises(ImportedError, match=r"^4uthority100 is the directory authority after the 100 that are taken in$"):
         common.relay(one, "4uthority100", exits=False)
+
+
+def test_a_graph_of_empty_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gml, "MOST_LINES", 1000)
+    path = folder / "conf/small.gml"
+    path.write_bytes(b"\n" * 1001 + path.read_bytes())
+    with pytest.raises(ImportedError, match="1,000 lines before its first edge") as refused:
+        importing.read(folder)
+    sentence(refused)

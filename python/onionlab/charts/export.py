@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,43 @@ from onionlab.files import write_bytes, write_text
 SCALE = 2.0
 
 
+#: A tag of a drawing; a name of a treatment within an attribute may have anything in it but quotes.
+TAG = re.compile(r'<[A-Za-z][^<>"]*(?:"[^"]*"[^<>"]*)*>')
+ATTRIBUTE = re.compile(r' ([\w:-]+)="([^"]*)"')
+#: A reference to a part of the same drawing.
+REFERENCE = re.compile(r"(url\(#|#)([\w-]+)(\)?)")
+
+
 def to_svg(specification: dict[str, Any]) -> str:
     """A chart as SVG text that stands for itself; the same chart gives the same text."""
     svg = str(vl_convert.vegalite_to_svg(specification))
     # Vega numbers clip paths through the life of the process.
-    numbers = {number: str(place) for place, number in enumerate(dict.fromkeys(re.findall(r'id="clip(\d+)"', svg)))}
-    return re.sub(r'(id="|url\(#)clip(\d+)', lambda found: f"{found[1]}clip{numbers[found[2]]}", svg)
+    parts = (value for tag in TAG.findall(svg) for name, value in ATTRIBUTE.findall(tag) if name == "id")
+    names = {part: f"clip{place}" for place, part in enumerate(part for part in parts if re.fullmatch(r"clip\d+", part))}
+    return _renamed(svg, lambda part: names.get(part, part))
+
+
+def _with_attributes(svg: str, change: Callable[[str, str], str | None]) -> str:
+    """The drawing with each attribute's value as ``change`` has it, or without it; texts stay as they are."""
+
+    def changed(found: re.Match[str]) -> str:
+        value = change(found[1], found[2])
+        return "" if value is None else f' {found[1]}="{value}"'
+
+    return TAG.sub(lambda tag: ATTRIBUTE.sub(changed, tag[0]), svg)
+
+
+def _renamed(svg: str, rename: Callable[[str], str]) -> str:
+    """The drawing with other identifiers."""
+
+    def change(name: str, value: str) -> str:
+        if name == "id":
+            return rename(value)
+        if (found := REFERENCE.fullmatch(value)) and (found[3] or name.endswith("href")):
+            return f"{found[1]}{rename(found[2])}{found[3] or ''}"
+        return value
+
+    return _with_attributes(svg, change)
 
 
 def to_png(svg: str) -> bytes:
@@ -68,9 +100,13 @@ def inline(svg: str, name: str, title: str) -> str:
     opening = f'<svg class="chart" id="{name}" role="img" aria-label="{label}" viewBox="{size[3]}" style="max-width:{size[1]}px">'
     body = svg[size.end() :]
     body = re.sub(r'<rect width="[0-9.]+" height="[0-9.]+" fill="white"/>', "", body, count=1)
-    body = re.sub(r'\bid="([^"]+)"', rf'id="{name}-\1"', body)
-    body = re.sub(r"url\(#([^)]+)\)", rf"url(#{name}-\1)", body)
-    body = re.sub(r'href="#([^"]+)"', rf'href="#{name}-\1"', body)
-    # Names of Vega's own parts are noise to a screen reader that has the label above.
-    body = re.sub(r' (?:aria-[a-z]+|role)="[^"]*"', "", body)
-    return opening + body.replace(INK, "currentColor").replace(FAINT, "var(--faint)")
+    body = _renamed(body, lambda part: f"{name}-{part}")
+    return opening + _with_attributes(body, _of_the_page)
+
+
+def _of_the_page(name: str, value: str) -> str | None:
+    """An attribute as a page has it: its colours, and without the names of Vega's own parts."""
+    # These are noise to a screen reader that has the drawing's label.
+    if name == "role" or name.startswith("aria-"):
+        return None
+    return {INK: "currentColor", FAINT: "var(--faint)"}.get(value, value)

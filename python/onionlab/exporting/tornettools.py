@@ -43,6 +43,10 @@ ERRORS = {"timeout": "TIMEOUT", "stall": "STALLOUT", "circuit-closed": "READEOF"
 Json = dict[str, Any] | list[Any]
 
 
+#: No run is longer (the simulator's own bound, seven days).
+LONGEST_NS = 7 * 86_400 * 10**9
+
+
 @dataclass(frozen=True)
 class Exported:
     """What was written: the folder of each treatment, in their order, and what to know about it."""
@@ -219,6 +223,9 @@ class _Tables:
         samples = self._series.sort("seed", "time_ns").with_columns(
             begin_ns=pl.col("time_ns").shift(1, fill_value=0).over("seed"),
         )
+        if samples.filter((pl.col("begin_ns") >= pl.col("time_ns")) | (pl.col("time_ns") > LONGEST_NS)).height:
+            where = self._experiment.directory
+            raise ResultsError(f"{where} has no samples of a run in its table network: their times do not ascend, or never end")
         sums: dict[int, float] = {}
         for begin, end, sent in samples.select("begin_ns", "time_ns", "relay_bytes_sent").iter_rows():
             for second in range(begin // 1_000_000_000, -(-end // 1_000_000_000)):

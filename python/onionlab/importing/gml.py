@@ -14,8 +14,8 @@ from onionlab.unpacking import ERRORS, XZ, Unpacked, pieces
 #: Most vertices, and most characters of a line.
 MOST_VERTICES, MOST_LINE = 1_000_000, 10_000
 
-#: Most bytes that are read of a graph, unpacked.
-MOST = 512 * 2**20
+#: Most bytes and most lines that are read of a graph, unpacked, and how many bytes at a time.
+MOST, MOST_LINES, PIECE = 512 * 2**20, 20_000_000, 2**20
 
 ATTRIBUTE = re.compile(r'\s*(\w+)\s+(?:"([^"]*)"|(\S+))\s*\Z')
 
@@ -35,16 +35,17 @@ class Vertex:
 
 def lines(path: Path) -> Iterator[str]:
     """The lines of a graph, packed or not, up to a bound."""
-    size = 0
+    size = count = 0
     try:
         with path.open("rb") as head:
             packed = head.read(len(XZ)) == XZ
         with path.open("rb") as file:
-            unpacked = BufferedReader(Unpacked(pieces(file.read), XZ)) if packed else file
+            unpacked = BufferedReader(Unpacked(pieces(file.read), XZ), PIECE) if packed else file
             while line := unpacked.readline(MOST_LINE):
-                size += len(line)
-                if size > MOST:
-                    raise ImportedError(f"{path} has more than {MOST / 2**20:g} MiB before its first edge")
+                size, count = size + len(line), count + 1
+                if size > MOST or count > MOST_LINES:
+                    most = f"{MOST / 2**20:g} MiB or {MOST_LINES:,} lines"
+                    raise ImportedError(f"{path} has more than {most} before its first edge")
                 yield line.decode("utf-8", errors="replace")
     except (OSError, *ERRORS) as error:
         raise ImportedError(f"cannot read {path}: {clipped(error)}") from error
