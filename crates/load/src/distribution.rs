@@ -10,7 +10,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
-/// No draw exceeds it (146 years in nanoseconds; 4 EiB), so that sums never overflow.
+/// No draw of a shape without an upper end exceeds it (146 years in nanoseconds; 4 EiB), so that sums of two never overflow.
 const LARGEST: f64 = 4_611_686_018_427_387_904.0;
 
 /// What a distribution can be of: an amount of data or a duration.

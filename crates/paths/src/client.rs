@@ -19,7 +19,8 @@ pub enum EntryRules {
 
 /// One client as far as paths are concerned.
 ///
-/// The relays of its k-th circuit follow from seed, name, k and the network, and from which guards were down before, nothing else.
+/// The relays of its k-th circuit follow from seed, name, k and the network, and from which guards were down before, nothing else; two things follow from
+/// what was asked before as well: the list of guards of 0.2.4, which grows as it is used, and the second hops of onion services' circuits, drawn in turn.
 #[derive(Debug, Clone)]
 pub struct ClientPaths {
     guards: Option<Guards>,
@@ -87,6 +88,7 @@ impl ClientPaths {
             if let Some(middle) = network.middle(request, choice.guard, exit, &mut draws) {
                 return Some(Path { guard: choice.guard, middle, exit });
             }
+            guards.cancelled(choice.guard);
         }
         // All the client's guards exclude exit after exit, as in a network of a few relays: the guard decides.
         guards.first().into_iter().find_map(|guard| network.over_guard(request, guard, &mut draws))

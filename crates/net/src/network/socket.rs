@@ -41,7 +41,8 @@ pub(super) struct Socket {
     /// Packets that this end has put on the wire or into the queue before it, less those that were for it and have been received or dropped: the sum of both ends is what
     /// is on its way.
     pub(super) balance: i32,
-    pub(super) timer_events: u16,
+    /// Timer events that are pending for this socket: an early one that fires leaves a later one where it is.
+    pub(super) timer_events: u32,
     /// Segments with data in the host's queue of packets, where they are counted ([`UplinkQueue::SmallQueues`](crate::UplinkQueue::SmallQueues)).
     pub(super) leaving: u16,
     pub(super) ready: Ready,

@@ -12,7 +12,8 @@ impl Effects {
     pub const NONE: Self = Self(0);
     /// New bytes arrived in order.
     pub const READABLE: Self = Self(1);
-    /// A third of the send buffer is free again after a time when less was (Linux's `sk_stream_is_writeable`).
+    /// A third of the send buffer is free again after a time when less was (Linux's `sk_stream_is_writeable`); with
+    /// [`TcpConfig::writable_at_once`](super::TcpConfig::writable_at_once) any of it.
     pub const WRITABLE: Self = Self(2);
     /// The handshake is done at this end.
     pub const CONNECTED: Self = Self(4);
