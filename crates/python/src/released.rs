@@ -23,8 +23,9 @@ pub struct Interrupt(Mutex<Option<PyErr>>);
 
 impl Interrupt {
     /// Gives the handlers their turn; false once one of them has raised.
+    #[expect(clippy::redundant_closure_for_method_calls, reason = "the method is of one lifetime, the closure of every one")]
     pub fn goes_on(&self) -> bool {
-        match Python::attach(Python::check_signals) {
+        match Python::attach(|py| py.check_signals()) {
             Ok(()) => true,
             Err(error) => {
                 self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).get_or_insert(error);
