@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from onionlab.errors import RunError
-from onionlab.plan import Plan, is_outdated, read_experiment
+from onionlab.plan import Plan, read_experiment, what_differs
 from onionlab.results.describe import plural
 from onionlab.results.evaluation import Evaluation, check_measure_from
 from onionlab.results.experiment import Experiment, Failure, opened
 from onionlab.running.directory import check_own, prepared
-from onionlab.running.observer import Observer, Passing, Silent
+from onionlab.running.observer import Observer, Passing, Replaced, Silent
 from onionlab.running.place import chosen
 from onionlab.running.time_limit import TimeLimit, as_it_ended, check_limited
 from onionlab.running.work import Task, Work
@@ -129,11 +129,11 @@ def run(
     place.try_policies(path, text)
     watcher = observer or _default_observer()
     if not fresh:
-        check_own(root, plan)
+        check_own(root, plan, ", --fresh replaces them")
     with prepared(root, text, plan):
         work = Work(path, text, plan, root, watcher)
         waiting = work.waiting(fresh=fresh)
-        watcher.planned(plan, len(plan.runs) - len(waiting), 0 if fresh else _outdated(waiting))
+        watcher.planned(plan, len(plan.runs) - len(waiting), Replaced() if fresh else _replaced(waiting))
         with closing(place.make(waiting)) as ended:
             failures = [end.failure for end in ended if end.failure is not None]
         return _results(work, failures, measure_from, report=report)
@@ -181,6 +181,7 @@ def run_all(
             text = read_experiment(path)
             plan = Plan.of(path, text)
             place.try_policies(path, text)
+            check_own(root, plan)
             stack.enter_context(prepared(root, text, plan))
             before = sum(max(1, len(work.plan.points)) for work in works)
             works.append(Work(path, text, plan, root, Passing(watcher, name, before), limit))
@@ -188,7 +189,7 @@ def run_all(
         if limit is not None:
             check_limited(works, waiting, place)
         together = Plan.together([work.plan for work in works])
-        watcher.planned(together, len(together.runs) - len(waiting), _outdated(waiting))
+        watcher.planned(together, len(together.runs) - len(waiting), _replaced(waiting))
         left = Counter(task.work.root for task in waiting)
         failures: dict[Path, list[Failure]] = {work.root: [] for work in works}
         with closing(place.make(waiting)) as ended:
@@ -206,9 +207,10 @@ def run_all(
                 yield _results(work if limit is None else as_it_ended(work), failures[work.root], None, report=report)
 
 
-def _outdated(waiting: Sequence[Task]) -> int:
-    """How many of the runs to make are there from another version or build."""
-    return sum(is_outdated(task.work.root, task.work.plan, task.run) for task in waiting)
+def _replaced(waiting: Sequence[Task]) -> Replaced:
+    """The finished runs in the place of those that are to be made."""
+    differing = Counter(what_differs(task.work.root, task.work.plan, task.run) for task in waiting)
+    return Replaced(outdated=differing["code"], changed=differing["experiment"])
 
 
 def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, *, report: bool) -> Experiment:
