@@ -11,6 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+import onionlab
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
 from onionlab.plan import Plan, fingerprint, read_experiment
@@ -18,7 +19,6 @@ from onionlab.reproductions import SELF_CONTAINED, cci
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.figures import capped, frame, mean
 from onionlab.reproductions.kept import Kept, Reduced, identity
-from onionlab.running import runner
 from onionlab.running.runner import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -191,7 +191,7 @@ def test_a_network_keeps_its_number_when_it_is_reduced(tmp_path: Path, monkeypat
     monkeypatch.setattr(network, "QUICK", network.QUICK | TINY)
     (second,) = (cell for cell in network.prepare(FOLDER, tmp_path, quick=True) if cell.ahead[0] == "network-0.005-pctls-2")
     _, file, results = second.ahead
-    reduced = network.reduce(runner.run(file, results, report=False), first=second.number)
+    reduced = network.reduce(onionlab.run(file, results, report=False), first=second.number)
     figures, times = reduced.frames["figures"], reduced.frames["times"]
     assert set(figures["place"]) == {"0.5 %"}
     assert set(figures["treatment"]) == {testbeds.PCTLS}

@@ -23,7 +23,7 @@ from onionlab.errors import ClusterError, DocumentError, ResultsError, RunError,
 from onionlab.plan import TABLES, Plan, PlannedRun
 from onionlab.running.observer import Replaced, Silent
 from onionlab.running.place import Place, made_at
-from onionlab.running.runner import default_directory
+from onionlab.running.run import default_directory
 from onionlab.terminal.progress import ProgressDisplay, duration_of, pace_of
 
 ALL_RUNS = 3 * 2 * 2
@@ -288,6 +288,18 @@ def test_a_document_that_changes_on_the_way_is_noticed(core: FakeCore, experimen
     results = run(experiment_file)
     assert set(core.made) >= {f"{slug}--net0--seed{seed}" for slug in ("round-robin", "ewma") for seed in (1, 2)}
     assert len(results.finished) == ALL_RUNS
+
+
+def test_choices_that_cannot_be_read_are_refused_before_anything_is_run(core: FakeCore, experiment_file: Path) -> None:
+    root = run(experiment_file).directory
+    (root / "evaluation.json").write_text("{", encoding="utf-8")
+    core.made.clear()
+    experiment_file.write_text(EXPERIMENT.replace("networks = 3", "networks = 4"), encoding="utf-8")
+    with pytest.raises(ResultsError, match=r"evaluation\.json is not what onionlab wrote"):
+        run(experiment_file)
+    with pytest.raises(ResultsError, match=r"evaluation\.json is not what onionlab wrote"):
+        list(onionlab.running.runner.run_all([("pair", experiment_file, root)]))
+    assert core.made == []
 
 
 def test_refused_scenario_leaves_nothing(core: FakeCore, tmp_path: Path) -> None:
