@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
@@ -267,6 +268,32 @@ def test_a_scheduler_that_goes_away(tmp_path: Path) -> None:
     threading.Thread(target=lambda: watcher.moved.wait(60) and cluster.close()).start()
     with pytest.raises(ClusterError, match=r"the scheduler at .* is gone"):
         run(experiment, "out", cluster=cluster.scheduler_address, observer=watcher)
+
+
+def test_a_document_that_a_worker_has_otherwise_is_found_at_every_point_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [write(tmp_path / f"consensus-{number}", _core.synth(f'{{"relays": 60, "seed": {number}}}')) for number in (1, 2)]
+    sweep = f'\n[sweep]\n"network.path" = {[str(path) for path in documents]}\n'.replace("'", '"')
+    text = SMALL.replace('kind = "synthetic"', f'kind = "consensus"\npath = "{documents[0]}"') + sweep
+    experiment = write(tmp_path / "sweep.toml", text)
+    work = Work(experiment, text, Plan.of(experiment, text), tmp_path / "out", Silent())
+    registered = []
+    client = SimpleNamespace(register_plugin=lambda parcel, **_: registered.append(parcel))
+    monkeypatch.setattr(client_side, "Client", lambda *_, **__: client)
+    session = client_side.Session(work.waiting(), "tcp://here:1")
+    session._parcel(work)
+    (parcel,) = registered
+    worker = SimpleNamespace(address="tcp://there:1", local_directory=str(tmp_path))
+    parcel.setup(worker)
+    assert parcel.opened()[1] == text
+    parcel.teardown(worker)
+    # A worker with another content of the second document alone.
+    write(documents[1], _core.synth('{"relays": 60, "seed": 3}'))
+    parcel.setup(worker)
+    with pytest.raises(onionlab.DocumentError, match=r"has another content in a file that sweep\.toml names by an absolute path"):
+        parcel.opened()
+    parcel.teardown(worker)
 
 
 class Deaf:

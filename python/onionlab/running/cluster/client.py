@@ -135,7 +135,8 @@ class Session:
         """The name of the parcel with what an experiment rests on; sent with its first order."""
         if work.root not in self._parcels:
             folder = work.experiment.parent
-            scenarios = (work.plan.scenario, *work.plan.scenarios)
+            swept = bool(work.plan.points)
+            scenarios = work.plan.scenarios if swept else (work.plan.scenario,)
             relative = [path for path in named_files(scenarios) if not Path(path).is_absolute()]
             try:
                 files = {path: (folder / path).read_bytes() for path in relative}
@@ -143,7 +144,7 @@ class Session:
                 raise DocumentError(f"cannot read {error.filename}: {error.strerror}") from error
             code = (work.plan.version, work.plan.build)
             name = f"{self._name}-{uuid.uuid4().hex}"
-            parcel = Parcel(name, work.experiment, work.text, work.plan.scenario, files, code)
+            parcel = Parcel(name, work.experiment, work.text, scenarios, swept, files, code)
             with self._reaching():
                 self._client.register_plugin(parcel, name=name)
             self._parcels[work.root] = name
