@@ -104,6 +104,7 @@ def test_which_document_stands_for_which_month(tmp_path: Path) -> None:
     folder.mkdir()
     dated(text, "2021-07-20 19:00:00", folder / "a")
     dated(text, "2023-01-01 00:00:00", folder / "b")
+    (folder / "README.md").write_text("Where these are from", encoding="utf-8")
     found = salsa_documents.gather([folder], tmp_path)
     assert found.main.day == "July 20, 2021"
     assert found.original == frozenset()
@@ -118,7 +119,7 @@ def test_which_document_stands_for_which_month(tmp_path: Path) -> None:
     assert salsa_documents.gather([folder], tmp_path).original == {"november", "year"}
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ResultsError, match="empty folder"):
+    with pytest.raises(DocumentError, match="empty: the folder has no document in it"):
         salsa_documents.gather([empty], tmp_path)
     (empty / "letter").write_text("Dear reader", encoding="utf-8")
     with pytest.raises(DocumentError, match="not a consensus"):
