@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
 from fake_core import FakeCore
-from onionlab.errors import RunError
+from onionlab.errors import ResultsError, RunError
+from onionlab.live_network.tor_metrics import Metrics
+from onionlab.reproductions import predictor, shadow_tor, switching
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import NOTHING, change, frame, level, mean, percent
+from onionlab.reproductions.live import then
 from onionlab.reproductions.panels import FEW, Panel, extent, grid, has_few
-from onionlab.reproductions.runs import changed, run
+from onionlab.reproductions.runs import Changes, changed, run
+from onionlab.running import runner
 from onionlab.running.runner import Silent
 
 RULE = Rule(0.95, 0.05, place="place", replicate="replicate")
@@ -91,7 +97,9 @@ def _marks(drawn: dict[str, Any]) -> list[str]:
 
 def test_the_quick_form_is_a_file_of_its_own(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
     before = experiment_file.read_text(encoding="utf-8")
-    results = run(experiment_file, tmp_path / "quick", lambda: nullcontext(Silent()), {r"(?m)^networks = .*$": "networks = 2"})
+    results = run(
+        experiment_file, tmp_path / "quick", lambda: nullcontext(Silent()), Changes({r"(?m)^networks = .*$": "networks = 2"})
+    )
     assert results.plan.networks == 2
     assert results.directory == tmp_path / "quick" / "pair"
     assert experiment_file.read_text(encoding="utf-8") == before
@@ -102,15 +110,60 @@ def test_the_quick_form_is_a_file_of_its_own(core: FakeCore, experiment_file: Pa
 def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "one.toml"
     file.write_text("seeds = [1, 2]\n", encoding="utf-8")
-    copy = changed(file, tmp_path / "files", {"2": "3"})
+    copy = changed(file, tmp_path / "files", Changes({"2": "3"}))
     written = copy.stat().st_mtime_ns
-    assert changed(file, tmp_path / "files", {"2": "3"}).stat().st_mtime_ns == written
+    assert changed(file, tmp_path / "files", Changes({"2": "3"})).stat().st_mtime_ns == written
     assert copy.read_text(encoding="utf-8") == "seeds = [1, 3]\n"
-    changed(file, tmp_path / "files", {"2": "4"})
+    changed(file, tmp_path / "files", Changes({"2": "4"}, where_there={"7": "8"}))
     assert copy.read_text(encoding="utf-8") == "seeds = [1, 4]\n"
+    with pytest.raises(ResultsError, match=r"one\.toml: nothing there matches '7', which is to become '8'"):
+        changed(file, tmp_path / "files", Changes({"7": "8"}))
 
 
 def test_a_run_that_fails_is_named(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
     core.failing = {"ewma--net1--seed2"}
     with pytest.raises(RunError, match="did not finish"):
         run(experiment_file, tmp_path / "out", lambda: nullcontext(Silent()))
+
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+def of_shadow_tor(out: Path) -> None:
+    published = shadow_tor.load_published(EXPERIMENTS / "shadow-tor" / "published.json")
+    shadow_tor.measure(EXPERIMENTS / "shadow-tor", published, None, out, seeds=1)
+
+
+def of_predictor(out: Path) -> None:
+    asked = predictor.read(EXPERIMENTS / "predictor", quick=True)
+    predictor.run(asked, EXPERIMENTS / "predictor", out, None, quick=True)
+
+
+def of_switching(out: Path) -> None:
+    switching.reproduce(EXPERIMENTS / "switching", out, out / "docs", quick=True)
+
+
+def of_live(out: Path) -> None:
+    step = then.Step("one", "what", "why", "default", {}, {}, (), ())
+    then.run(then.Steps(("1pct",), "1 h", (step,)), out, Metrics(), out, Silent())
+
+
+@pytest.mark.parametrize("reproduce", [of_shadow_tor, of_predictor, of_switching, of_live])
+def test_no_run_goes_on_for_a_reproduction_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproduce: Callable[[Path], None]
+) -> None:
+    """Also while its error is kept, with all that its frames hold, as a notebook does."""
+    ended: list[bool] = []
+
+    def run_all(*_: Any, **__: Any) -> Iterator[Any]:
+        try:
+            yield SimpleNamespace(directory=tmp_path, missing=[SimpleNamespace(label="the first run")])
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(runner, "run_all", run_all)
+    monkeypatch.setattr(then, "_written", lambda *_: tmp_path)
+    with pytest.raises(RunError, match="the first run did not finish") as kept:
+        reproduce(tmp_path)
+    assert ended == [True]
+    assert kept.tb is not None
