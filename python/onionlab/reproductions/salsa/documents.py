@@ -12,7 +12,7 @@ from pathlib import Path
 from onionlab import _core, shared_links
 from onionlab.errors import DocumentError
 from onionlab.files import write_text
-from onionlab.importing.sources import read_bytes
+from onionlab.untrusted import read_bytes
 
 #: The middle of the paper's month.
 NOVEMBER = datetime(2021, 11, 15, 12, tzinfo=UTC)

@@ -17,9 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from onionlab.charts import export
-from onionlab.errors import ResultsError
+from onionlab.errors import ResultsError, UntrustedError
 from onionlab.files import write_text
-from onionlab.importing.sources import ImportedError, read_json
 from onionlab.plan import Plan
 from onionlab.quantity import seconds
 from onionlab.reproductions.kept import Kept, Made, Reduced, opened, work_off
@@ -34,6 +33,7 @@ from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, 
 from onionlab.results.experiment import opened as opened_results
 from onionlab.running.time_limit import TimeLimit
 from onionlab.stats.intervals import Floats, lower_quantile
+from onionlab.untrusted import read_json
 
 #: What is run where nobody says otherwise: the networks of 1 %.
 SMALL = "1pct"
@@ -323,7 +323,7 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
         }
         samples = {(metric, size): np.sort(np.asarray(theirs[metric][size], dtype=np.float64)) for metric, size in keys}
         failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ImportedError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UntrustedError) as error:
         raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
     return Comparison(
         name=name,
