@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -16,7 +17,7 @@ import onionlab
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
 from onionlab.plan import Plan, fingerprint, read_experiment
-from onionlab.reproductions import SELF_CONTAINED, cci
+from onionlab.reproductions import REPRODUCTIONS, Request, cci
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.claims import Claim, Comparison, Judged, Rule
 from onionlab.reproductions.figures import capped, frame, mean
@@ -178,14 +179,15 @@ def test_a_page_that_lacks_something_says_with_which_command_it_was_made() -> No
 def test_the_networks_that_are_asked_for_are_a_number(
     given: str, asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    got: list[int] = []
+    got: list[int | None] = []
 
-    def reproduce(*_: object, quick: bool, networks: int) -> tuple[Path, list[str]]:
-        assert not quick
-        got.append(networks)
+    def run(request: Request) -> tuple[Path, list[str]]:
+        assert not request.quick
+        assert request.networks is None
+        got.append(request.network_count)
         return tmp_path, []
 
-    monkeypatch.setitem(SELF_CONTAINED, "cci", reproduce)
+    monkeypatch.setitem(REPRODUCTIONS, "cci", replace(REPRODUCTIONS["cci"], run=run))
     monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "cci", "--networks", given])
     with pytest.raises(SystemExit) as leave:
         cli.main()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ import pytest
 from fake_core import FakeCore
 from onionlab.errors import ResultsError, RunError
 from onionlab.live_network.tor_metrics import Metrics
-from onionlab.reproductions import predictor, shadow_tor, switching
+from onionlab.reproductions import REPRODUCTIONS, Request, predictor, shadow_tor, switching
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import NOTHING, change, frame, level, mean, percent
 from onionlab.reproductions.live import then
@@ -22,6 +23,7 @@ from onionlab.reproductions.panels import FEW, Panel, extent, grid, has_few
 from onionlab.reproductions.runs import Changes, changed, run
 from onionlab.running import runner
 from onionlab.running.runner import Silent
+from test_cli import call
 
 RULE = Rule(0.95, 0.05, place="place", replicate="replicate")
 #: Two replicates: 10 and 20 before, 11 and 24 after; the differences are 1 and 4.
@@ -167,3 +169,49 @@ def test_no_run_goes_on_for_a_reproduction_that_has_ended(
         reproduce(tmp_path)
     assert ended == [True]
     assert kept.tb is not None
+
+
+#: An option of the command line with a value, by its name in `onionlab.reproductions.Reproduction.takes`.
+OPTIONS = {
+    "reference": ["--reference", "."],
+    "consensus": ["--consensus", "."],
+    "seeds": ["--seeds", "3"],
+    "networks": ["--networks", "a"],
+    "network-count": ["--networks", "2"],
+    "duration": ["--duration", "20 min"],
+    "load": ["--load", "1.2"],
+    "at-most": ["--at-most", "3 h"],
+    "quick": ["--quick"],
+    "quarter": ["--quarter"],
+    "parts": ["--parts", "network"],
+    "kept": ["--kept", "here"],
+    "jobs": ["--jobs", "2"],
+    "cluster": ["--cluster", "tcp://here:1"],
+}
+
+
+@pytest.mark.parametrize("paper", REPRODUCTIONS)
+def test_a_reproduction_is_asked_with_the_options_that_it_takes_and_refuses_the_others(
+    paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Request] = []
+    chosen = REPRODUCTIONS[paper]
+    assert chosen.takes <= set(OPTIONS)
+    run = lambda request: asked.append(request) or (tmp_path, [])  # noqa: E731
+    monkeypatch.setitem(REPRODUCTIONS, paper, replace(chosen, run=run))
+    taken = chosen.takes | ({"jobs", "cluster"} if chosen.simulates else set())
+    for name, words in OPTIONS.items():
+        # Names or a number of networks: which of the two is meant, the reproduction says.
+        if name in ("networks", "network-count") and name not in taken and {"networks", "network-count"} & taken:
+            continue
+        before = len(asked)
+        code = call(monkeypatch, "reproduce", paper, *words)
+        told = capsys.readouterr()
+        if name in taken:
+            assert (code, len(asked)) == (0, before + 1), told.err
+            field = {"consensus": "consensuses", "network-count": "network_count", "at-most": "at_most"}.get(name, name)
+            usual = Request(Path("experiments") / paper, Path("out") / paper, Path("docs/results"))
+            assert name in ("jobs", "cluster") or getattr(asked[-1], field) != getattr(usual, field)
+        else:
+            assert (code, len(asked)) == (2, before)
+            assert "does not use it" in told.err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from fake_core import FakeCore
 from onionlab import cli
 from onionlab.errors import ResultsError
 from onionlab.plan import Plan, PlannedRun
-from onionlab.reproductions import PAPERS, shadow_networks
+from onionlab.reproductions import REPRODUCTIONS, Request, shadow_networks
 from onionlab.reproductions.kept import Kept
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.published_networks import settle
@@ -350,11 +351,11 @@ def test_networks_are_named_with_commas_or_several_times(
 ) -> None:
     asked: list[object] = []
 
-    def reproduce(*_: object, networks: list[str] | None = None) -> tuple[Path, list[str]]:
-        asked.append(networks)
+    def run(request: Request) -> tuple[Path, list[str]]:
+        asked.append(request.networks)
         return tmp_path, []
 
-    monkeypatch.setitem(PAPERS, "shadow-networks", reproduce)
+    monkeypatch.setitem(REPRODUCTIONS, "shadow-networks", replace(REPRODUCTIONS["shadow-networks"], run=run))
     monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "shadow-networks", *words])
     with pytest.raises(SystemExit) as leave:
         cli.main()

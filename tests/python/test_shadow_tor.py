@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp
 
 from onionlab import cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import PAPERS, shadow_tor
+from onionlab.reproductions import REPRODUCTIONS, shadow_tor
 from onionlab.reproductions.agreement import judge, median_interval, same_distribution
 from onionlab.reproductions.published import Published, Quantiles, load_published, load_samples, quantiles
 from onionlab.reproductions.shadow_tor import Comparison
@@ -218,7 +218,8 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
     page = tmp_path / "page.md"
     for broken, code in (([], 0), (["one thing differs by +3 %"], 1)):
-        monkeypatch.setitem(PAPERS, "shadow-tor", lambda *_, broken=broken: (page, broken))
+        reproduction = dataclasses.replace(REPRODUCTIONS["shadow-tor"], run=lambda _, broken=broken: (page, broken))
+        monkeypatch.setitem(REPRODUCTIONS, "shadow-tor", reproduction)
         assert call("shadow-tor") == code
         told = capsys.readouterr()
         assert told.out == f"page: {page}\n"
