@@ -21,7 +21,7 @@ from onionlab.errors import (
 )
 from onionlab.results.comparison import Comparison, compare
 from onionlab.results.experiment import Experiment, load
-from onionlab.running.runner import run
+from onionlab.running.run import run
 from onionlab.running.until import UntilCi
 
 __version__ = _version()

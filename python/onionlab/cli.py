@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from typing import Annotated
@@ -18,6 +19,9 @@ from onionlab.commands.networks import fetch_consensus, import_, schema, synth
 from onionlab.commands.run import report, run
 from onionlab.commands.shared_links import shared_links
 from onionlab.errors import ClusterError, DocumentError, OnionlabError, QuestionError, ResultsError, ScenarioError
+
+#: What the system says where an output cannot be written to.
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 app = typer.Typer(
     name="onionlab",
@@ -85,6 +89,10 @@ def main() -> None:
         sys.exit(EXIT_FAILED)
     except OSError as error:
         # What writes files says so itself; what is left is standard output on a full disk, or a system that is worse off.
-        print(f"onionlab: {error.filename or 'standard output'}: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        of_output = error.filename is None and error.errno in UNWRITABLE
+        where = "standard output" if of_output else error.filename
+        reason = error.strerror or str(error) or type(error).__name__
+        print(f"onionlab: {where}: {reason}" if where else f"onionlab: {reason}", file=sys.stderr)
+        if of_output:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(EXIT_FAILED)

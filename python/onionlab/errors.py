@@ -9,11 +9,13 @@ __all__ = [
     "Cancelled",
     "ClusterError",
     "DocumentError",
+    "ImportedError",
     "OnionlabError",
     "QuestionError",
     "ResultsError",
     "RunError",
     "ScenarioError",
+    "UntrustedError",
 ]
 
 
@@ -21,6 +23,18 @@ class ResultsError(OnionlabError):
     """A results directory is missing, empty, locked by another process, or not what it should be."""
 
     code = "results"
+
+
+class UntrustedError(DocumentError):
+    """A document of others cannot be used: not readable, too large, not of a known form, or not sensible."""
+
+    code = "document-untrusted"
+
+
+class ImportedError(UntrustedError):
+    """A network made elsewhere cannot be used."""
+
+    code = "document-import"
 
 
 class ClusterError(OnionlabError):

@@ -6,9 +6,13 @@ a draft, which `remove_drafts` recognises.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import platform
 import re
 import shutil
+import time
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +21,9 @@ from onionlab.errors import ResultsError
 
 #: End of the hidden name of a directory while a newer one takes its place; `crates/lab` uses the same.
 REPLACED = ".replaced"
+
+#: Seconds after which nobody writes into the draft of a folder any more: whoever began it was killed.
+ABANDONED = 86_400.0
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -41,7 +48,7 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
     Raises
     ------
     ResultsError
-        If one cannot be written; none has changed then.
+        If one cannot be written; none has changed then, unless the system refuses to rename a file that is whole.
     """
     for path in contents:
         # Some of them, such as `.`, have no name to which a draft's could be made.
@@ -81,11 +88,13 @@ def write_directory(path: Path, contents: Iterable[tuple[str, bytes]], check: Ca
     ResultsError
         If it cannot be written; what was there before is there still.
     """
-    draft = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    draft = draft_of(path, ".partial")
     replaced = path.with_name(f".{path.name}{REPLACED}")
     with writing(path), folders_above(path):
+        # A process that was killed while it wrote may have left the older one here, in the way of that which is there now.
+        settle_replaced(replaced)
+        remove_abandoned(path, ".partial")
         try:
-            shutil.rmtree(draft, ignore_errors=True)
             draft.mkdir()
             for name, content in contents:
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
@@ -112,6 +121,34 @@ def folders_above(path: Path) -> Iterator[None]:
         with suppress(OSError):
             for folder in made:
                 folder.rmdir()
+
+
+def draft_of(folder: Path, ending: str) -> Path:
+    """A hidden name beside a folder for its draft, which no other thread, process or machine takes."""
+    return folder.with_name(f".{folder.name}.{_machine()}.{os.getpid()}.{uuid.uuid4().hex}{ending}")
+
+
+def remove_abandoned(folder: Path, ending: str) -> None:
+    """Remove the drafts of a folder that killed writers left.
+
+    Those are the ones of this machine whose process is no more, and all into which nothing was put since `ABANDONED`: on a file
+    system of several machines this one does not know the processes of the others.
+    """
+    draft = re.compile(
+        re.escape(f".{folder.name}.") + r"((?P<machine>[0-9a-f]+)\.(?P<process>\d+)\.)?[0-9a-f]+" + re.escape(ending)
+    )
+    now = time.time()
+    with suppress(OSError):
+        for path in folder.parent.iterdir():
+            if found := draft.fullmatch(path.name):
+                ended = found["machine"] == _machine() and not Path("/proc", found["process"]).exists()
+                if ended or now - path.stat().st_mtime > ABANDONED:
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+def _machine() -> str:
+    """What tells this machine from others that write to the same file system."""
+    return hashlib.sha256(platform.node().encode()).hexdigest()[:8]
 
 
 def settle_replaced(replaced: Path) -> None:

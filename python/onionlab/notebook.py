@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from onionlab.charts import Chart
     from onionlab.plan import Plan, PlannedRun
     from onionlab.results.experiment import Experiment
+    from onionlab.running.observer import Replaced
 
 #: Seconds between two looks at a running experiment.
 EVERY = 0.25
@@ -120,8 +121,10 @@ class NotebookProgress:
         self._done = 0
         self._kept = 0
 
-    def planned(self, plan: Plan, kept: int, outdated: int) -> None:  # noqa: ARG002 (an observer is told both)
-        """Show what is ahead."""
+    def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:
+        """Show what is ahead, and what is made again."""
+        for sentence in replaced.sentences:
+            _display(f"<p>{escape(sentence)}</p>")
         self._runs, self._done, self._kept = len(plan.runs), kept, kept
         self._pace = pace_of(plan, kept)
         self._began = time.monotonic()

@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Literal
 
 import polars as pl
 
@@ -269,20 +269,29 @@ def is_finished(root: Path, plan: Plan, run: PlannedRun) -> bool:
 
 def is_of(plan: Plan, run: PlannedRun, row: dict[str, Any]) -> bool:
     """Whether ``row`` of a ``run`` table belongs to this very run."""
-    return _has_fingerprint(plan, run, row, (str(row.get("version")), str(row.get("build") or "")))
-
-
-def is_outdated(root: Path, plan: Plan, run: PlannedRun) -> bool:
-    """Whether ``root`` holds this run as another version or build of the simulator made it."""
-    row = read_run_table(root / run.directory)
-    return row is not None and not is_of(plan, run, row) and _has_fingerprint(plan, run, row, (plan.version, plan.build))
-
-
-def _has_fingerprint(plan: Plan, run: PlannedRun, row: dict[str, Any], code: tuple[str, str]) -> bool:
-    """Whether ``row`` would belong to this run if ``code`` had made it."""
     try:
         scenario = json.loads(row["scenario"])
-        found = fingerprint(scenario, code, row["treatment"], row["network"], row["seed"])
+        found = fingerprint(scenario, _code(row), row["treatment"], row["network"], row["seed"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
     return found == fingerprint(plan.scenario_of(run), (plan.version, plan.build), run.treatment, run.network, run.seed)
+
+
+def what_differs(root: Path, plan: Plan, run: PlannedRun) -> Literal["code", "experiment"] | None:
+    """In what a finished run that ``root`` holds in the place of this one is another.
+
+    Returns
+    -------
+    str or None
+        ``code``: another version or build of the simulator made it; ``experiment``: the same code made it, of another scenario;
+        None where no finished run is there, or this very one.
+    """
+    row = read_run_table(root / run.directory)
+    if row is None or is_of(plan, run, row):
+        return None
+    return "experiment" if _code(row) == (plan.version, plan.build) else "code"
+
+
+def _code(row: dict[str, Any]) -> tuple[str, str]:
+    """Version and build of the simulator that made a run, by its ``run`` table."""
+    return str(row.get("version")), str(row.get("build") or "")

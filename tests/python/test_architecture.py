@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,28 @@ def test_imports_by_hand() -> None:
 def test_every_room_is_in_the_table_and_nothing_else() -> None:
     there = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     assert set(rooms()) == there - {"__init__", "__main__"} | {"_core"}
+
+
+def modules(source: str) -> set[str]:
+    """All modules that may be loaded while a module of this text is, or what it has is called; not those for types alone."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []
+    named = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return {name for node in named for name in (f"{node.module}", *(f"{node.module}.{one.name}" for one in node.names))}
+
+
+def test_no_module_that_makes_runs_needs_one_that_needs_it() -> None:
+    paths = {
+        ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in (PACKAGE / "running").rglob("*.py")
+    }
+    names = {name.removesuffix(".__init__"): path for name, path in paths.items()}
+    needed = {name: (modules(path.read_text(encoding="utf-8")) & set(names)) - {name} for name, path in names.items()}
+    # A package's folder is named on the way to what lies in it; that is no use of its face.
+    for name, found in needed.items():
+        needed[name] = {one for one in found if not any(other.startswith(f"{one}.") for other in found)}
+    assert len(tuple(TopologicalSorter(needed).static_order())) == len(names)
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -11,8 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from onionlab.errors import ResultsError
-from onionlab.importing import ImportedError
+from onionlab.errors import ResultsError, UntrustedError
 from onionlab.live_network.calibrate import calibrate, page
 from onionlab.live_network.tor_metrics import Metrics
 
@@ -150,7 +149,7 @@ def test_quantiles(tmp_path: Path) -> None:
     ],
 )
 def test_other_files_are_refused_in_one_sentence(content: str, sentence: str, tmp_path: Path) -> None:
-    with pytest.raises(ImportedError, match=sentence) as refused:
+    with pytest.raises(UntrustedError, match=sentence) as refused:
         Metrics().add(written(tmp_path, "file", content))
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500

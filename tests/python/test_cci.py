@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections import Counter
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+import onionlab
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
 from onionlab.plan import Plan, fingerprint, read_experiment
-from onionlab.reproductions import SELF_CONTAINED, cci
+from onionlab.reproductions import REPRODUCTIONS, Request, cci
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
+from onionlab.reproductions.claims import Claim, Comparison, Judged, Rule
 from onionlab.reproductions.figures import capped, frame, mean
 from onionlab.reproductions.kept import Kept, Reduced, identity
-from onionlab.running import runner
 from onionlab.running.runner import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -57,15 +60,32 @@ def test_a_folder_without_them_is_refused(tmp_path: Path) -> None:
 
 
 def test_the_quick_patterns_change_the_file() -> None:
-    found: set[str] = set()
-    for name in ("network", *(question.stem for question in further.QUESTIONS)):
+    for name, key in (("network", network.LOSS), *((question.stem, question.key) for question in further.QUESTIONS)):
         text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
         for pattern, instead in network.QUICK.items():
             lines = set(re.findall(pattern, text))
-            assert len(lines) <= 1, (name, pattern)
-            found |= {pattern} if lines and lines != {instead} else set()
+            assert len(lines) == 1, (name, pattern)
+            assert lines != {instead}, (name, pattern)
+        assert set(tomllib.loads(text)["sweep"]) == {key} <= set(network.QUICK_VALUES)
         assert _core.resolve(str(FOLDER / f"{name}.toml"))
-    assert found == set(network.QUICK)
+
+
+@pytest.mark.parametrize(
+    ("line", "otherwise"),
+    [
+        ('duration = "20 min"', 'duration  = "20 min"'),
+        ("networks = 10", "networks = 10  # fewer than the paper's"),
+        ('"network.loss" = [', '"network.loss"  = ['),
+    ],
+)
+def test_a_file_in_which_a_pattern_matches_nothing_is_refused(tmp_path: Path, line: str, otherwise: str) -> None:
+    """It would be run at its full length, or be all of a sweep where a part of it is meant."""
+    text = (FOLDER / "network.toml").read_text(encoding="utf-8")
+    assert line in text
+    (tmp_path / "network.toml").write_text(text.replace(line, otherwise, 1), encoding="utf-8")
+    with pytest.raises(ResultsError, match=r"network\.toml: nothing there matches "):
+        network.prepare(tmp_path, tmp_path / "out", quick=line.startswith("duration"))
+    assert not (tmp_path / "out").exists()
 
 
 def _runs(file: Path) -> list[tuple[str, str, int]]:
@@ -159,14 +179,15 @@ def test_a_page_that_lacks_something_says_with_which_command_it_was_made() -> No
 def test_the_networks_that_are_asked_for_are_a_number(
     given: str, asked: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    got: list[int] = []
+    got: list[int | None] = []
 
-    def reproduce(*_: object, quick: bool, networks: int) -> tuple[Path, list[str]]:
-        assert not quick
-        got.append(networks)
+    def run(request: Request) -> tuple[Path, list[str]]:
+        assert not request.quick
+        assert request.networks is None
+        got.append(request.network_count)
         return tmp_path, []
 
-    monkeypatch.setitem(SELF_CONTAINED, "cci", reproduce)
+    monkeypatch.setitem(REPRODUCTIONS, "cci", replace(REPRODUCTIONS["cci"], run=run))
     monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "cci", "--networks", given])
     with pytest.raises(SystemExit) as leave:
         cli.main()
@@ -191,7 +212,7 @@ def test_a_network_keeps_its_number_when_it_is_reduced(tmp_path: Path, monkeypat
     monkeypatch.setattr(network, "QUICK", network.QUICK | TINY)
     (second,) = (cell for cell in network.prepare(FOLDER, tmp_path, quick=True) if cell.ahead[0] == "network-0.005-pctls-2")
     _, file, results = second.ahead
-    reduced = network.reduce(runner.run(file, results, report=False), first=second.number)
+    reduced = network.reduce(onionlab.run(file, results, report=False), first=second.number)
     figures, times = reduced.frames["figures"], reduced.frames["times"]
     assert set(figures["place"]) == {"0.5 %"}
     assert set(figures["treatment"]) == {testbeds.PCTLS}
@@ -304,6 +325,21 @@ def test_which_claims_meet_nagle() -> None:
     asked = cci.read(FOLDER)
     claims = (*asked.testbed_claims, *asked.network_claims)
     assert [number for number, claim in enumerate(claims, 1) if any(map(page.meets_nagle, claim.parts))] == [1, 6, 7]
+
+
+def test_nagle_is_explained_where_no_claim_meets_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [
+        (testbeds.PLAIN, name, seed, metric, 1.0 + seed)
+        for name in (testbeds.VANILLA, testbeds.PCTLS, *testbeds.WITHOUT_NAGLE.values())
+        for seed in (1, 2)
+        for metric in ("throughput", "round-trip")
+    ]
+    beds = testbeds.Measured(frame(rows), pl.DataFrame())
+    rule = Rule(0.95, 0.05, place="place", replicate="replicate")
+    met = Judged(Claim("4.3", "so", (Comparison("round-trip", "PCTLS", "vanilla", testbeds.PLAIN, None, "less"),)), (), "holds")
+    other = Judged(Claim("4.3", "and so", (Comparison("time", "PCTLS", "vanilla", "one-bulk", None, "less"),)), (), "holds")
+    for judged, words in (([other], "No claim meets"), ([other, met], "Claim 2 meets"), ([met, met], "Claims 1 and 2 meet")):
+        assert next(page._nagle(beds, judged, rule)).startswith(f"{words} Nagle's algorithm")
 
 
 def test_a_quarter_of_tor_beside_the_paper() -> None:

@@ -231,9 +231,21 @@ def test_claims_that_compare_what_is_not_there_are_refused() -> None:
     row = {"section": "1", "says": "so", "parts": [part]}
     (claim,) = claims.read_claims([row], ["time"], ["a", "b"], ["x"])
     assert claim == Claim("1", "so", (Comparison("time", "a", "b", "x", None, "less"),))
-    for wrong in ({"metric": "speed"}, {"of": "c"}, {"at": "y"}, {"is": "more"}, {"to": None}, {"by": -1.0}):
+    for wrong in (
+        {"metric": "speed"},
+        {"of": "c"},
+        {"at": "y"},
+        {"is": "more"},
+        {"to": None},
+        {"by": -1.0},
+        {"to": ""},
+        {"against": ""},
+    ):
         with pytest.raises(ValueError, match="compares what is not there"):
             claims.read_claims([{**row, "parts": [{**part, **wrong}]}], ["time"], ["a", "b"], ["x"])
+    # A number of relays can be 0, and is then a place like any other.
+    with pytest.raises(ValueError, match="compares what is not there"):
+        claims.read_claims([{**row, "parts": [{**part, "at": 5, "against": 0}]}], ["time"], ["a", "b"], [5, 10])
 
 
 def test_the_table_says_by_how_much() -> None:

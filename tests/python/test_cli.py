@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import time
@@ -153,3 +154,26 @@ def test_doctor_finds_this_machine_fit(
     assert "cores" in output
     assert "drawing charts" in output
     assert core.version() in output
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("in <TCP (closed)>: Stream is closed"), "in <TCP (closed)>: Stream is closed"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+        (OSError(errno.EACCES, "Permission denied", "/a/file"), "/a/file: Permission denied"),
+        (OSError(), "OSError"),
+    ],
+)
+def test_what_the_system_refuses_is_blamed_on_the_output_only_where_that_is_so(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], error: OSError, said: str
+) -> None:
+    def fail() -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "app", fail)
+    assert call(monkeypatch, "run") == 1
+    print("and goes on", flush=True)
+    out, told = capfd.readouterr()
+    assert told == f"onionlab: {said}\n"
+    assert out == "and goes on\n", "standard output is left as it is"

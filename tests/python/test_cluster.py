@@ -14,21 +14,24 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask
 import polars as pl
 import pytest
-from distributed import Client, LocalCluster, Worker
+from distributed import Client, Future, LocalCluster, Worker
+from distributed.comm import CommClosedError
 
 import onionlab
 from onionlab import _core
 from onionlab.errors import ClusterError
-from onionlab.plan import TABLES, PlannedRun
+from onionlab.plan import TABLES, Plan, PlannedRun
 from onionlab.running.cluster import client as client_side
 from onionlab.running.documents import named_files
 from onionlab.running.observer import Silent
 from onionlab.running.place import Place, made_at
+from onionlab.running.work import Work
 from onionlab.terminal.progress import ProgressDisplay
 from test_core import SMALL, content
 
@@ -265,6 +268,63 @@ def test_a_scheduler_that_goes_away(tmp_path: Path) -> None:
     threading.Thread(target=lambda: watcher.moved.wait(60) and cluster.close()).start()
     with pytest.raises(ClusterError, match=r"the scheduler at .* is gone"):
         run(experiment, "out", cluster=cluster.scheduler_address, observer=watcher)
+
+
+def test_a_document_that_a_worker_has_otherwise_is_found_at_every_point_of_a_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [write(tmp_path / f"consensus-{number}", _core.synth(f'{{"relays": 60, "seed": {number}}}')) for number in (1, 2)]
+    sweep = f'\n[sweep]\n"network.path" = {[str(path) for path in documents]}\n'.replace("'", '"')
+    text = SMALL.replace('kind = "synthetic"', f'kind = "consensus"\npath = "{documents[0]}"') + sweep
+    experiment = write(tmp_path / "sweep.toml", text)
+    work = Work(experiment, text, Plan.of(experiment, text), tmp_path / "out", Silent())
+    registered = []
+    client = SimpleNamespace(register_plugin=lambda parcel, **_: registered.append(parcel))
+    monkeypatch.setattr(client_side, "Client", lambda *_, **__: client)
+    session = client_side.Session(work.waiting(), "tcp://here:1")
+    session._parcel(work)
+    (parcel,) = registered
+    worker = SimpleNamespace(address="tcp://there:1", local_directory=str(tmp_path))
+    parcel.setup(worker)
+    assert parcel.opened()[1] == text
+    parcel.teardown(worker)
+    # A worker with another content of the second document alone.
+    write(documents[1], _core.synth('{"relays": 60, "seed": 3}'))
+    parcel.setup(worker)
+    with pytest.raises(onionlab.DocumentError, match=r"has another content in a file that sweep\.toml names by an absolute path"):
+        parcel.opened()
+    parcel.teardown(worker)
+
+
+class Deaf:
+    """A client whose scheduler goes away as it is asked for one thing; then it cannot be asked to cancel either."""
+
+    status = "running"
+
+    def __init__(self, asked: str) -> None:
+        self.asked = asked
+
+    def __getattr__(self, name: str) -> Any:
+        def ask(*_: Any, **__: Any) -> Any:
+            if name in (self.asked, "cancel"):
+                raise CommClosedError("in <TCP (closed)>: Stream is closed")
+            return Future(f"{name}-1", client=None)  # type: ignore[arg-type]
+
+        return ask
+
+
+@pytest.mark.parametrize("asked", ["register_plugin", "submit", "unregister_worker_plugin"])
+def test_a_scheduler_that_goes_away_as_it_is_asked_for_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: str
+) -> None:
+    experiment = write(tmp_path / "small.toml", SMALL)
+    work = Work(experiment, SMALL, Plan.of(experiment, SMALL), tmp_path / "out", Silent())
+    monkeypatch.setattr(client_side, "Client", lambda *_, **__: Deaf(asked))
+    monkeypatch.setattr(Future, "add_done_callback", lambda future, told: told(future))
+    monkeypatch.setattr(Future, "release", lambda _: None)
+    monkeypatch.setattr(client_side.Session, "_take", lambda *_: None)
+    with pytest.raises(ClusterError, match=r"the scheduler at tcp://here:1 is gone: in <TCP.*; finished runs are kept in .*out"):
+        list(client_side.Session(work.waiting()[:1], "tcp://here:1").make(None))
 
 
 @pytest.mark.parametrize("wrong", ["10.0.0.1:8786", "tcp://somewhere", "http://localhost:8786", "tcp://:8786", "tcp://a:b", ""])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import time
 from pathlib import Path
 
 import pytest
 
 from onionlab.errors import ResultsError
-from onionlab.files import folders_above, write_directory
+from onionlab.files import ABANDONED, REPLACED, folders_above, write_directory
 
 
 def begun(path: Path, beside: Path | None = None) -> None:
@@ -50,3 +52,17 @@ def test_a_directory_that_cannot_be_written_leaves_none_above_it(tmp_path: Path)
         write_directory(tmp_path / "file" / "b", [("x", b"")])
     write_directory(tmp_path / "a" / "b", [("x/y", b"z")])
     assert (tmp_path / "a" / "b" / "x" / "y").read_bytes() == b"z"
+
+
+def test_a_directory_is_written_after_a_process_was_killed_that_wrote_it(tmp_path: Path) -> None:
+    place, older = tmp_path / "results", tmp_path / f".results{REPLACED}"
+    write_directory(place, [("a", b"newer")])
+    write_directory(older, [("a", b"older")])
+    drafts = [tmp_path / f".results.{number}.partial" for number in (2**31, 2**31 + 1)]
+    for draft in drafts:
+        draft.mkdir()
+    before = time.time() - 2 * ABANDONED
+    os.utime(drafts[0], (before, before))
+    write_directory(place, [("a", b"newest")])
+    assert (place / "a").read_bytes() == b"newest"
+    assert sorted(path.name for path in tmp_path.iterdir()) == [drafts[1].name, "results"]

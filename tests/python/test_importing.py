@@ -16,9 +16,9 @@ import pytest
 
 import onionlab
 from fake_core import FakeCore
-from onionlab import _core, cli, importing, unpacking
-from onionlab.errors import ScenarioError
-from onionlab.importing import ImportedError, Options, sources, torrc
+from onionlab import _core, cli, importing, unpacking, untrusted
+from onionlab.errors import ScenarioError, UntrustedError
+from onionlab.importing import ImportedError, Options, torrc
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
 from onionlab.importing.write import document, experiment
 
@@ -379,17 +379,17 @@ def test_bombs_are_refused_within_bounds(tmp_path: Path, monkeypatch: pytest.Mon
     for name, packed in (("bomb.xz", lzma.compress(bytes(2**26))), ("bomb.gz", gzip.compress(bytes(2**26)))):
         path = tmp_path / name
         path.write_bytes(packed)
-        with pytest.raises(ImportedError, match="has more than 1 MiB"):
-            sources.read_bytes(path, 2**20)
+        with pytest.raises(UntrustedError, match="has more than 1 MiB"):
+            untrusted.read_bytes(path, 2**20)
     path = tmp_path / "cut.xz"
     path.write_bytes(lzma.compress(os.urandom(9999))[:5000])
-    with pytest.raises(ImportedError, match="cannot be unpacked"):
-        sources.read_bytes(path)
+    with pytest.raises(UntrustedError, match="cannot be unpacked"):
+        untrusted.read_bytes(path)
     path.write_bytes(gzip.compress(os.urandom(9999))[:5000])
-    with pytest.raises(ImportedError, match="cannot be unpacked"):
-        sources.read_bytes(path)
-    with pytest.raises(ImportedError, match="no ordinary file"):
-        sources.read_bytes(Path("/dev/zero"))
+    with pytest.raises(UntrustedError, match="cannot be unpacked"):
+        untrusted.read_bytes(path)
+    with pytest.raises(UntrustedError, match="no ordinary file"):
+        untrusted.read_bytes(Path("/dev/zero"))
 
 
 Change = Callable[[dict[str, Any]], object]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from onionlab.importing import ImportedError
+from onionlab.errors import UntrustedError
 from onionlab.importing.published import LIMITED, LINKS
 from onionlab.live_network.calibrate import calibrate
 from onionlab.live_network.tor_metrics import Metrics
@@ -138,7 +138,7 @@ def test_named_figures_come_first_and_absent_ones_are_a_sentence(folders: tuple[
     path, _ = live.reproduce(experiments, table, tmp_path / "out", tmp_path / "docs")
     assert "onionlab reproduce live --reference metrics" in path.read_text()
     assert "one parameter at a time" not in path.read_text(), "there is no published network beside it"
-    with pytest.raises(ImportedError, match="cannot read"):
+    with pytest.raises(UntrustedError, match="cannot read"):
         live.reproduce(experiments, tmp_path / "nowhere/live", tmp_path / "out", tmp_path / "docs")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -17,6 +19,7 @@ from fake_core import FakeCore
 from onionlab.charts import all_charts, colours
 from onionlab.charts.export import inline, to_svg
 from onionlab.charts.theme import PALETTE
+from onionlab.files import ABANDONED, draft_of
 from onionlab.report.write import MADE, replace_folder
 from onionlab.stats.metrics import METRICS
 
@@ -228,20 +231,30 @@ def test_report_is_the_same_every_time_and_drops_old_charts(core: FakeCore, expe
 
 
 def test_two_reports_at_a_time_leave_each_other_alone(tmp_path: Path) -> None:
-    """One that is asked for while a run ends: of another process, whose draft is there and not whole yet."""
-    # Process 1 is always there; no process has the other number.
-    other, dead = tmp_path / ".charts.1.new", tmp_path / f".charts.{2**31}.new"
-    for draft in (other, dead):
+    """One that is asked for while a run ends: by another process or thread, perhaps on another machine."""
+    ours, dead = str(os.getpid()), str(2**31)
+    here = draft_of(tmp_path / "charts", ".new")
+    elsewhere = here.with_name(here.name.replace(here.name.split(".")[2], "0").replace(f".{ours}.", f".{dead}."))
+    killed = here.with_name(here.name.replace(f".{ours}.", f".{dead}."))
+    others, left = (here, elsewhere), tmp_path / ".charts.1.new"
+    for draft in (*others, killed, left):
         draft.mkdir()
         (draft / "half.svg").write_text("<svg", encoding="utf-8")
+    before = time.time() - 2 * ABANDONED
+    os.utime(left, (before, before))
 
     def fill(folder: Path) -> None:
         (folder / "whole.svg").write_text("<svg/>", encoding="utf-8")
 
-    replace_folder(tmp_path / "charts", fill)
+    def fill_while_another_does(folder: Path) -> None:
+        fill(folder)
+        replace_folder(tmp_path / "charts", fill)
+
+    replace_folder(tmp_path / "charts", fill_while_another_does)
     assert {path.name for path in (tmp_path / "charts").iterdir()} == {"whole.svg", MADE}
-    assert (other / "half.svg").is_file()
-    assert not dead.exists()
+    assert all((draft / "half.svg").is_file() for draft in others)
+    assert not killed.exists()
+    assert not left.exists()
 
 
 def test_inline_charts_share_no_identifiers() -> None:

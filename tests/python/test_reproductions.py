@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import polars as pl
 import pytest
 
 from fake_core import FakeCore
-from onionlab.errors import RunError
+from onionlab.errors import ResultsError, RunError
+from onionlab.live_network.tor_metrics import Metrics
+from onionlab.reproductions import REPRODUCTIONS, Request, predictor, shadow_tor, switching
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import NOTHING, change, frame, level, mean, percent
+from onionlab.reproductions.live import then
 from onionlab.reproductions.panels import FEW, Panel, extent, grid, has_few
-from onionlab.reproductions.runs import changed, run
+from onionlab.reproductions.runs import Changes, changed, run
+from onionlab.running import runner
 from onionlab.running.runner import Silent
+from test_cli import call
 
 RULE = Rule(0.95, 0.05, place="place", replicate="replicate")
 #: Two replicates: 10 and 20 before, 11 and 24 after; the differences are 1 and 4.
@@ -91,7 +99,9 @@ def _marks(drawn: dict[str, Any]) -> list[str]:
 
 def test_the_quick_form_is_a_file_of_its_own(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
     before = experiment_file.read_text(encoding="utf-8")
-    results = run(experiment_file, tmp_path / "quick", lambda: nullcontext(Silent()), {r"(?m)^networks = .*$": "networks = 2"})
+    results = run(
+        experiment_file, tmp_path / "quick", lambda: nullcontext(Silent()), Changes({r"(?m)^networks = .*$": "networks = 2"})
+    )
     assert results.plan.networks == 2
     assert results.directory == tmp_path / "quick" / "pair"
     assert experiment_file.read_text(encoding="utf-8") == before
@@ -102,15 +112,106 @@ def test_the_quick_form_is_a_file_of_its_own(core: FakeCore, experiment_file: Pa
 def test_a_file_that_says_it_already_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "one.toml"
     file.write_text("seeds = [1, 2]\n", encoding="utf-8")
-    copy = changed(file, tmp_path / "files", {"2": "3"})
+    copy = changed(file, tmp_path / "files", Changes({"2": "3"}))
     written = copy.stat().st_mtime_ns
-    assert changed(file, tmp_path / "files", {"2": "3"}).stat().st_mtime_ns == written
+    assert changed(file, tmp_path / "files", Changes({"2": "3"})).stat().st_mtime_ns == written
     assert copy.read_text(encoding="utf-8") == "seeds = [1, 3]\n"
-    changed(file, tmp_path / "files", {"2": "4"})
+    changed(file, tmp_path / "files", Changes({"2": "4"}, where_there={"7": "8"}))
     assert copy.read_text(encoding="utf-8") == "seeds = [1, 4]\n"
+    with pytest.raises(ResultsError, match=r"one\.toml: nothing there matches '7', which is to become '8'"):
+        changed(file, tmp_path / "files", Changes({"7": "8"}))
 
 
 def test_a_run_that_fails_is_named(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
     core.failing = {"ewma--net1--seed2"}
     with pytest.raises(RunError, match="did not finish"):
         run(experiment_file, tmp_path / "out", lambda: nullcontext(Silent()))
+
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+
+
+def of_shadow_tor(out: Path) -> None:
+    published = shadow_tor.load_published(EXPERIMENTS / "shadow-tor" / "published.json")
+    shadow_tor.measure(EXPERIMENTS / "shadow-tor", published, None, out, seeds=1)
+
+
+def of_predictor(out: Path) -> None:
+    asked = predictor.read(EXPERIMENTS / "predictor", quick=True)
+    predictor.run(asked, EXPERIMENTS / "predictor", out, None, quick=True)
+
+
+def of_switching(out: Path) -> None:
+    switching.reproduce(EXPERIMENTS / "switching", out, out / "docs", quick=True)
+
+
+def of_live(out: Path) -> None:
+    step = then.Step("one", "what", "why", "default", {}, {}, (), ())
+    then.run(then.Steps(("1pct",), "1 h", (step,)), out, Metrics(), out, Silent())
+
+
+@pytest.mark.parametrize("reproduce", [of_shadow_tor, of_predictor, of_switching, of_live])
+def test_no_run_goes_on_for_a_reproduction_that_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reproduce: Callable[[Path], None]
+) -> None:
+    """Also while its error is kept, with all that its frames hold, as a notebook does."""
+    ended: list[bool] = []
+
+    def run_all(*_: Any, **__: Any) -> Iterator[Any]:
+        try:
+            yield SimpleNamespace(directory=tmp_path, missing=[SimpleNamespace(label="the first run")])
+        finally:
+            ended.append(True)
+
+    monkeypatch.setattr(runner, "run_all", run_all)
+    monkeypatch.setattr(then, "_written", lambda *_: tmp_path)
+    with pytest.raises(RunError, match="the first run did not finish") as kept:
+        reproduce(tmp_path)
+    assert ended == [True]
+    assert kept.tb is not None
+
+
+#: An option of the command line with a value, by its name in `onionlab.reproductions.Reproduction.takes`.
+OPTIONS = {
+    "reference": ["--reference", "."],
+    "consensus": ["--consensus", "."],
+    "seeds": ["--seeds", "3"],
+    "networks": ["--networks", "a"],
+    "network-count": ["--networks", "2"],
+    "duration": ["--duration", "20 min"],
+    "load": ["--load", "1.2"],
+    "at-most": ["--at-most", "3 h"],
+    "quick": ["--quick"],
+    "quarter": ["--quarter"],
+    "parts": ["--parts", "network"],
+    "kept": ["--kept", "here"],
+    "jobs": ["--jobs", "2"],
+    "cluster": ["--cluster", "tcp://here:1"],
+}
+
+
+@pytest.mark.parametrize("paper", REPRODUCTIONS)
+def test_a_reproduction_is_asked_with_the_options_that_it_takes_and_refuses_the_others(
+    paper: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[Request] = []
+    chosen = REPRODUCTIONS[paper]
+    assert chosen.takes <= set(OPTIONS)
+    run = lambda request: asked.append(request) or (tmp_path, [])  # noqa: E731
+    monkeypatch.setitem(REPRODUCTIONS, paper, replace(chosen, run=run))
+    taken = chosen.takes | ({"jobs", "cluster"} if chosen.simulates else set())
+    for name, words in OPTIONS.items():
+        # Names or a number of networks: which of the two is meant, the reproduction says.
+        if name in ("networks", "network-count") and name not in taken and {"networks", "network-count"} & taken:
+            continue
+        before = len(asked)
+        code = call(monkeypatch, "reproduce", paper, *words)
+        told = capsys.readouterr()
+        if name in taken:
+            assert (code, len(asked)) == (0, before + 1), told.err
+            field = {"consensus": "consensuses", "network-count": "network_count", "at-most": "at_most"}.get(name, name)
+            usual = Request(Path("experiments") / paper, Path("out") / paper, Path("docs/results"))
+            assert name in ("jobs", "cluster") or getattr(asked[-1], field) != getattr(usual, field)
+        else:
+            assert (code, len(asked)) == (2, before)
+            assert "does not use it" in told.err

@@ -23,7 +23,7 @@ from fake_core import FakeCore
 from onionlab.errors import ResultsError
 from onionlab.files import settle_replaced, write_all, write_bytes, write_directory
 from onionlab.plan import TABLES, Plan, is_finished
-from onionlab.running.observer import Silent
+from onionlab.running.observer import Replaced, Silent
 from test_core import SMALL, content, onionlab_command
 
 #: How often a run is killed.
@@ -38,7 +38,7 @@ class Kept(Silent):
 
     kept = -1
 
-    def planned(self, plan: Plan, kept: int, outdated: int) -> None:  # noqa: ARG002
+    def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:  # noqa: ARG002
         self.kept = kept
 
 

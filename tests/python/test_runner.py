@@ -21,8 +21,9 @@ from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ClusterError, DocumentError, ResultsError, RunError, ScenarioError
 from onionlab.plan import TABLES, Plan, PlannedRun
+from onionlab.running.observer import Replaced, Silent
 from onionlab.running.place import Place, made_at
-from onionlab.running.runner import default_directory
+from onionlab.running.run import default_directory
 from onionlab.terminal.progress import ProgressDisplay, duration_of, pace_of
 
 ALL_RUNS = 3 * 2 * 2
@@ -166,6 +167,64 @@ def test_a_changed_treatment_is_run_anew_and_the_other_kept(core: FakeCore, expe
     assert all(name.startswith("ewma") for name in core.made)
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_runs_of_another_form_of_the_experiment_are_announced_before_they_are_replaced(
+    core: FakeCore, experiment_file: Path, terminal: bool
+) -> None:
+    run(experiment_file)
+    core.made.clear()
+    experiment_file.write_text(EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.6"), encoding="utf-8")
+    stream = io.StringIO()
+    said: list[str] = []
+    core.on_step = lambda _: said.append(stream.getvalue()) if not said else None
+    with ProgressDisplay(Console(file=stream, width=200, force_terminal=terminal)) as display:
+        run(experiment_file, observer=display, jobs=1)
+    assert len(core.made) == ALL_RUNS // 2
+    assert f"{ALL_RUNS // 2} runs there are of another form of this experiment and are made again" in said[0]
+    # Where all is made again because it was asked for, there is nothing to say; nor where nothing is there.
+    stream.truncate(0)
+    with ProgressDisplay(Console(file=stream, width=200, force_terminal=terminal)) as display:
+        experiment_file.write_text(EXPERIMENT, encoding="utf-8")
+        run(experiment_file, observer=display, fresh=True)
+        onionlab.run(experiment_file, experiment_file.parent / "new", report=False, observer=display)
+    assert "another form" not in stream.getvalue()
+
+
+def test_what_is_made_again_is_counted_by_its_reason(core: FakeCore, experiment_file: Path) -> None:
+    told: list[Replaced] = []
+
+    class Told(Silent):
+        def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:  # noqa: ARG002
+            told.append(replaced)
+
+    run(experiment_file)
+    name, root = experiment_file.stem, experiment_file.parent / "out"
+    experiment_file.write_text(EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.6"), encoding="utf-8")
+    list(onionlab.running.runner.run_all([(name, experiment_file, root)], observer=Told()))
+    core.build_text = "fedcba9876543210"
+    experiment_file.write_text(EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.5"), encoding="utf-8")
+    list(onionlab.running.runner.run_all([(name, experiment_file, root)], observer=Told()))
+    list(onionlab.running.runner.run_all([(name, experiment_file, root)], observer=Told()))
+    # Whatever else has changed: what another build made is made again for that alone.
+    assert told == [Replaced(changed=ALL_RUNS // 2), Replaced(outdated=ALL_RUNS), Replaced()]
+    assert Replaced(1, 1).sentences == [
+        "1 run there was made by another build of onionlab and is made again",
+        "1 run there is of another form of this experiment and is made again",
+    ]
+
+
+def test_many_experiments_do_not_replace_another_one_s_results_either(core: FakeCore, experiment_file: Path) -> None:
+    experiments = two_experiments(experiment_file)
+    list(onionlab.running.runner.run_all(experiments))
+    (_, first, root), *_ = experiments
+    first.write_text(EXPERIMENT.replace('"Round robin against EWMA"', '"Another"').replace('"60 s"', '"70 s"'), encoding="utf-8")
+    core.made.clear()
+    with pytest.raises(ResultsError, match=r"first holds the runs of another experiment, .*; --out names another directory$"):
+        list(onionlab.running.runner.run_all(experiments))
+    assert core.made == []
+    assert onionlab.load(root).title == "Round robin against EWMA"
+
+
 def test_another_version_is_run_anew(core: FakeCore, experiment_file: Path) -> None:
     run(experiment_file)
     core.made.clear()
@@ -229,6 +288,18 @@ def test_a_document_that_changes_on_the_way_is_noticed(core: FakeCore, experimen
     results = run(experiment_file)
     assert set(core.made) >= {f"{slug}--net0--seed{seed}" for slug in ("round-robin", "ewma") for seed in (1, 2)}
     assert len(results.finished) == ALL_RUNS
+
+
+def test_choices_that_cannot_be_read_are_refused_before_anything_is_run(core: FakeCore, experiment_file: Path) -> None:
+    root = run(experiment_file).directory
+    (root / "evaluation.json").write_text("{", encoding="utf-8")
+    core.made.clear()
+    experiment_file.write_text(EXPERIMENT.replace("networks = 3", "networks = 4"), encoding="utf-8")
+    with pytest.raises(ResultsError, match=r"evaluation\.json is not what onionlab wrote"):
+        run(experiment_file)
+    with pytest.raises(ResultsError, match=r"evaluation\.json is not what onionlab wrote"):
+        list(onionlab.running.runner.run_all([("pair", experiment_file, root)]))
+    assert core.made == []
 
 
 def test_refused_scenario_leaves_nothing(core: FakeCore, tmp_path: Path) -> None:

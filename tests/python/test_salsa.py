@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from onionlab import _core, cli
 from onionlab.errors import DocumentError, ResultsError
-from onionlab.reproductions import COMPUTED, salsa
+from onionlab.reproductions import REPRODUCTIONS, Request, salsa
 from onionlab.reproductions.salsa import FAILS, HOLDS, UNDECIDED, Claim, Finding, load_published
 from onionlab.reproductions.salsa import documents as salsa_documents
 from onionlab.reproductions.salsa import measurement as salsa_measure
@@ -104,6 +105,7 @@ def test_which_document_stands_for_which_month(tmp_path: Path) -> None:
     folder.mkdir()
     dated(text, "2021-07-20 19:00:00", folder / "a")
     dated(text, "2023-01-01 00:00:00", folder / "b")
+    (folder / "README.md").write_text("Where these are from", encoding="utf-8")
     found = salsa_documents.gather([folder], tmp_path)
     assert found.main.day == "July 20, 2021"
     assert found.original == frozenset()
@@ -118,7 +120,7 @@ def test_which_document_stands_for_which_month(tmp_path: Path) -> None:
     assert salsa_documents.gather([folder], tmp_path).original == {"november", "year"}
     empty = tmp_path / "empty"
     empty.mkdir()
-    with pytest.raises(ResultsError, match="empty folder"):
+    with pytest.raises(DocumentError, match="empty: the folder has no document in it"):
         salsa_documents.gather([empty], tmp_path)
     (empty / "letter").write_text("Dear reader", encoding="utf-8")
     with pytest.raises(DocumentError, match="not a consensus"):
@@ -263,13 +265,15 @@ def call(monkeypatch: pytest.MonkeyPatch) -> Callable[..., object]:
 def test_command_line(
     call: Callable[..., object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked: list[tuple[object, ...]] = []
+    asked: list[Request] = []
     for broken, code in (([], 0), (["one thing differs"], 1)):
-        monkeypatch.setitem(COMPUTED, "salsa", lambda *words, broken=broken: asked.append(words) or (tmp_path, broken))
+        run = lambda one, broken=broken: asked.append(one) or (tmp_path, broken)  # noqa: E731
+        monkeypatch.setitem(REPRODUCTIONS, "salsa", replace(REPRODUCTIONS["salsa"], run=run))
         assert call("salsa", "--consensus", "one", "--consensus", "two", "--out", "o", "--docs", "d") == code
         told = capsys.readouterr()
         assert told.out == f"page: {tmp_path}\n"
         assert told.err == "".join(f"onionlab: {sentence}\n" for sentence in broken)
-    assert asked[0][:4] == (Path("experiments/salsa"), [Path("one"), Path("two")], Path("o"), Path("d"))
+    assert (asked[0].experiments, asked[0].out, asked[0].docs) == (Path("experiments/salsa"), Path("o"), Path("d"))
+    assert asked[0].consensuses == [Path("one"), Path("two")]
     assert call("salsa", "--reference", "x") == 2
     assert call("shadow-tor", "--consensus", "x") == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ import pytest
 from fake_core import FakeCore
 from onionlab import cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import PAPERS, shadow_networks
+from onionlab.plan import Plan, PlannedRun
+from onionlab.reproductions import REPRODUCTIONS, Request, shadow_networks
 from onionlab.reproductions.kept import Kept
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.published_networks import settle
@@ -286,6 +288,22 @@ def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
     assert "40 min" not in text
 
 
+def test_results_that_cannot_be_read_are_not_taken_for_none(reference: Path, tmp_path: Path) -> None:
+    (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
+    plan = tmp_path / "out" / NAME / "results" / "plan.json"
+    plan.parent.mkdir(parents=True)
+    plan.write_text("{", encoding="utf-8")
+    folders = ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs"
+    with pytest.raises(ResultsError, match=r"plan\.json: not a plan that onionlab wrote"):
+        shadow_networks.reproduce(*folders, networks=[])
+    # One that is planned and not finished yet is none.
+    scenario = {"title": "x", "treatments": [{"name": "a"}]}
+    planned = PlannedRun("a", 0, 0, 1, "runs/a--net0--seed1")
+    plan.write_text(Plan(scenario, "0.1.0", "1f", (planned,)).to_json(), encoding="utf-8")
+    with pytest.raises(ResultsError, match="no finished run of these networks"):
+        shadow_networks.reproduce(*folders, networks=[])
+
+
 def test_loads_that_different_builds_have_run_are_not_compared(
     reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -340,11 +358,11 @@ def test_networks_are_named_with_commas_or_several_times(
 ) -> None:
     asked: list[object] = []
 
-    def reproduce(*_: object, networks: list[str] | None = None) -> tuple[Path, list[str]]:
-        asked.append(networks)
+    def run(request: Request) -> tuple[Path, list[str]]:
+        asked.append(request.networks)
         return tmp_path, []
 
-    monkeypatch.setitem(PAPERS, "shadow-networks", reproduce)
+    monkeypatch.setitem(REPRODUCTIONS, "shadow-networks", replace(REPRODUCTIONS["shadow-networks"], run=run))
     monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "shadow-networks", *words])
     with pytest.raises(SystemExit) as leave:
         cli.main()

@@ -13,7 +13,7 @@ from scipy.stats import ks_2samp
 
 from onionlab import cli
 from onionlab.errors import ResultsError
-from onionlab.reproductions import PAPERS, shadow_tor
+from onionlab.reproductions import REPRODUCTIONS, shadow_tor
 from onionlab.reproductions.agreement import judge, median_interval, same_distribution
 from onionlab.reproductions.published import Published, Quantiles, load_published, load_samples, quantiles
 from onionlab.reproductions.shadow_tor import Comparison
@@ -173,9 +173,14 @@ def test_p_is_that_of_the_field() -> None:
     assert same_distribution(theirs, ours, 4000) == pytest.approx(ks_2samp(theirs, ours, method="asymp").pvalue, rel=1e-6)
 
 
-def test_seeds_are_put_into_the_experiment() -> None:
-    text = (EXPERIMENTS / "e0-samecirc.toml").read_text(encoding="utf-8")
-    assert tomllib.loads(shadow_tor.with_seeds(text, 3))["seeds"] == [1, 2, 3]
+def test_seeds_are_put_into_the_experiment(tmp_path: Path) -> None:
+    file = EXPERIMENTS / "e0-samecirc.toml"
+    text = file.read_text(encoding="utf-8")
+    assert tomllib.loads(shadow_tor.with_seeds(file, 3)) == {**tomllib.loads(text), "seeds": [1, 2, 3]}
+    other = tmp_path / "other.toml"
+    other.write_text(text.replace("[network]\n", "[network] # of the reference\n"), encoding="utf-8")
+    with pytest.raises(ResultsError, match=r"other\.toml: nothing there matches "):
+        shadow_tor.with_seeds(other, 3)
 
 
 def test_published_figures_are_those_of_the_measurement(published: Published) -> None:
@@ -213,7 +218,8 @@ def test_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: p
 
     page = tmp_path / "page.md"
     for broken, code in (([], 0), (["one thing differs by +3 %"], 1)):
-        monkeypatch.setitem(PAPERS, "shadow-tor", lambda *_, broken=broken: (page, broken))
+        reproduction = dataclasses.replace(REPRODUCTIONS["shadow-tor"], run=lambda _, broken=broken: (page, broken))
+        monkeypatch.setitem(REPRODUCTIONS, "shadow-tor", reproduction)
         assert call("shadow-tor") == code
         told = capsys.readouterr()
         assert told.out == f"page: {page}\n"

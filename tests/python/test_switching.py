@@ -61,14 +61,14 @@ def test_the_quick_patterns_change_the_files() -> None:
     found: set[str] = set()
     for name in NETWORKS:
         text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-        for pattern, instead in network.QUICK.items():
+        for pattern, instead in (network.QUICK.always | network.QUICK.where_there).items():
             lines = re.findall(pattern, text)
-            assert len(lines) <= 1, (name, pattern)
+            assert len(lines) == 1 or (not lines and pattern in network.QUICK.where_there), (name, pattern)
             found |= {pattern} if lines and lines != [instead] else set()
-    assert found == set(network.QUICK)
+    assert found == {*network.QUICK.always, *network.QUICK.where_there}
     for name in ("thresholds", "live", "attack", *(question.stem for question in further.ON_TESTBEDS)):
         text = (FOLDER / f"{name}.toml").read_text(encoding="utf-8")
-        for pattern, instead in testbeds.QUICK.items():
+        for pattern, instead in testbeds.QUICK.always.items():
             assert [line != instead for line in re.findall(pattern, text)] == [True], name
 
 
@@ -288,7 +288,7 @@ def test_a_second_stands_beside_each_time_to_switch() -> None:
 
 def test_a_testbed_runs_and_has_all_figures(tmp_path: Path) -> None:
     """Two seeds of the testbed itself: every metric at its places, and no value that is not finite."""
-    changes = {r"(?s)\nseeds = \[.*?\]\n": "\nseeds = [1, 2]\n"}
+    changes = runs.Changes({r"(?s)\nseeds = \[.*?\]\n": "\nseeds = [1, 2]\n"})
     results = runs.run(FOLDER / "testbed.toml", tmp_path, lambda: nullcontext(Silent()), changes)
     bed = testbeds.measure(results)
     assert (bed.seeds, bed.treatments) == (2, testbeds.TREATMENTS)
@@ -309,11 +309,14 @@ def test_a_testbed_runs_and_has_all_figures(tmp_path: Path) -> None:
 def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every experiment, small: the page has every claim and chart, and a second call runs nothing and changes nothing."""
     seeds = {r"(?s)\nseeds = \[.*?\]\n": "\nseeds = [1, 2]\n"}
-    shorter = {**network.QUICK, r"(?m)^networks = .*$": "networks = 2", r"(?m)^relays = .*$": "relays = 12"}
+    at_most = {r"(?m)^networks = .*$": "networks = 2", r"(?m)^relays = .*$": "relays = 12"}
+    shorter = runs.Changes(network.QUICK.always, {**network.QUICK.where_there, **at_most})
     given = runs.prepare
 
     def prepare(file: Path, out: Path, _: runs.Changes | None = None) -> runs.Ahead:
-        return given(file, out, shorter | seeds if file.stem in ("one-path",) else shorter if file.stem in NETWORKS else seeds)
+        if file.stem == "one-path":
+            return given(file, out, runs.Changes(shorter.always, {**shorter.where_there, **seeds}))
+        return given(file, out, shorter if file.stem in NETWORKS else runs.Changes(seeds))
 
     monkeypatch.setattr(runs, "prepare", prepare)
     monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")

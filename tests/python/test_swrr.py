@@ -269,6 +269,16 @@ def test_a_turn_against_the_same_networks(full: Assumptions) -> None:
     assert f"- {turn.what}: " in text
 
 
+def test_what_a_turn_has_not_run_is_no_comparison_of_it(full: Assumptions, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error is shared among the comparisons that there are: those with RR alone where a turn leaves EWMA out."""
+    turn = replace(full.turns[0], treatments={name: {} for name in ("RR", rivalry.OURS)})
+    measured = Measured(figures_of({"main": 1.0, turn.name: 1.5}), *[pl.DataFrame()] * 4)
+    counts: list[int] = []
+    monkeypatch.setattr(turns, "per_comparison", lambda confidence, count: counts.append(count) or confidence)
+    assert turns.surely_other(measured, turn, full.rule) == (5, 5)
+    assert counts == [len(rivalry.pairs(turn))] == [5]
+
+
 def test_a_steady_goodput_is_told_from_one_that_moves(full: Assumptions) -> None:
     """A sample each 5 s for 20 minutes: the same throughout, or twice as much in the last quarter."""
     variant = replace(full.main, middles=(5,), treatments={"RR": {}}, networks=3)

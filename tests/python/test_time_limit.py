@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 
 import onionlab
-from onionlab.errors import ResultsError
+from onionlab import _core
+from onionlab.errors import DocumentError, OnionlabError, ResultsError
 from onionlab.reproductions.kept import Kept, Made, Reduced, identity, work_off
 from onionlab.running.observer import Silent
 from onionlab.running.place import Place, made_at
@@ -121,6 +122,57 @@ def test_what_it_is_not_for_is_refused(file: Path, tmp_path: Path) -> None:
     with pytest.raises(ResultsError, match="has several runs"):
         list(run_all([("two", file, tmp_path / "two")], limit=limit))
     assert not (tmp_path / "two").exists()
+    assert list(tmp_path.iterdir()) == [file]
     elsewhere = SimpleNamespace(cluster="tcp://here:1", jobs=None, try_policies=lambda *_: None)
     with pytest.raises(ResultsError, match="cannot be made to end sooner"), made_at(elsewhere):  # type: ignore[arg-type]
         list(run_all([("two", file, tmp_path / "two")], limit=limit))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (TEXT.replace('duration = "5 min"', 'duration = """5 min"""'), "the duration cannot be replaced: write"),
+        (
+            "\ufeff" + TEXT,
+            r"two\.toml: the duration cannot be replaced in this experiment file; .*; or leave out the limit of time",
+        ),
+        (f'{TEXT}\n[sweep]\n"duration" = ["5 min"]\n', "`sweep` sets the duration"),
+    ],
+)
+def test_a_file_that_cannot_become_a_shorter_one_is_refused_before_it_is_run(
+    file: Path, tmp_path: Path, text: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_text(text, encoding="utf-8")
+    (planned,) = onionlab.plan.Plan.of(file, text).runs
+    monkeypatch.setattr(_core, "run_one", lambda *_: pytest.fail(f"{planned.label} was begun"))
+    with pytest.raises(OnionlabError, match=said):
+        list(run_all([("two", file, tmp_path / "two")], limit=Watch(0.0).limit()))
+    assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize(
+    "line", ['duration = "5 min"', "duration = '5 min' # long", '"duration"="5 min"', '  duration   =   "300 s"   # five minutes']
+)
+def test_however_the_duration_is_written_it_is_that_of_the_run(file: Path, tmp_path: Path, line: str) -> None:
+    file.write_text(TEXT.replace('duration = "5 min"', line))
+    watch = Watch(0.0)
+    (short,) = run_all([("two", file, tmp_path / "out")], observer=watch, limit=watch.limit())
+    assert short.missing == ()
+    assert short.duration < 300
+
+
+def test_a_document_that_changes_while_a_run_is_ended_sooner_is_noticed(file: Path, tmp_path: Path) -> None:
+    consensus = _core.synth('{"relays": 60, "seed": 3}')
+    (tmp_path / "consensus").write_text(consensus)
+    file.write_text(TEXT.replace('kind = "synthetic"', 'kind = "consensus"\npath = "consensus"'))
+    watch = Watch(0.0)
+    limit = watch.limit()
+    advanced = watch.advanced
+
+    def changing(run: object, progress: object) -> None:
+        advanced(run, progress)
+        (tmp_path / "consensus").write_text(_core.synth('{"relays": 60, "seed": 4}'))
+
+    watch.advanced = changing  # type: ignore[method-assign]
+    with pytest.raises(DocumentError, match="has changed while the experiment ran; the same command makes it anew"):
+        list(run_all([("two", file, tmp_path / "out")], observer=watch, limit=limit))

@@ -18,7 +18,8 @@ from fake_core import FakeCore
 from onionlab import _core
 from onionlab.errors import ScenarioError
 from onionlab.results import experiment
-from onionlab.running.until import PILOT, UntilCi, parse_width, relative_width, rule_of, samples, stein, with_networks
+from onionlab.running.rewriting import with_duration, with_networks
+from onionlab.running.until import PILOT, UntilCi, parse_width, relative_width, rule_of, samples, stein
 from test_cli import call
 from test_sweeps import SMALL as SWEPT
 
@@ -278,6 +279,14 @@ def test_number_of_networks_that_cannot_be_replaced_is_refused() -> None:
     for text in ("\ufeffnetworks = 3\n", 'networks = 3\nload = { kind = "web", }\n'):
         with pytest.raises(ScenarioError, match=r"must be TOML 1\.0"):
             with_networks(text, 17)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [SHORT, "# duration = '1 h'\n'duration'=\"1 h\"#\n[a]\nduration = '2 h'\n", "duration = '1 h'", "[a]\nduration = '2 h'\n"],
+)
+def test_a_duration_is_replaced_and_nothing_else(text: str) -> None:
+    assert tomllib.loads(with_duration(text, 120.0)) == {**tomllib.loads(text), "duration": "120 s"}
 
 
 def test_widths_and_rules() -> None:

@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from onionlab import cli, importing, unpacking
-from onionlab.errors import ResultsError
+from onionlab import cli, importing, unpacking, untrusted
+from onionlab.errors import DocumentError, ResultsError, UntrustedError
 from onionlab.files import write_text
-from onionlab.importing import ImportedError, Options, gml, graphml, sources, torrc
+from onionlab.importing import ImportedError, Options, gml, graphml, torrc
 from onionlab.importing.common import Common
 from onionlab.importing.options import Notes
 from onionlab.importing.torrc import Line, Torrc
@@ -168,12 +168,12 @@ def asking_for_memory(raw: bytes) -> bytes:
 def test_files_of_many_members(empty: bytes, tmp_path: Path) -> None:
     path = tmp_path / "many"
     path.write_bytes(empty * 600_000)
-    with pytest.raises(ImportedError, match="it consists of more than 10,000 packed files one after the other") as refused:
-        sources.read_bytes(path)
+    with pytest.raises(UntrustedError, match="it consists of more than 10,000 packed files one after the other") as refused:
+        untrusted.read_bytes(path)
     sentence(refused)
     member = lzma.compress(b"x") if empty.startswith(unpacking.XZ) else gzip.compress(b"x")
     path.write_bytes((member + bytes(4)) * 9_000)
-    assert sources.read_bytes(path) == b"x" * 9_000
+    assert untrusted.read_bytes(path) == b"x" * 9_000
 
 
 def test_unpacking_as_a_file_reads_all_or_as_much_as_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -195,10 +195,10 @@ def test_what_follows_a_packed_file(tmp_path: Path) -> None:
     path = tmp_path / "more"
     for packed in (lzma.compress(b"x"), gzip.compress(b"x")):
         path.write_bytes(packed + bytes(8))
-        assert sources.read_bytes(path) == b"x"
+        assert untrusted.read_bytes(path) == b"x"
         path.write_bytes(packed + b"something else")
-        with pytest.raises(ImportedError, match="cannot be unpacked"):
-            sources.read_bytes(path)
+        with pytest.raises(UntrustedError, match="cannot be unpacked"):
+            untrusted.read_bytes(path)
 
 
 def test_a_graph_that_asks_for_memory(folder: Path) -> None:
@@ -347,3 +347,15 @@ def test_a_graph_of_empty_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(ImportedError, match="1,000 lines before its first edge") as refused:
         importing.read(folder)
     sentence(refused)
+
+
+def test_a_file_of_others_is_called_a_network_only_where_it_should_be_one(tmp_path: Path) -> None:
+    path = tmp_path / "table.json"
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(UntrustedError, match="is no JSON") as refused:
+        untrusted.read_json(path)
+    assert refused.value.code == "document-untrusted"
+    with pytest.raises(ImportedError, match="is no JSON") as imported:
+        importing.import_network(path, tmp_path / "out")
+    assert imported.value.code == "document-import"
+    assert isinstance(imported.value, DocumentError)

@@ -29,9 +29,9 @@ from control import Control
 from network import Network, Plan, Refused, Relay, find, running, version
 from page import machine
 
+import onionlab
 from onionlab.charts.export import to_svg
 from onionlab.charts.theme import config
-from onionlab.running import runner
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -233,7 +233,7 @@ def simulated(setting: Setting, repeats: int) -> Iterator[Download]:
         with tempfile.TemporaryDirectory(prefix="onionlab-") as folder:
             file = Path(folder) / "legs.toml"
             file.write_text(text, encoding="utf-8")
-            experiment = runner.run(file, Path(folder) / "out")
+            experiment = onionlab.run(file, Path(folder) / "out")
             legs = experiment.circuits.filter(purpose="leg").group_by("guard").agg(pl.col("cells_in").sum())
             by_guard = dict(legs.iter_rows())
             share = by_guard.get("guard1", 0) / sum(by_guard.values()) if over == "both" else float(over == OVER[0])

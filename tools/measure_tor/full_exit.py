@@ -30,9 +30,9 @@ import polars as pl
 from network import Network, Plan, Refused, Relay, find, running, version
 from page import machine
 
+import onionlab
 from onionlab.charts.export import to_svg
 from onionlab.charts.theme import config
-from onionlab.running import runner
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -269,7 +269,7 @@ def simulated(setting: Setting, seeds: int) -> list[Run]:
     with tempfile.TemporaryDirectory(prefix="onionlab-") as folder:
         file = Path(folder) / "full-exit.toml"
         file.write_text(text, encoding="utf-8")
-        transfers = runner.run(file, Path(folder) / "out", report=False).transfers
+        transfers = onionlab.run(file, Path(folder) / "out", report=False).transfers
     runs = []
     for _, of in transfers.sort("seed").group_by("seed", maintain_order=True):
         run = Run(setting.name, "onionlab")

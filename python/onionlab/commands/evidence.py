@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -200,69 +200,60 @@ def reproduce(
     docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
 ) -> None:
     """Make published results again and write a page that shows ours beside theirs."""
-    from onionlab.reproductions import COMPUTED, KEPT, PAPERS, SELF_CONTAINED
+    from onionlab.reproductions import REPRODUCTIONS, Request
     from onionlab.running.place import Place, made_at
     from onionlab.terminal.progress import ProgressDisplay
 
-    known = [*PAPERS, *COMPUTED, *SELF_CONTAINED]
-    simulated = [*PAPERS, *SELF_CONTAINED]
-    if paper not in known:
-        raise typer.BadParameter(f"{paper!r} is not one of {', '.join(known)}", param_hint="PAPER")
-    for option, value, owners in (
-        ("--reference", reference, PAPERS),
-        ("--seeds", seeds, ("shadow-tor",)),
-        ("--networks", networks, ("shadow-networks", "cci")),
-        ("--duration", duration, ("shadow-networks",)),
-        ("--load", load, ("shadow-networks",)),
-        ("--at-most", at_most, ("shadow-networks",)),
-        ("--consensus", consensus, COMPUTED),
-        ("--quick", quick or None, SELF_CONTAINED),
-        ("--quarter", quarter or None, ("cci",)),
-        ("--parts", parts, ("cci",)),
-        ("--kept", kept, KEPT),
-        ("--jobs", jobs, simulated),
-        ("--cluster", cluster, simulated),
-    ):
-        if value is not None and paper not in owners:
-            raise typer.BadParameter(f"{paper} does not use it", param_hint=option)
+    if paper not in REPRODUCTIONS:
+        raise typer.BadParameter(f"{paper!r} is not one of {', '.join(REPRODUCTIONS)}", param_hint="PAPER")
+    chosen = REPRODUCTIONS[paper]
+    counted = "network-count" in chosen.takes
+    given = {
+        "reference": reference,
+        "consensus": consensus,
+        "seeds": seeds,
+        "network-count" if counted else "networks": networks,
+        "duration": duration,
+        "load": load,
+        "at-most": at_most,
+        "quick": quick or None,
+        "quarter": quarter or None,
+        "parts": parts,
+        "kept": kept,
+    }
+    places = {} if chosen.simulates else {"jobs": jobs, "cluster": cluster}
+    for option, value in {**given, **places}.items():
+        if value is not None and option not in chosen.takes:
+            raise typer.BadParameter(f"{paper} does not use it", param_hint=f"--{option}")
     if quick and quarter:
         raise typer.BadParameter("there is no small form of a quarter of Tor: leave out one of the two", param_hint="--quarter")
     if reference is not None and not reference.exists():
         raise typer.BadParameter(f"there is no {reference}", param_hint="--reference")
-    folder = experiments if experiments is not None else Path("experiments") / paper
     results = out if out is not None else Path("out") / paper
     errors = Console(stderr=True)
-
-    def display() -> ProgressDisplay:
-        return ProgressDisplay(errors, here=cluster is None)
-
-    with made_at(Place(jobs, cluster)), _told_when_stopped(results):
-        if paper in COMPUTED:
-            with errors.status("") as status:
-                page, broken = COMPUTED[paper](folder, consensus or [], results, docs, status.update)
-        elif paper in SELF_CONTAINED:
-            more: dict[str, Any] = {} if kept is None else {"kept": kept}
-            if quarter:
-                more["quarter"] = True
-            if parts is not None:
-                more["parts"] = _parts(parts)
-            if networks is not None:
-                more["networks"] = _count(networks)
-            page, broken = SELF_CONTAINED[paper](folder, results, docs, display, quick=quick, **more)
-        else:
-            chosen: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
-            if networks is not None:
-                chosen["networks"] = _names(networks)
-            if duration is not None:
-                chosen["duration"] = duration
-            if load is not None:
-                chosen["load"] = load
-            if at_most is not None:
-                chosen["at_most"] = _wall_time(at_most)
-            if kept is not None:
-                chosen["kept"] = kept
-            measurements = reference if reference is not None else Path("../shared/data/reference") / paper
-            page, broken = PAPERS[paper](folder, measurements, results, docs, display, **chosen)
+    # What computes says in a line what it is at; what simulates shows its runs.
+    status = nullcontext() if chosen.simulates else errors.status("")
+    with made_at(Place(jobs, cluster)), _told_when_stopped(results), status as line:
+        asked = Request(
+            experiments=experiments if experiments is not None else Path("experiments") / paper,
+            out=results,
+            docs=docs,
+            observe=lambda: ProgressDisplay(errors, here=cluster is None),
+            step=(lambda _: None) if line is None else line.update,
+            reference=reference if reference is not None else Path("../shared/data/reference") / paper,
+            consensuses=consensus or [],
+            seeds=seeds,
+            networks=None if networks is None or counted else _names(networks),
+            network_count=_count(networks) if networks is not None and counted else None,
+            duration=duration,
+            load=1.0 if load is None else load,
+            at_most=None if at_most is None else _wall_time(at_most),
+            quick=quick,
+            quarter=quarter,
+            parts=None if parts is None else _parts(parts),
+            kept=kept,
+        )
+        page, broken = chosen.run(asked)
     print(f"page: {page}")
     for sentence in broken:
         print(f"onionlab: {sentence}", file=sys.stderr)

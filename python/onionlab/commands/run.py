@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -52,21 +52,23 @@ def run(
     Each finished run is on disk at once. After Ctrl-C the same command goes on where it stopped; after networks, seeds or
     treatments were added to the file it makes only what is missing.
     """
-    from onionlab.running import runner
+    from onionlab.running.place import chosen
+    from onionlab.running.run import default_directory
+    from onionlab.running.runner import run_once
     from onionlab.running.until import rule_of, run_until
     from onionlab.terminal.progress import ProgressDisplay
 
-    root = out if out is not None else runner.default_directory(experiment)
+    root = out if out is not None else default_directory(experiment)
     rule = rule_of(until_ci, metric=metric, kind=kind, of=of, at_most=max_networks)
-    options: dict[str, Any] = {"jobs": jobs, "fresh": fresh, "report": report, "measure_from": measure_from, "cluster": cluster}
+    place = chosen(jobs, cluster)
     errors = Console(stderr=True)
+    tell = partial(errors.print, soft_wrap=True, highlight=False, markup=False)
     try:
         with ProgressDisplay(errors, here=cluster is None) as display:
-            if rule is None:
-                results = runner.run(experiment, root, observer=display, **options)
-            else:
-                tell = partial(errors.print, soft_wrap=True, highlight=False, markup=False)
-                results = run_until(experiment, root, rule, tell=tell, observer=display, **options)
+            run_it = run_once if rule is None else partial(run_until, rule=rule, tell=tell)
+            results = run_it(
+                experiment, root, place=place, fresh=fresh, report=report, observer=display, measure_from=measure_from
+            )
     except KeyboardInterrupt:
         on = "without --fresh it goes on from there" if fresh else "the same command goes on from there"
         print(f"onionlab: stopped; finished runs are kept in {root}, {on}", file=sys.stderr)

@@ -7,11 +7,13 @@ All of it is input from anywhere: what is read is bounded, and what is wrong is 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from onionlab.errors import ImportedError, UntrustedError
 from onionlab.importing import published, tornettools
 from onionlab.importing.model import Network, Options
-from onionlab.importing.sources import ImportedError
 from onionlab.importing.write import Written, write
 
 __all__ = ["ImportedError", "Network", "Options", "Written", "import_network", "read"]
@@ -25,11 +27,12 @@ def read(source: Path, relay_info: Path | None = None) -> Network:
     ImportedError
         If it is neither, or not as it should be.
     """
-    if source.is_dir():
-        return tornettools.read(source, relay_info)
-    if relay_info is not None:
-        raise ImportedError(f"{source} is no folder of tornettools: staged relay information has no use beside it")
-    return published.read(source)
+    with _as_imported():
+        if source.is_dir():
+            return tornettools.read(source, relay_info)
+        if relay_info is not None:
+            raise ImportedError(f"{source} is no folder of tornettools: staged relay information has no use beside it")
+        return published.read(source)
 
 
 def import_network(source: Path, out: Path, relay_info: Path | None = None, options: Options | None = None) -> Written:
@@ -40,4 +43,16 @@ def import_network(source: Path, out: Path, relay_info: Path | None = None, opti
     ImportedError
         If the network cannot be used, or the folder not be written.
     """
-    return write(read(source, relay_info), out, options if options is not None else Options())
+    with _as_imported():
+        return write(read(source, relay_info), out, options if options is not None else Options())
+
+
+@contextmanager
+def _as_imported() -> Iterator[None]:
+    """Whatever is wrong with a file of a network is wrong with the network."""
+    try:
+        yield
+    except ImportedError:
+        raise
+    except UntrustedError as error:
+        raise ImportedError(str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from onionlab.errors import ImportedError
 from onionlab.importing.options import (
     OF_ALL,
     OF_CLIENTS,
@@ -17,8 +18,8 @@ from onionlab.importing.options import (
     scheduler,
     whole,
 )
-from onionlab.importing.sources import ImportedError, clipped
 from onionlab.importing.torrc import Line, Torrc
+from onionlab.untrusted import clipped
 
 #: What an authority votes for.
 PARAMS = "consensusparams"

@@ -13,8 +13,9 @@ from ipaddress import AddressValueError, IPv4Network, NetmaskValueError
 
 import numpy as np
 
-from onionlab.importing.sources import ImportedError, clipped
+from onionlab.errors import ImportedError
 from onionlab.importing.torrc import Torrc
+from onionlab.untrusted import clipped
 
 #: What is read; a relay without any of it lets out what its name says.
 OPTIONS = frozenset({"exitpolicy", "exitrelay"})

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
 
-from onionlab.importing.sources import ImportedError, clipped
+from onionlab.errors import ImportedError
 from onionlab.unpacking import ERRORS, XZ, Unpacked, pieces
+from onionlab.untrusted import clipped
 
 #: Most vertices, and most characters of a line.
 MOST_VERTICES, MOST_LINE = 1_000_000, 10_000

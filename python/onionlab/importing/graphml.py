@@ -5,7 +5,8 @@ from __future__ import annotations
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from onionlab.importing.sources import ImportedError, clipped, read_text
+from onionlab.errors import ImportedError
+from onionlab.untrusted import clipped, read_text
 
 #: Most bytes of such a file.
 MOST = 8 * 2**20
@@ -18,7 +19,7 @@ def nodes(path: Path) -> list[dict[str, str]]:
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         If it cannot be read or is no GraphML.
     """
     return _elements(path, "node")

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 
+from onionlab.errors import ImportedError
 from onionlab.importing import exit_policy
-from onionlab.importing.sources import ImportedError, clipped
 from onionlab.importing.torrc import Line, Torrc
+from onionlab.untrusted import clipped
 
 #: Longest time that an experiment file takes, which no run outlasts: seconds of a week.
 WEEK = 7 * 86_400

@@ -11,9 +11,10 @@ from __future__ import annotations
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
+from onionlab.errors import ImportedError
 from onionlab.importing.atlas import LATENCY_FACTOR, LATENCY_FLOOR, ROUND_TRIPS
 from onionlab.importing.model import MOST_HOSTS, ROLES, Host, Markov, Network, Perf, Relay
-from onionlab.importing.sources import Fields, ImportedError, clipped, read_json
+from onionlab.untrusted import Fields, clipped, read_json
 
 #: Fastest link that is taken in, in bytes/s.
 FASTEST = 10**11
@@ -44,7 +45,7 @@ def read(path: Path) -> Network:
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         If it is not of this form.
     """
     document = Fields(str(path), read_json(path))

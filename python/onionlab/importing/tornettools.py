@@ -24,13 +24,14 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from onionlab.errors import ImportedError
 from onionlab.importing import atlas, exit_policy, graphml, torrc, yaml_document
 from onionlab.importing.common import Common
 from onionlab.importing.gml import Vertex, lines, read_vertices
 from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Perf, Relay, Times
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions, limits
-from onionlab.importing.sources import Fields, ImportedError, clipped, inside, read_json, read_text
 from onionlab.importing.torrc import Torrc
+from onionlab.untrusted import Fields, clipped, inside, read_json, read_text
 
 CONFIG = "shadow.config.yaml"
 HOSTS = Path("shadow.data.template/hosts")
@@ -87,7 +88,7 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         If it is not there, or not of this form.
     """
     path = _inside(folder, CONFIG)

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from onionlab.importing.sources import ImportedError, clipped, inside, read_text
+from onionlab.errors import ImportedError
+from onionlab.untrusted import clipped, inside, read_text
 
 #: Most bytes of a torrc, and how deep files may include others (``MAX_INCLUDE_RECURSION_LEVEL``).
 MOST, DEEPEST = 2**20, 31
@@ -103,7 +104,7 @@ def read(root: Path, home: Path, arguments: str | list[str] | None, budget: Budg
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         If a file cannot be read, leads out of ``root`` or is no torrc, or all of it is more than the budget allows.
     """
     budget = budget if budget is not None else Budget()

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from onionlab import _core
-from onionlab.errors import ResultsError, ScenarioError
+from onionlab.errors import ImportedError, ResultsError, ScenarioError
 from onionlab.files import write_directory
 from onionlab.importing.model import Host, Markov, Network, Options, Perf, Relay
-from onionlab.importing.sources import ImportedError, clipped, read_bytes
 from onionlab.quantity import seconds
+from onionlab.untrusted import clipped, read_bytes
 
 EXPERIMENT, NETWORK = "experiment.toml", "network.json"
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from onionlab.importing.sources import ImportedError, clipped
+from onionlab.errors import ImportedError
+from onionlab.untrusted import clipped
 
 #: How deep objects and lists may lie within each other; what tornettools writes has five levels.
 DEEPEST = 50

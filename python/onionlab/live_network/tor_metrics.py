@@ -29,7 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from onionlab.importing.sources import Fields, ImportedError, clipped, read_text
+from onionlab.errors import ImportedError
+from onionlab.untrusted import Fields, clipped, read_text
 
 #: Quantities, and how they are called in words; times in s.
 QUANTITIES = {

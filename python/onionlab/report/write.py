@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ from markupsafe import Markup
 
 from onionlab.charts import Chart
 from onionlab.charts.export import inline, to_png, to_svg
-from onionlab.files import write_text, writing
+from onionlab.files import draft_of, remove_abandoned, write_text, writing
 from onionlab.report import content, sweep
 
 if TYPE_CHECKING:
@@ -78,8 +77,8 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     Each then takes its place by itself. What an earlier report left there goes, by the list that it left; all else in the folder
     stays. Two reports at a time, one at the end of a run, say, and one asked for meanwhile, do not meet before that.
     """
-    _remove_left(folder)
-    draft = folder.with_name(f".{folder.name}.{os.getpid()}.new")
+    remove_abandoned(folder, ".new")
+    draft = draft_of(folder, ".new")
     try:
         with writing(folder):
             draft.mkdir(parents=True)
@@ -103,14 +102,6 @@ def _made_before(folder: Path) -> set[str]:
         return set()
     # A list that was tampered with reaches nothing outside of the folder, nor what is no picture or table.
     return {name for name in names if Path(name).name == name and Path(name).suffix in {".svg", ".png", ".csv", ".json"}}
-
-
-def _remove_left(folder: Path) -> None:
-    """Remove the drafts of processes that are no more; one of this process itself is of an attempt before."""
-    for draft in folder.parent.glob(f".{folder.name}.*.new"):
-        process = draft.name.split(".")[-2]
-        if process.isdecimal() and (int(process) == os.getpid() or not Path("/proc", process).exists()):
-            shutil.rmtree(draft, ignore_errors=True)
 
 
 def write_charts(folder: Path, charts: list[Chart], drawings: dict[str, str]) -> None:

@@ -5,37 +5,14 @@ A reproduction lives in ``experiments/<name>/``: the experiment files, ``publish
 the page.
 """
 
-from collections.abc import Callable
-from pathlib import Path
-
 from onionlab.reproductions import cci, live, predictor, salsa, shadow_networks, shadow_tor, switching, swrr
-
-#: Names on the command line. Each has a function `reproduce` that takes the folder of ``published.json``, what it needs of the
-#: world outside, the folder for results and that for the page; it returns the page's path and a sentence for each figure that
-#: should agree and does not.
-PAPERS: dict[str, Callable[..., tuple[Path, list[str]]]] = {
-    "shadow-tor": shadow_tor.reproduce,
-    "shadow-networks": shadow_networks.reproduce,
-    "live": live.reproduce,
-}
-COMPUTED = {"salsa": salsa.reproduce}
-
-#: Those that have no measurements of others beside them, and a quick form.
-SELF_CONTAINED = {
-    "swrr": swrr.reproduce,
-    "cci": cci.reproduce,
-    "predictor": predictor.reproduce,
-    "switching": switching.reproduce,
-}
-
-#: Those that can go on from what was kept elsewhere (`onionlab.reproductions.kept`).
-KEPT = ("swrr", "cci", "predictor", "shadow-networks")
+from onionlab.reproductions.request import Outcome, Reproduction, Request
 
 __all__ = [
-    "COMPUTED",
-    "KEPT",
-    "PAPERS",
-    "SELF_CONTAINED",
+    "REPRODUCTIONS",
+    "Outcome",
+    "Reproduction",
+    "Request",
     "cci",
     "live",
     "predictor",
@@ -45,3 +22,72 @@ __all__ = [
     "switching",
     "swrr",
 ]
+
+
+def _swrr(asked: Request) -> Outcome:
+    return swrr.reproduce(asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept)
+
+
+def _cci(asked: Request) -> Outcome:
+    return cci.reproduce(
+        asked.experiments,
+        asked.out,
+        asked.docs,
+        asked.observe,
+        quick=asked.quick,
+        kept=asked.kept,
+        quarter=asked.quarter,
+        parts=asked.parts,
+        networks=asked.network_count,
+    )
+
+
+def _predictor(asked: Request) -> Outcome:
+    return predictor.reproduce(asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept)
+
+
+def _switching(asked: Request) -> Outcome:
+    return switching.reproduce(asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick)
+
+
+def _salsa(asked: Request) -> Outcome:
+    return salsa.reproduce(asked.experiments, asked.consensuses, asked.out, asked.docs, asked.step)
+
+
+def _shadow_tor(asked: Request) -> Outcome:
+    seeds = shadow_tor.SEEDS if asked.seeds is None else asked.seeds
+    return shadow_tor.reproduce(asked.experiments, asked.reference, asked.out, asked.docs, asked.observe, seeds)
+
+
+def _shadow_networks(asked: Request) -> Outcome:
+    return shadow_networks.reproduce(
+        asked.experiments,
+        asked.reference,
+        asked.out,
+        asked.docs,
+        asked.observe,
+        networks=asked.networks,
+        duration=asked.duration,
+        load=asked.load,
+        kept=asked.kept,
+        at_most=asked.at_most,
+    )
+
+
+def _live(asked: Request) -> Outcome:
+    return live.reproduce(asked.experiments, asked.reference, asked.out, asked.docs, asked.observe)
+
+
+#: All, by their names on the command line.
+REPRODUCTIONS = {
+    "swrr": Reproduction(_swrr, frozenset({"quick", "kept"})),
+    "cci": Reproduction(_cci, frozenset({"quick", "kept", "quarter", "parts", "network-count"})),
+    "predictor": Reproduction(_predictor, frozenset({"quick", "kept"})),
+    "switching": Reproduction(_switching, frozenset({"quick"})),
+    "salsa": Reproduction(_salsa, frozenset({"consensus"}), simulates=False),
+    "shadow-tor": Reproduction(_shadow_tor, frozenset({"reference", "seeds"})),
+    "shadow-networks": Reproduction(
+        _shadow_networks, frozenset({"reference", "networks", "duration", "load", "at-most", "kept"})
+    ),
+    "live": Reproduction(_live, frozenset({"reference"})),
+}

@@ -12,8 +12,8 @@ from typing import Any
 
 import polars as pl
 
-from onionlab.errors import ResultsError
-from onionlab.importing.sources import ImportedError, clipped, read_bytes
+from onionlab.errors import ResultsError, UntrustedError
+from onionlab.untrusted import clipped, read_bytes
 
 
 @contextmanager
@@ -52,7 +52,7 @@ def table(path: Path, columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
     """
     try:
         return pl.read_csv(io.BytesIO(read_bytes(path))).select(pl.col(name).cast(kind) for name, kind in columns.items())
-    except ImportedError as error:
+    except UntrustedError as error:
         raise ResultsError(str(error)) from error
     except pl.exceptions.PolarsError as error:
         asked = ", ".join(f"`{name}`" for name in columns)

@@ -198,7 +198,9 @@ def read_claims(
                 float(part.get("by", 0.0)),
                 part.get("margin"),
             )
-            named = {one.of, one.to or one.of} <= set(treatments) and {one.at, one.against or one.at} <= set(places)
+            compared = {one.of} if one.to is None else {one.of, one.to}
+            where = {one.at} if one.against is None else {one.at, one.against}
+            named = compared <= set(treatments) and where <= set(places)
             asks = one.to is not None or one.against is not None
             if not named or not asks or one.metric not in metrics or one.sense not in SENSES or one.by < 0:
                 raise ValueError(f"claim {row['says']!r} compares what is not there: {part}")

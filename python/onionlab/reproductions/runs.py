@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from onionlab.errors import RunError
+from onionlab.errors import ResultsError, RunError
 from onionlab.files import write_text
 from onionlab.results.experiment import Experiment
 from onionlab.running import runner
@@ -23,8 +24,20 @@ def watching(observe: Observe | None) -> AbstractContextManager[runner.Observer]
     return observe() if observe is not None else nullcontext(runner.Silent())
 
 
-#: What is written instead of the lines that match.
-Changes = Mapping[str, str]
+@dataclass(frozen=True)
+class Changes:
+    """What is written instead of every match of a regular expression.
+
+    Attributes
+    ----------
+    always
+        Each must match: an experiment that goes on unchanged is another one than was meant, perhaps for hours.
+    where_there
+        Of files that differ in what they have.
+    """
+
+    always: Mapping[str, str]
+    where_there: Mapping[str, str] = field(default_factory=dict)
 
 
 #: Name, experiment file and results directory, as `onionlab.running.runner.run_all` takes them.
@@ -40,12 +53,12 @@ def run(file: Path, out: Path, observe: Observe, changes: Changes | None = None)
         The experiment file, and the folder for its results, which go into one of the file's name.
     observe : callable
         Gives a context with an observer.
-    changes : mapping, optional
-        Regular expressions and what stands instead of each match: the quick form. The file so made goes below ``out``.
+    changes : Changes, optional
+        The quick form. The file so made goes below ``out``.
     """
     _, file, results = prepare(file, out, changes)
     with observe() as observer:
-        return whole(runner.run(file, results, report=False, observer=observer))
+        return whole(runner.run_once(file, results, report=False, observer=observer))
 
 
 def prepare(file: Path, out: Path, changes: Changes | None = None) -> Ahead:
@@ -63,12 +76,22 @@ def whole(experiment: Experiment) -> Experiment:
 
 def changed(file: Path, folder: Path, changes: Changes) -> Path:
     """The file with the changes made, in ``folder``; not written where it stands there already."""
-    return written(folder / file.name, with_changes(file.read_text(encoding="utf-8"), changes))
+    return written(folder / file.name, with_changes(file.read_text(encoding="utf-8"), changes, file))
 
 
-def with_changes(text: str, changes: Changes) -> str:
-    """The text with every match of a regular expression replaced by what stands for it."""
-    for pattern, instead in changes.items():
+def with_changes(text: str, changes: Changes, file: Path) -> str:
+    """The text of a file with every match of a regular expression replaced by what stands for it.
+
+    Raises
+    ------
+    ResultsError
+        If one that must match does not.
+    """
+    for pattern, instead in changes.always.items():
+        text, count = re.subn(pattern, instead, text)
+        if not count:
+            raise ResultsError(f"{file}: nothing there matches {pattern!r}, which is to become {instead!r}")
+    for pattern, instead in changes.where_there.items():
         text = re.sub(pattern, instead, text)
     return text
 

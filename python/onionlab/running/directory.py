@@ -28,8 +28,11 @@ def check_replaceable(directory: Path) -> None:
         raise ResultsError(f"{directory} holds files that onionlab did not write; move them away")
 
 
-def check_own(root: Path, plan: Plan) -> None:
-    """Refuse to run into the results of another experiment, all of which would be replaced."""
+def check_own(root: Path, plan: Plan, otherwise: str = "") -> None:
+    """Refuse to run into the results of another experiment, all of which would be replaced.
+
+    The refusal names another directory as the way out, and goes on with ``otherwise``.
+    """
     try:
         other = Plan.from_json((root / "plan.json").read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, ResultsError):
@@ -39,7 +42,7 @@ def check_own(root: Path, plan: Plan) -> None:
         return
     if not any(is_finished(root, plan, run) for run in plan.runs):
         raise ResultsError(
-            f"{root} holds the runs of another experiment, “{titles[0]}”; --out names another directory, --fresh replaces them"
+            f"{root} holds the runs of another experiment, “{titles[0]}”; --out names another directory{otherwise}"
         )
 
 

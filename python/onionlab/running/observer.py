@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
@@ -10,14 +10,46 @@ if TYPE_CHECKING:
     from onionlab.plan import Plan, PlannedRun
 
 
+@dataclass(frozen=True)
+class Replaced:
+    """How many finished runs are made again.
+
+    Attributes
+    ----------
+    outdated
+        Runs that another version or build of the simulator made.
+    changed
+        Runs of the same build, of another form of the experiment: its file, or one that it names, was changed since.
+    """
+
+    outdated: int = 0
+    changed: int = 0
+
+    @property
+    def sentences(self) -> list[str]:
+        """What is made again and why, a sentence for each reason."""
+        told = []
+        if self.outdated:
+            were = "1 run there was" if self.outdated == 1 else f"{self.outdated} runs there were"
+            told.append(f"{were} made by another build of onionlab and {_again(self.outdated)}")
+        if self.changed:
+            are = "1 run there is" if self.changed == 1 else f"{self.changed} runs there are"
+            told.append(f"{are} of another form of this experiment and {_again(self.changed)}")
+        return told
+
+
+def _again(count: int) -> str:
+    return "is made again" if count == 1 else "are made again"
+
+
 class Observer(Protocol):
     """What wants to know how an experiment gets on. Methods are called from several threads."""
 
-    def planned(self, plan: Plan, kept: int, outdated: int) -> None:
-        """The experiment was accepted.
+    def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:
+        """The experiment was accepted; ``kept`` of its runs are on disk already.
 
-        ``kept`` of its runs are on disk already; ``outdated`` others are there too, but made by another version or build of the
-        simulator, and are made again.
+        In the place of others finished runs are there that are not these, which are ``replaced``. None of them is touched before
+        this returns.
         """
 
     def waiting(self, reason: str) -> None:
@@ -36,7 +68,7 @@ class Observer(Protocol):
 class Silent:
     """An observer that says nothing."""
 
-    def planned(self, plan: Plan, kept: int, outdated: int) -> None:
+    def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:
         """Ignore."""
 
     def waiting(self, reason: str) -> None:

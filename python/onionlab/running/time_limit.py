@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from onionlab.errors import ResultsError
+from onionlab.errors import DocumentError, ResultsError, ScenarioError
 from onionlab.files import write_all
 from onionlab.plan import Plan, read_run_table
 from onionlab.quantity import seconds
 from onionlab.running.estimate import last_start
+from onionlab.running.rewriting import with_duration
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
@@ -56,7 +56,7 @@ class TimeLimit:
 
 
 def check_limited(works: Sequence[Work], waiting: Sequence[Task], place: Place) -> None:
-    """Refuse with a `ResultsError` what a limit of time is not for."""
+    """Refuse with an `OnionlabError` what a limit of time is not for, and whose duration could not be replaced in the end."""
     if place.cluster is not None:
         raise ResultsError("runs on a cluster cannot be made to end sooner; leave out the limit of time")
     if several := [work for work in works if len(work.plan.runs) != 1]:
@@ -68,6 +68,19 @@ def check_limited(works: Sequence[Work], waiting: Sequence[Task], place: Place) 
             f"{len(waiting)} runs cannot begin at once where {place.at_once} are made at a time, and the last would have no time "
             "left; name fewer, or leave out the limit of time"
         )
+    for work in {task.work.root: task.work for task in waiting}.values():
+        _check_duration(work)
+
+
+def _check_duration(work: Work) -> None:
+    """Refuse an experiment file that would not become one of another duration: a longer one, which nothing else forbids."""
+    other = seconds(work.plan.scenario["duration"]) // MINUTE * MINUTE + 2 * MINUTE
+    try:
+        plan = Plan.of(work.experiment, with_duration(work.text, other))
+    except ScenarioError as error:
+        raise ScenarioError(f"{work.experiment}: {error}; or leave out the limit of time") from error
+    if seconds(plan.scenario["duration"]) != other:
+        raise ScenarioError(f"{work.experiment}: `sweep` sets the duration; leave that out, or the limit of time")
 
 
 def ended_sooner(work: Work, row: dict[str, Any]) -> bool:
@@ -80,14 +93,21 @@ def as_it_ended(work: Work) -> Work:
 
     Of a shorter one the copy of the file and the plan are written too, so that the directory is that experiment's, as if its file
     had been run.
+
+    Raises
+    ------
+    DocumentError
+        If the run is that of another experiment, because a file that this one names has changed meanwhile.
     """
     (run,) = work.plan.runs
     row = read_run_table(work.root / run.directory)
     if row is None or not ended_sooner(work, row):
         return work
-    text = re.sub(r"(?m)^duration = .*$", f'duration = "{row["sim_seconds"]:.0f} s"', work.text, count=1)
+    text = with_duration(work.text, row["sim_seconds"])
     plan = Plan.of(work.experiment, text)
     if plan.scenario != json.loads(row["scenario"]):
-        raise AssertionError(f"{work.root}: a run that ended sooner is not that of a shorter experiment")
+        raise DocumentError(
+            f"a file that {work.experiment} names has changed while the experiment ran; the same command makes it anew"
+        )
     write_all({work.root / "experiment.toml": text.encode(), work.root / "plan.json": plan.to_json().encode()})
     return replace(work, text=text, plan=plan)

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 import re
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -37,7 +36,9 @@ from onionlab.plan import Plan, read_experiment
 from onionlab.quantity import format_number
 from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.results.experiment import Experiment, load, recorded_groups
-from onionlab.running import runner
+from onionlab.running.observer import Observer
+from onionlab.running.place import Place
+from onionlab.running.runner import run_once
 from onionlab.stats import METRICS, mean_interval, networks_for_width, paired_differences, per_network, t_interval
 from onionlab.stats.metrics import WHOLE
 from onionlab.stats.skewed import relative_half_width
@@ -146,49 +147,6 @@ def rule_of(width: str | None, *, metric: str | None, kind: str | None, of: str 
     return UntilCi(parse_width(width), **given)
 
 
-def with_networks(text: str, networks: int) -> str:
-    r"""The text of an experiment file with another number of networks; everything else stays, comments included.
-
-    Raises
-    ------
-    ScenarioError
-        If the number is written in a form that cannot be replaced safely, or the file in what TOML 1.0 has not.
-
-    Examples
-    --------
-    >>> with_networks('title = "x"  # mine\nnetworks = 3 # few\n[network]\nnetworks = 1\n', 12)
-    'title = "x"  # mine\nnetworks = 12 # few\n[network]\nnetworks = 1\n'
-    """
-    before = _values(text)
-    head, bracket, rest = _head(text)
-    changed, count = re.subn(r"(?m)^(\s*\"?networks\"?\s*=\s*)[0-9_]+", rf"\g<1>{networks}", head, count=1)
-    if not count:
-        changed = f"networks = {networks}\n{head}"
-    changed += bracket + rest
-    try:
-        sound = tomllib.loads(changed) == {**before, "networks": networks}
-    except tomllib.TOMLDecodeError:
-        sound = False
-    if not sound:
-        raise ScenarioError("the number of networks cannot be replaced: write `networks = ...` on a line of its own at the top")
-    return changed
-
-
-def _values(text: str) -> dict[str, Any]:
-    """What an experiment file says, where its number of networks is to be changed."""
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        reason = f"it must be TOML 1.0, without a byte-order mark: {error}"
-        raise ScenarioError(f"the number of networks cannot be replaced in this experiment file; for that {reason}") from None
-
-
-def _head(text: str) -> tuple[str, str, str]:
-    """Split a document before its first table."""
-    table = re.search(r"(?m)^\s*\[", text)
-    return (text, "", "") if table is None else (text[: table.start()], text[table.start() : table.end()], text[table.end() :])
-
-
 def samples(experiment: Experiment, rule: UntilCi, networks: int) -> list[tuple[list[float], float]]:
     """What the rule looks at, from the first ``networks`` networks.
 
@@ -277,9 +235,11 @@ def run_until(
     rule: UntilCi,
     *,
     tell: Callable[[str], None] = lambda _: None,
+    place: Place | None = None,
+    fresh: bool = False,
     report: bool = True,
+    observer: Observer | None = None,
     measure_from: str | None = None,
-    **options: Any,
 ) -> Experiment:
     """Run an experiment with as many networks as the rule asks for.
 
@@ -291,8 +251,8 @@ def run_until(
         When to stop.
     tell : callable
         Told a sentence at each step.
-    report, measure_from, options
-        As for `onionlab.run`.
+    place, fresh, report, observer, measure_from
+        As for `onionlab.running.runner.run_once`.
 
     Returns
     -------
@@ -307,26 +267,17 @@ def run_until(
         If networks are not sampled, or the metric or the kind has no values, or each point of a sweep is to be measured from
         another time on.
     """
-    plan = Plan.of(experiment, read_experiment(experiment))
-    if plan.scenario.get("network", {}).get("kind") in ("explicit", "file"):
-        raise ScenarioError(
-            f"{experiment}: --until-ci adds sampled networks, and this network is not sampled; repeat with `seeds`"
-        )
-    if rule.of == "difference" and len(plan.treatments) < 2:
-        raise ScenarioError(f"{experiment}: --of difference needs two treatments")
-    _check_kind(rule, recorded_groups(plan))
-    if plan.points and AUTO in (measure_from, Evaluation.read(root).measure_from if measure_from is None else None):
-        raise ScenarioError(
-            f"{experiment}: --until-ci needs one begin of the measurement for all points of the sweep; --measure-from auto finds "
-            "one for each"
-        )
-    pilot = networks = max(PILOT, plan.networks)
-    if pilot > rule.at_most:
-        raise ScenarioError(f"{experiment} asks for {pilot} networks; --max-networks {rule.at_most} is less")
-    options["fresh"], fresh = False, options.pop("fresh", False)
+    pilot = networks = _pilot(experiment, rule, root, measure_from)
     while True:
-        results = runner.run(
-            experiment, root, networks=networks, report=False, measure_from=measure_from, **{**options, "fresh": fresh}
+        results = run_once(
+            experiment,
+            root,
+            place=place,
+            fresh=fresh,
+            report=False,
+            observer=observer,
+            networks=networks,
+            measure_from=measure_from,
         )
         # What was made anew once is not made anew at the next step.
         fresh = False
@@ -347,6 +298,27 @@ def run_until(
     if report:
         finished.report()
     return finished
+
+
+def _pilot(experiment: Path, rule: UntilCi, root: Path, measure_from: str | None) -> int:
+    """Networks of the pilot; an experiment to which the rule cannot be applied is refused."""
+    plan = Plan.of(experiment, read_experiment(experiment))
+    if plan.scenario.get("network", {}).get("kind") in ("explicit", "file"):
+        raise ScenarioError(
+            f"{experiment}: --until-ci adds sampled networks, and this network is not sampled; repeat with `seeds`"
+        )
+    if rule.of == "difference" and len(plan.treatments) < 2:
+        raise ScenarioError(f"{experiment}: --of difference needs two treatments")
+    _check_kind(rule, recorded_groups(plan))
+    if plan.points and AUTO in (measure_from, Evaluation.read(root).measure_from if measure_from is None else None):
+        raise ScenarioError(
+            f"{experiment}: --until-ci needs one begin of the measurement for all points of the sweep; --measure-from auto finds "
+            "one for each"
+        )
+    pilot = max(PILOT, plan.networks)
+    if pilot > rule.at_most:
+        raise ScenarioError(f"{experiment} asks for {pilot} networks; --max-networks {rule.at_most} is less")
+    return pilot
 
 
 def _check_kind(rule: UntilCi, groups: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from onionlab.running.estimate import Forecast, last_start, resident
 if TYPE_CHECKING:
     from onionlab import _core
     from onionlab.plan import Plan, PlannedRun
+    from onionlab.running.observer import Replaced
 
 #: Without a terminal, one line says how far the experiment is every so many seconds.
 EVERY = 60.0
@@ -151,7 +152,7 @@ class ProgressDisplay:
         if self._bar is not None:
             self._bar.stop()
 
-    def planned(self, plan: Plan, kept: int, outdated: int) -> None:
+    def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:
         """Show what is ahead; once more where the experiment has grown."""
         if self._bar is not None:
             self._bar.stop()
@@ -162,10 +163,8 @@ class ProgressDisplay:
         self._forecast = Forecast(duration, self._runs - kept, started)
         if kept:
             self._say(f"{kept} of {self._runs} runs are there already and are kept")
-        if outdated:
-            made = "1 run there was made" if outdated == 1 else f"{outdated} runs there were made"
-            again = "is made again" if outdated == 1 else "are made again"
-            self._say(f"{made} by another build of onionlab and {again}")
+        for sentence in replaced.sentences:
+            self._say(sentence)
         if kept == self._runs:
             return
         self._bar = Progress(

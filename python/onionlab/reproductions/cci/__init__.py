@@ -157,21 +157,18 @@ def reproduce(
         export.write_with_data(docs, name, specification)
     path = docs / "cci.md"
     lacking = _lacking(everything, planned)
-    text = cci_page.page(
-        asked.assumptions,
-        asked.published,
-        asked.rule,
-        beds,
-        sampled,
-        judged,
-        list(further.page(others, asked.rule)),
-        list(of_quarter.section(large, asked.published["network"])) if large else [],
-        {stem: other.made for stem, other in others.items()} | ({of_quarter.STEM: made_together(large)} if large else {}),
-        lacking,
-        options(quick=quick, kept=kept, parts=parts, networks=networks) if lacking else " --quick" if quick else "",
-        quick=quick,
+    made = {stem: other.made for stem, other in others.items()} | ({of_quarter.STEM: made_together(large)} if large else {})
+    found_all = cci_page.Found(
+        beds=beds,
+        sampled=sampled,
+        judged=judged,
+        further=list(further.page(others, asked.rule)),
+        quarter=list(of_quarter.section(large, asked.published["network"])) if large else [],
+        made=made,
+        lacking=lacking,
+        options=options(quick=quick, kept=kept, parts=parts, networks=networks) if lacking else " --quick" if quick else "",
     )
-    write_text(path, text)
+    write_text(path, cci_page.page(asked.assumptions, asked.published, asked.rule, found_all, quick=quick))
     return path, []
 
 

@@ -31,7 +31,7 @@ SIZES = {"50 kB": 50_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 LOSS = "network.loss"
 
 #: How many networks a file samples.
-NETWORKS = re.compile(r"(?m)^networks = (\d+)$")
+NETWORKS = r"(?m)^networks = \d+$"
 
 #: Where a file's treatments begin, which come last in it.
 TREATMENT = "[[treatments]]\n"
@@ -89,9 +89,10 @@ QUICK = {
     r'timeout = "[^"]*"': 'timeout = "1 min"',
     r"(?m)^networks = .*$": "networks = 3",
     r"(?m)^relays = .*$": "relays = 34",
-    r'(?m)^"network.loss" = .*$': '"network.loss" = [0.0, 0.005]',
-    r'(?m)^"clients.users.users-at-full-scale" = .*$': '"clients.users.users-at-full-scale" = [100_000, 800_000]',
 }
+
+#: The values that it has of what is swept.
+QUICK_VALUES = {LOSS: "[0.0, 0.005]", "clients.users.users-at-full-scale": "[100_000, 800_000]"}
 
 
 @dataclass(frozen=True)
@@ -145,14 +146,17 @@ def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS
 
     The files are written. A network is drawn from ``base-seed``, which is 1 for the first, whatever others there are.
     """
-    text = runs.with_changes((experiments / f"{stem}.toml").read_text(encoding="utf-8"), QUICK if quick else {})
+    file = experiments / f"{stem}.toml"
+    swept = rf'(?m)^"{re.escape(key)}" = .*$'
+    text = file.read_text(encoding="utf-8")
+    if quick:
+        text = runs.with_changes(text, runs.Changes({**QUICK, swept: f'"{key}" = {QUICK_VALUES[key]}'}), file)
     asked = tomllib.loads(text)
     cells = []
     for number in range(asked["networks"]):
-        drawn = NETWORKS.sub(f"networks = 1\nbase-seed = {1 + number}", text)
         for value in asked["sweep"][key]:
-            swept = re.sub(rf'(?m)^"{re.escape(key)}" = .*$', f'"{key}" = [{value}]', drawn)
-            for name, own in by_treatment(swept):
+            alone = {NETWORKS: f"networks = 1\nbase-seed = {1 + number}", swept: f'"{key}" = [{value}]'}
+            for name, own in by_treatment(runs.with_changes(text, runs.Changes(alone), file)):
                 ahead = written(out, f"{stem}-{value}-{name}-{1 + number}", own)
                 cells.append(Cell(number, ahead))
     return cells

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from onionlab.quantity import format_duration, format_fixed
@@ -70,33 +71,46 @@ from there; `--parts` says which parts are run."""
 QUARTER = "The same at the paper's size, once, with 0.5 % lost: `onionlab reproduce cci --quarter`{below}."
 
 
-def page(
-    assumptions: Sequence[Mapping[str, str]],
-    published: Mapping[str, Any],
-    rule: Rule,
-    beds: testbeds.Measured,
-    sampled: network.Measured | None,
-    judged: Sequence[Judged],
-    further: Sequence[str],
-    quarter: Sequence[str],
-    made: Mapping[str, Sequence[Made]],
-    lacking: Sequence[str] = (),
-    options: str = "",
-    *,
-    quick: bool,
-) -> str:
-    """The page as Markdown.
+@dataclass(frozen=True)
+class Found:
+    """What there is for the page.
 
-    ``further`` are the lines on what the paper leaves open, ``quarter`` those on a quarter of Tor, where it was run, ``made``
-    all runs, by part, ``lacking`` the parts that were not run, whole or in part, and ``options`` those of the command.
+    Attributes
+    ----------
+    beds, sampled
+        The testbeds and the sampled network, reduced; None where that was not run.
+    judged
+        The claims on both.
+    further, quarter
+        Lines of the page on what the paper leaves open, and on a quarter of Tor, as far as they were run.
+    made
+        The runs of these, by part.
+    lacking
+        The parts that were not run, whole or in part.
+    options
+        What follows the command that the page names.
     """
-    lines = [INTRODUCTION.format(options=options)]
+
+    beds: testbeds.Measured
+    sampled: network.Measured | None
+    judged: Sequence[Judged]
+    further: Sequence[str]
+    quarter: Sequence[str]
+    made: Mapping[str, Sequence[Made]]
+    lacking: Sequence[str] = ()
+    options: str = ""
+
+
+def page(assumptions: Sequence[Mapping[str, str]], published: Mapping[str, Any], rule: Rule, found: Found, *, quick: bool) -> str:
+    """The page as Markdown, of what the files beside the experiments say and what was found."""
+    beds, sampled, judged = found.beds, found.sampled, found.judged
+    lines = [INTRODUCTION.format(options=found.options)]
     if quick:
         extent = "" if sampled is None else QUICK_NETWORK.format(sampled=sampled)
         seconds = testbeds.QUICK_DURATION.partition(" ")[0]
         lines.append(QUICK.format(seeds=beds.seeds, bed=seconds, network=extent))
-    if lacking:
-        lines += [LACKING.format(parts=", ".join(lacking)), ""]
+    if found.lacking:
+        lines += [LACKING.format(parts=", ".join(found.lacking)), ""]
     lines += ["## In short", ""]
     lines += claims_table.short(judged, "claims" if sampled is not None else "claims about the testbeds")
     lines += ["## The claims", ""]
@@ -117,16 +131,16 @@ def page(
     ]
     if sampled is not None:
         lines += ["## A sampled network", ""]
-        lines += _network(published["network"], sampled, rule, has_quarter=bool(quarter))
+        lines += _network(published["network"], sampled, rule, has_quarter=bool(found.quarter))
         lines += ["![Times to the last byte by size and loss](cci-network-times.svg)", ""]
         lines += ["![Times to build a circuit by loss](cci-network-build.svg)", ""]
-    lines += quarter
-    if further:
-        lines += ["## What the paper leaves open", "", *further]
+    lines += found.quarter
+    if found.further:
+        lines += ["## What the paper leaves open", "", *found.further]
     lines += ["## What the paper does not say", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in assumptions]
     lines += ["", "## Runs", ""]
-    parts = {"the testbeds": beds.made, **({} if sampled is None else {"the sampled network": sampled.made}), **made}
+    parts = {"the testbeds": beds.made, **({} if sampled is None else {"the sampled network": sampled.made}), **found.made}
     lines.append(took(parts, "A run's records are the same bytes on any machine."))
     lines += ["", EXPECTED]
     return "\n".join([*lines, ""])
@@ -176,9 +190,10 @@ def _nagle(beds: testbeds.Measured, judged: Sequence[Judged], rule: Rule) -> Ite
     }
     shown = {metric: [change(beds.figures, part, rule, 2) for part in both] for metric, both in parts.items()}
     numbers = [str(number) for number, one in enumerate(judged, 1) if any(meets_nagle(part) for part in one.claim.parts)]
-    which = f"Claims {', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else f"Claim {numbers[0]}"
+    which = f"Claims {', '.join(numbers[:-1])} and {numbers[-1]}" if len(numbers) > 1 else f"Claim {''.join(numbers)}"
+    meet = f"{which} {'meet' if len(numbers) > 1 else 'meets'}" if numbers else "No claim meets"
     yield (
-        f"{which} meet Nagle's algorithm, which holds back a short segment until the one before it is acknowledged, and which "
+        f"{meet} Nagle's algorithm, which holds back a short segment until the one before it is acknowledged, and which "
         "tor leaves on. A connection that one circuit has to itself waits so more often than one on which the cells of others "
         "complete a segment. NoDropping without it (`nagle = false`), PCTLS less vanilla: throughput "
         f"{shown['throughput'][1]} instead of {shown['throughput'][0]} (MB/s), round trip {shown['round-trip'][1]} instead of "

@@ -69,10 +69,12 @@ class Measured:
 
 def prepare(experiments: Path, out: Path, *, quick: bool) -> list[runs.Ahead]:
     """Name, experiment file and results directory of every testbed; the quick run's files are written."""
-    shorter = {
-        r"(?m)^seeds = .*$": f"seeds = {list(range(1, QUICK_SEEDS + 1))}",
-        r"(?m)^duration = .*$": f'duration = "{QUICK_DURATION}"',
-    }
+    shorter = runs.Changes(
+        {
+            r"(?m)^seeds = .*$": f"seeds = {list(range(1, QUICK_SEEDS + 1))}",
+            r"(?m)^duration = .*$": f'duration = "{QUICK_DURATION}"',
+        }
+    )
     return [runs.prepare(experiments / f"{name}.toml", out, shorter if quick else None) for name in TESTBEDS]
 
 

@@ -8,6 +8,7 @@ import math
 import re
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -123,10 +124,12 @@ def run(asked: Steps, published: Path, metrics: Metrics, out: Path, observer: Ob
     ]
     folders = [(name, folder / "network/experiment.toml", folder / "results") for _, name, folder in asked_for]
     found: dict[int, list[Experiment]] = {}
-    for (number, name, _), experiment in zip(asked_for, runner.run_all(folders, observer=observer, whole=True), strict=True):
-        if experiment.missing:
-            raise RunError(f"{name}: {experiment.missing[0].label} did not finish")
-        found.setdefault(number, []).append(experiment)
+    # Closed in the end, so that no run goes on where one of them is not whole.
+    with closing(runner.run_all(folders, observer=observer, whole=True)) as everything:
+        for (number, name, _), experiment in zip(asked_for, everything, strict=True):
+            if experiment.missing:
+                raise RunError(f"{name}: {experiment.missing[0].label} did not finish")
+            found.setdefault(number, []).append(experiment)
     return [_taken(step, found[number], metrics) for number, step in enumerate(asked.steps)]
 
 

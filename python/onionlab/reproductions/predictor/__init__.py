@@ -9,6 +9,7 @@ its claims as comparisons are in ``claims.toml``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,7 @@ from onionlab.results.experiment import Experiment
 from onionlab.running import runner
 
 #: What the quick run of the toy network has instead.
-QUICK_TOY: Changes = {r"(?m)^seeds = .*$": "seeds = [1, 2, 3]"}
+QUICK_TOY = Changes({r"(?m)^seeds = .*$": "seeds = [1, 2, 3]"})
 
 
 def reproduce(
@@ -71,8 +72,9 @@ def run(
     """Run what is missing, study by study, and reduce it."""
     toys = {}
     ahead = [runs.prepare(experiments / f"{stem}.toml", out, QUICK_TOY if quick else None) for stem in TOYS.values()]
-    with watching(observe) as observer:
-        for place, results in zip(TOYS, runner.run_all(ahead, observer=observer, whole=True), strict=True):
+    # Closed in the end, so that no run goes on where one of them cannot be measured.
+    with watching(observe) as observer, closing(runner.run_all(ahead, observer=observer, whole=True)) as everything:
+        for place, results in zip(TOYS, everything, strict=True):
             toys[place] = measure.toy(asked, place, runs.whole(results))
     made = {"toy": together(own for toy in toys.values() for own in toy.made)}
     networks: list[Reduced] = []

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from onionlab import _core
-from onionlab.errors import DocumentError, ResultsError
+from onionlab import _core, shared_links
+from onionlab.errors import DocumentError
 from onionlab.files import write_text
-from onionlab.importing.sources import read_bytes
+from onionlab.untrusted import read_bytes
 
 #: The middle of the paper's month.
 NOVEMBER = datetime(2021, 11, 15, 12, tzinfo=UTC)
@@ -100,25 +100,16 @@ def gather(paths: Iterable[Path], scratch: Path) -> Documents:
     Parameters
     ----------
     paths : paths
-        Files, and folders of files. Without any, synthetic networks take their place.
+        Files, and folders of files (`onionlab.shared_links.documents`). Without any, synthetic networks take their place.
     scratch : path
         Folder for documents that are made here.
 
     Raises
     ------
-    ResultsError
-        If a path does not exist or a folder is empty.
     DocumentError
-        If a file is no consensus.
+        If a folder has no document in it, or a file does not exist or is no consensus.
     """
-    files: list[Path] = []
-    for path in paths:
-        inside = (
-            sorted(one for one in path.iterdir() if one.is_file() and not one.name.startswith(".")) if path.is_dir() else [path]
-        )
-        if not inside:
-            raise ResultsError(f"{path} is an empty folder; a consensus document or a folder of them is needed")
-        files += inside
+    files = [Path(name) for name in shared_links.documents(list(paths))]
     if not files:
         return _synthetic(scratch)
     found = sorted((read(path) for path in files), key=lambda one: (one.valid_after, one.policies, one.path))

@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from onionlab.charts import export
-from onionlab.errors import ResultsError
+from onionlab.errors import ResultsError, UntrustedError
 from onionlab.files import write_text
-from onionlab.importing.sources import ImportedError, read_json
+from onionlab.plan import Plan
 from onionlab.quantity import seconds
 from onionlab.reproductions.kept import Kept, Made, Reduced, opened, work_off
 from onionlab.reproductions.published import load_differences
@@ -30,9 +30,10 @@ from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
 from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, Samples, errors, reduce, times
-from onionlab.results.experiment import load as load_results
+from onionlab.results.experiment import opened as opened_results
 from onionlab.running.time_limit import TimeLimit
 from onionlab.stats.intervals import Floats, lower_quantile
+from onionlab.untrusted import read_json
 
 #: What is run where nobody says otherwise: the networks of 1 %.
 SMALL = "1pct"
@@ -282,13 +283,22 @@ def _chosen(known: Sequence[str], wanted: Sequence[str]) -> list[str]:
 
 
 def _finished(results: Path) -> Reduced | None:
-    """What the run there came to, if it is finished and this build of the simulator made it."""
-    if not (results / "plan.json").is_file():
+    """What the run there came to, whichever build of the simulator made it; None where none is finished.
+
+    Raises
+    ------
+    ResultsError
+        If what is there cannot be read.
+    """
+    file = results / "plan.json"
+    if not file.is_file():
         return None
     try:
-        return reduce(load_results(results))
-    except ResultsError:
-        return None
+        plan = Plan.from_json(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, ResultsError) as error:
+        raise ResultsError(f"{file}: {error}") from error
+    experiment = opened_results(results, plan)
+    return reduce(experiment) if experiment.finished else None
 
 
 def _imported(name: str, reference: Path, folder: Path, duration: str | None, load: float) -> Path:
@@ -313,7 +323,7 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
         }
         samples = {(metric, size): np.sort(np.asarray(theirs[metric][size], dtype=np.float64)) for metric, size in keys}
         failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ImportedError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UntrustedError) as error:
         raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
     return Comparison(
         name=name,

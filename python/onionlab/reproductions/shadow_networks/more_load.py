@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from onionlab.errors import ResultsError
-from onionlab.importing.sources import ImportedError, read_json
+from onionlab.errors import ResultsError, UntrustedError
 from onionlab.reproductions.kept import Made
 from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, errors, times_by_client
 from onionlab.stats.intervals import Floats, lower_quantile
+from onionlab.untrusted import read_json
 
 #: The other load of the published simulations.
 MORE_LOAD = 1.2
@@ -97,7 +97,7 @@ def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effec
             key: [_theirs(targets["shadow"], scale, ".".join(key), i) for i in positions]
             for key in ((m, s) for m in TIMES for s in SIZES)
         }
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, ImportedError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UntrustedError) as error:
         raise ResultsError(f"{reference} does not say what more load does to networks of {scale}: {error!r}") from error
     duration = min(usual.duration, more.duration)
     before, after = (run.until(duration).perf for run in (usual, more))

@@ -6,7 +6,7 @@ differ is onionlab's tor; the treatment ``linux`` stands beside it. `onionlab.re
 
 from __future__ import annotations
 
-import re
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,7 +21,7 @@ from onionlab.reproductions import beside
 from onionlab.reproductions.agreement import Verdict, judge
 from onionlab.reproductions.kept import Made
 from onionlab.reproductions.published import Case, Published, Quantiles, label, load_published, load_samples, quantiles
-from onionlab.reproductions.runs import Observe, watching, whole
+from onionlab.reproductions.runs import Changes, Observe, watching, whole, with_changes
 from onionlab.reproductions.shadow_tor import charts as shadow_tor_charts
 from onionlab.reproductions.shadow_tor import page as shadow_tor_page
 from onionlab.reproductions.shadow_tor import vegas_trace
@@ -127,10 +127,10 @@ def load_reasons(path: Path) -> shadow_tor_page.Reasons:
     return shadow_tor_page.Reasons(mechanisms, linux)
 
 
-def with_seeds(text: str, count: int) -> str:
-    """The experiment file ``text`` with seeds 1 to ``count``."""
+def with_seeds(file: Path, count: int) -> str:
+    """The text of an experiment file with seeds 1 to ``count``, which it has not yet; raises `ResultsError` otherwise."""
     line = f"seeds = [{', '.join(map(str, range(1, count + 1)))}]\n"
-    return re.sub(r"(?m)^\[network\]$", lambda found: f"{line}\n{found[0]}", text, count=1)
+    return with_changes(file.read_text(encoding="utf-8"), Changes({r"(?m)^\[network\]$": f"{line}\n[network]"}), file)
 
 
 def measure(
@@ -151,13 +151,11 @@ def measure(
     ahead = []
     for case in published.cases:
         file = out / f"{case.name}.toml"
-        write_text(file, with_seeds((experiments / file.name).read_text(encoding="utf-8"), seeds))
+        write_text(file, with_seeds(experiments / file.name, seeds))
         ahead.append((case.name, file, out / case.name))
-    with watching(observe) as observer:
-        return [
-            compare(case, whole(results), reference)
-            for case, results in zip(published.cases, runner.run_all(ahead, observer=observer, whole=True), strict=True)
-        ]
+    # Closed in the end, so that no run goes on where one of them cannot be compared.
+    with watching(observe) as observer, closing(runner.run_all(ahead, observer=observer, whole=True)) as everything:
+        return [compare(case, whole(results), reference) for case, results in zip(published.cases, everything, strict=True)]
 
 
 def compare(case: Case, results: Experiment, reference: Path | None) -> Comparison:

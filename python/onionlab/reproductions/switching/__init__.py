@@ -9,6 +9,7 @@ claims as comparisons are in ``claims.toml``.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -119,8 +120,8 @@ def reproduce(
         runs.prepare(experiments / "network.toml", folder, network.QUICK if quick else None),
         *further.prepare(experiments, folder, quick=quick),
     ]
-    with runs.watching(observe) as observer:
-        everything = runner.run_all(ahead, observer=observer, whole=True)
+    # Closed in the end, so that no run goes on where one of them cannot be measured.
+    with runs.watching(observe) as observer, closing(runner.run_all(ahead, observer=observer, whole=True)) as everything:
         bed = testbeds.measure(runs.whole(next(everything)))
         on_thresholds = thresholds.measure(runs.whole(next(everything)))
         on_live = live.measure(runs.whole(next(everything)))

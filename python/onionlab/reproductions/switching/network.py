@@ -9,6 +9,7 @@ from typing import Any
 
 import polars as pl
 
+from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
 from onionlab.reproductions.switching.testbeds import optional
 from onionlab.results.experiment import Experiment
@@ -29,14 +30,18 @@ PLACES = (*GROUPS, *dict.fromkeys(POSITIONS.values()))
 METRICS = ("first-byte", "last-byte", "spread", "cells", "queued", "switches", "undone", "failed")
 
 #: What the quick run has.
-QUICK = {
-    r"(?m)^duration = .*$": 'duration = "3 min"',
-    r"(?m)^measure-from = .*$": 'measure-from = "1 min"',
-    r"(?m)^networks = .*$": "networks = 3",
-    r"(?m)^seeds = \[1, 2, 3, 4, 5\]$": "seeds = [1, 2, 3]",
-    r"(?m)^\"network.capacity.factor\" = .*$": '"network.capacity.factor" = [1.0, 0.03]',
-    r"(?m)^count = 50$": "count = 10",
-}
+QUICK = runs.Changes(
+    {
+        r"(?m)^duration = .*$": 'duration = "3 min"',
+        r"(?m)^measure-from = .*$": 'measure-from = "1 min"',
+    },
+    where_there={
+        r"(?m)^networks = .*$": "networks = 3",
+        r"(?m)^seeds = \[1, 2, 3, 4, 5\]$": "seeds = [1, 2, 3]",
+        r"(?m)^\"network.capacity.factor\" = .*$": '"network.capacity.factor" = [1.0, 0.03]',
+        r"(?m)^count = 50$": "count = 10",
+    },
+)
 
 #: The place of figures that are of no group.
 WHOLE = "network"

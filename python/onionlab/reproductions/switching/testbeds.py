@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from onionlab.errors import ResultsError
+from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
 from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import lower_quantile
@@ -43,7 +44,7 @@ POOLED = ("throughput", "capacity-gain")
 BYTES, PAYLOAD = 12_300_000, 498
 
 #: What the quick run has of every testbed but the papers' own, which is small enough.
-QUICK = {r"(?m)^seeds = \[1, 2, 3, 4, 5, 6, .*\]$": "seeds = [1, 2, 3, 4, 5, 6]"}
+QUICK = runs.Changes({r"(?m)^seeds = \[1, 2, 3, 4, 5, 6, .*\]$": "seeds = [1, 2, 3, 4, 5, 6]"})
 
 #: Figures of a run; what they are stands in ``claims.toml``. Beside them: bytes of all over the time that all took in KB/s
 #: (together), switches of a run and those of them that did not end well, the least occupancy of an outbuf that one relieved,

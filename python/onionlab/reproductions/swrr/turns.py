@@ -11,7 +11,7 @@ from onionlab.reproductions.claims_table import asked, times
 from onionlab.reproductions.figures import NOTHING, level
 from onionlab.reproductions.swrr.assumptions import Assumptions, Variant
 from onionlab.reproductions.swrr.measure import Measured
-from onionlab.reproductions.swrr.rivalry import COMPARED, OURS, RIVALS, WORDS, cells
+from onionlab.reproductions.swrr.rivalry import COMPARED, OURS, RIVALS, WORDS, cells, pairs
 from onionlab.stats.intervals import CONFIDENCE
 
 
@@ -41,12 +41,7 @@ def _change(measured: Measured, variant: Variant, part: Comparison, confidence: 
 
 def surely_other(measured: Measured, variant: Variant, rule: Rule) -> tuple[int, int]:
     """In how many comparisons with rivals the ratio is surely another than as assumed, all together, and of how many."""
-    wanted = [
-        Comparison(metric, OURS, rival, middles, None, "equal")
-        for middles in variant.middles
-        for rival in RIVALS
-        for metric in COMPARED
-    ]
+    wanted = [Comparison(metric, OURS, rival, middles, None, "equal") for middles, rival, metric in pairs(variant)]
     confidence = per_comparison(rule.confidence, len(wanted))
     found = [_change(measured, variant, part, confidence) for part in wanted]
     known = [one for one in found if one is not None]

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -94,8 +95,18 @@ class Session:
                 yield Ended(self._tasks[number], failure)
         except BaseException:
             if self._client.status == "running":
-                self._client.cancel(list(under_way), force=True)
+                # A scheduler that is gone has nothing left to cancel, and why all ends here is on its way already.
+                with suppress(OSError):
+                    self._client.cancel(list(under_way), force=True)
             raise
+
+    @contextmanager
+    def _reaching(self) -> Iterator[None]:
+        """Say in one sentence that the scheduler has gone away while something was asked of it."""
+        try:
+            yield
+        except OSError as error:
+            raise ClusterError(f"the scheduler at {self._address} is gone: {error}; {self._resume()}") from error
 
     def _await_worker(self) -> None:
         """Wait for the first worker: on a batch system the scheduler is there long before."""
@@ -124,7 +135,8 @@ class Session:
         """The name of the parcel with what an experiment rests on; sent with its first order."""
         if work.root not in self._parcels:
             folder = work.experiment.parent
-            scenarios = (work.plan.scenario, *work.plan.scenarios)
+            swept = bool(work.plan.points)
+            scenarios = work.plan.scenarios if swept else (work.plan.scenario,)
             relative = [path for path in named_files(scenarios) if not Path(path).is_absolute()]
             try:
                 files = {path: (folder / path).read_bytes() for path in relative}
@@ -132,7 +144,9 @@ class Session:
                 raise DocumentError(f"cannot read {error.filename}: {error.strerror}") from error
             code = (work.plan.version, work.plan.build)
             name = f"{self._name}-{uuid.uuid4().hex}"
-            self._client.register_plugin(Parcel(name, work.experiment, work.text, work.plan.scenario, files, code), name=name)
+            parcel = Parcel(name, work.experiment, work.text, scenarios, swept, files, code)
+            with self._reaching():
+                self._client.register_plugin(parcel, name=name)
             self._parcels[work.root] = name
         return self._parcels[work.root]
 
@@ -140,7 +154,8 @@ class Session:
         """Count a task that is over; with the last of its experiment its parcel goes."""
         self._left[work.root] -= 1
         if not self._left[work.root]:
-            self._client.unregister_worker_plugin(self._parcels.pop(work.root))
+            with self._reaching():
+                self._client.unregister_worker_plugin(self._parcels.pop(work.root))
 
     def _order(
         self,
@@ -154,7 +169,8 @@ class Session:
             run = self._tasks[number].run
             which = (run.treatment_index, run.network, run.seed, run.point)
             order = Order(self._parcel(self._tasks[number].work), self._name, number, *which, run.directory)
-            future = self._client.submit(make, order, key=f"{self._name}-{number}", pure=False)
+            with self._reaching():
+                future = self._client.submit(make, order, key=f"{self._name}-{number}", pure=False)
             under_way[future] = number
             future.add_done_callback(done.put)
 

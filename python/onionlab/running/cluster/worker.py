@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -63,8 +63,10 @@ class Parcel(WorkerPlugin):
         The experiment file at the client, for its messages.
     text : str
         Content of that file.
-    scenario : dict
-        What the client resolved it to.
+    scenarios : sequence of dict
+        What the client resolved it to: that of each point of a sweep, or the only one.
+    swept : bool
+        Whether it is a sweep.
     files : mapping
         Content of the files that it names by relative paths.
     code : tuple of str
@@ -76,7 +78,8 @@ class Parcel(WorkerPlugin):
         name: str,
         experiment: Path,
         text: str,
-        scenario: dict[str, Any],
+        scenarios: Sequence[dict[str, Any]],
+        swept: bool,
         files: Mapping[str, bytes],
         code: tuple[str, str],
     ) -> None:
@@ -84,7 +87,8 @@ class Parcel(WorkerPlugin):
         self._there = str(experiment.parent)
         self._file = experiment.name
         self._text = text
-        self._scenario = scenario
+        self._scenarios = list(scenarios)
+        self._swept = swept
         self._files = dict(files)
         self._code = code
         self._folder: Path | None = None
@@ -142,7 +146,12 @@ class Parcel(WorkerPlugin):
 
     def _check_scenario(self, address: str) -> None:
         """Files that are named by absolute paths are this machine's own: they must have the same content."""
-        if json.loads(_core.resolve(str(self._experiment()), self._text)) != self._scenario:
+        named = str(self._experiment()), self._text
+        if self._swept:
+            here = [point["scenario"] for point in json.loads(_core.points(*named))]
+        else:
+            here = [json.loads(_core.resolve(*named))]
+        if here != self._scenarios:
             raise DocumentError(f"worker {address} has another content in a file that {self._file} names by an absolute path")
 
 

@@ -9,17 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from onionlab import unpacking
-from onionlab.errors import DocumentError
+from onionlab.errors import UntrustedError
 
 #: Most bytes of a file, as it lies there and unpacked. JSON made for it takes twenty times as much memory; a published network
 #: with a tenth of Tor's relays has a quarter of a MiB.
 MOST = 64 * 2**20
-
-
-class ImportedError(DocumentError):
-    """A network made elsewhere cannot be used: not readable, not of a known form, or not sensible."""
-
-    code = "document-import"
 
 
 def clipped(text: object, most: int = 80) -> str:
@@ -44,7 +38,7 @@ def inside(root: Path, path: Path) -> Path:
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         If it does, or there can be no such path: its name is too long, has a zero byte, or leads in a circle.
     """
     try:
@@ -55,9 +49,9 @@ def inside(root: Path, path: Path) -> Path:
         pass
     except (OSError, RuntimeError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise ImportedError(f"{clipped(path, 300)} cannot be read: {clipped(reason)}") from error
+        raise UntrustedError(f"{clipped(path, 300)} cannot be read: {clipped(reason)}") from error
     if not found.is_relative_to(root.resolve()):
-        raise ImportedError(f"{path} leads out of {root}")
+        raise UntrustedError(f"{path} leads out of {root}")
     return found
 
 
@@ -66,16 +60,16 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         If it cannot be read, is larger, or is broken.
     """
     try:
         if not path.is_file():
-            raise ImportedError(f"cannot read {path}: {'it is no ordinary file' if path.exists() else 'there is no such file'}")
+            raise UntrustedError(f"cannot read {path}: {'it is no ordinary file' if path.exists() else 'there is no such file'}")
         with path.open("rb") as file:
             raw = file.read(most + 1)
     except OSError as error:
-        raise ImportedError(f"cannot read {path}: {error.strerror}") from error
+        raise UntrustedError(f"cannot read {path}: {error.strerror}") from error
     if len(raw) > most:
         raise _too_large(path, most)
     try:
@@ -83,7 +77,7 @@ def read_bytes(path: Path, most: int = MOST) -> bytes:
             if raw.startswith(form):
                 return _unpacked(path, raw, most, form)
     except unpacking.ERRORS as error:
-        raise ImportedError(f"{path} cannot be unpacked ({clipped(error)})") from error
+        raise UntrustedError(f"{path} cannot be unpacked ({clipped(error)})") from error
     return raw
 
 
@@ -97,8 +91,8 @@ def _unpacked(path: Path, raw: bytes, most: int, form: bytes) -> bytes:
     return bytes(found)
 
 
-def _too_large(path: Path, most: int) -> ImportedError:
-    return ImportedError(f"{path} has more than {most / 2**20:g} MiB")
+def _too_large(path: Path, most: int) -> UntrustedError:
+    return UntrustedError(f"{path} has more than {most / 2**20:g} MiB")
 
 
 def read_text(path: Path, most: int = MOST) -> str:
@@ -106,13 +100,13 @@ def read_text(path: Path, most: int = MOST) -> str:
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         As `read_bytes`, or if it is no text.
     """
     try:
         return read_bytes(path, most).decode("utf-8")
     except UnicodeDecodeError as error:
-        raise ImportedError(f"{path} is not text in UTF-8") from error
+        raise UntrustedError(f"{path} is not text in UTF-8") from error
 
 
 def read_json(path: Path, most: int = MOST) -> Any:
@@ -120,13 +114,13 @@ def read_json(path: Path, most: int = MOST) -> Any:
 
     Raises
     ------
-    ImportedError
+    UntrustedError
         As `read_text`, or if it is no JSON.
     """
     try:
         return json.loads(read_text(path, most))
     except (ValueError, RecursionError) as error:
-        raise ImportedError(f"{path} is no JSON ({clipped(error)})") from error
+        raise UntrustedError(f"{path} is no JSON ({clipped(error)})") from error
 
 
 class Fields:
@@ -142,7 +136,7 @@ class Fields:
 
     def __init__(self, where: str, content: object) -> None:
         if not isinstance(content, dict):
-            raise ImportedError(f"{where}: an object is needed, not {shown(content, 40)}")
+            raise UntrustedError(f"{where}: an object is needed, not {shown(content, 40)}")
         self.where = where
         self._content: dict[str, Any] = content
 
@@ -153,12 +147,12 @@ class Fields:
         """All names and values."""
         return [(str(key), value) for key, value in self._content.items()]
 
-    def refuse(self, key: str, allowed: str) -> ImportedError:
+    def refuse(self, key: str, allowed: str) -> UntrustedError:
         """The error for a value that is not what it should be."""
         place, value = f"{self.where}: `{clipped(key, 40)}`", self._content.get(key)
         if value is None:
-            return ImportedError(f"{place} is missing; it must be {allowed}")
-        return ImportedError(f"{place} is {shown(value, 60)}, but must be {allowed}")
+            return UntrustedError(f"{place} is missing; it must be {allowed}")
+        return UntrustedError(f"{place} is {shown(value, 60)}, but must be {allowed}")
 
     def text(self, key: str, most: int = 200) -> str:
         """A text of at most so many characters."""
