@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
+import tomllib
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -78,6 +80,26 @@ def test_no_module_that_makes_runs_needs_one_that_needs_it() -> None:
     for name, found in needed.items():
         needed[name] = {one for one in found if not any(other.startswith(f"{one}.") for other in found)}
     assert len(tuple(TopologicalSorter(needed).static_order())) == len(names)
+
+
+#: What is declared under another name than it is imported by.
+CALLED = {"yaml": "pyyaml", "vl_convert": "vl-convert-python"}
+
+#: What is there where it is used: the rest of `onionlab[cluster]`, and the notebook's own.
+THERE = {"distributed", "IPython"}
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["dependencies"]
+    names = {re.split("[^A-Za-z0-9_-]", one)[0] for one in declared}
+    imported: set[str] = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {name.name.partition(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                imported.add((node.module or "").partition(".")[0])
+    assert {CALLED.get(name, name) for name in imported - sys.stdlib_module_names - THERE - {"onionlab"}} <= names
 
 
 @pytest.mark.parametrize("path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import importlib.metadata
 import json
 import re
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ import pytest
 from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab import cli
+from onionlab.commands.carried_out.doctor import needed
 
 
 def call(monkeypatch: pytest.MonkeyPatch, *words: object) -> int:
@@ -154,6 +157,23 @@ def test_doctor_finds_this_machine_fit(
     assert "cores" in output
     assert "drawing charts" in output
     assert core.version() in output
+
+
+def test_doctor_looks_for_all_packages_that_are_declared_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    declared = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extra = [f"{one}; extra == 'dev'" for one in declared["optional-dependencies"]["dev"]]
+    monkeypatch.setattr(importlib.metadata, "requires", lambda _: [*declared["dependencies"], *extra])
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "1.0" if name != "markupsafe" else missing(name))
+
+    def missing(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    assert needed(["polars>=1", *extra]) == ["polars"]
+    assert len(needed(declared["dependencies"])) == len(declared["dependencies"])
+    assert call(monkeypatch, "doctor") == 1
+    assert "missing: markupsafe" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

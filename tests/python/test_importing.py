@@ -7,6 +7,7 @@ import json
 import lzma
 import os
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -539,3 +540,12 @@ def test_the_published_networks(tmp_path: Path) -> None:
         network = importing.read(SHADOW_NETWORKS / f"{name}.network.json.xz")
         assert (len(network.relays), sum(len(markov.hosts) for markov in network.markov)) == (relays, clients)
         importing.import_network(SHADOW_NETWORKS / f"{name}.network.json.xz", tmp_path / name)
+
+
+def test_whatever_version_of_tor_is_asked_for_is_a_text_of_the_file(tmp_path: Path) -> None:
+    asked = '0.4.9"\nnet = "linux'
+    network = importing.read(DATA / "small.network.json")
+    assert tomllib.loads(experiment(network, Options(tor=asked)))["base"]["tor"] == asked
+    with pytest.raises(ImportedError, match="tor") as refused:
+        importing.import_network(DATA / "small.network.json", tmp_path / "out", options=Options(tor=asked))
+    assert "\n" not in str(refused.value)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -99,3 +101,14 @@ def test_progress_is_one_line_that_changes(core: FakeCore, experiment_file: Path
     onionlab.run(experiment_file, experiment_file.parent / "out", report=False, observer=progress)
     assert "12 of 12 runs, 11 of them kept · " in shown[-1]
     assert 'value="1.0000"' in shown[-1]
+
+
+def test_what_is_handed_in_and_given_back_can_be_named() -> None:
+    """All of it is there under `onionlab`, of which loading it needs no charts."""
+    for name in onionlab.__all__:
+        assert getattr(onionlab, name) is not None
+    assert {"Observer", "Replaced", "Failure", "METRICS", "Chart", "Variant"} <= set(onionlab.__all__)
+    command = "import onionlab, sys; assert 'altair' not in sys.modules; onionlab.Chart; assert 'altair' in sys.modules"
+    subprocess.run([sys.executable, "-c", command], check=True, timeout=100)
+    with pytest.raises(AttributeError, match="has no attribute 'Charts'"):
+        onionlab.Charts  # noqa: B018

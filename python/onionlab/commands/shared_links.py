@@ -47,10 +47,9 @@ def shared_links(
     ] = None,
 ) -> None:
     """Count how many links of a network carry more than one circuit, as SALSA does, or by closed form."""
-    from onionlab.commands.carried_out.shared_links import answer
+    from onionlab.commands.carried_out.shared_links import How, answer, asked
 
-    answer(
-        files or [],
+    question = asked(
         circuits=circuits,
         internal=internal,
         internal_share=internal_share,
@@ -60,11 +59,6 @@ def shared_links(
         ports=ports,
         traffic=traffic,
         exclude=exclude or [],
-        scale=scale,
-        method=method,
-        repeat=repeat,
-        seed=seed,
-        form=form,
-        out=out,
-        charts=charts,
     )
+    how = How(scale=scale, method=method, repeat=repeat, seed=seed, form=form, out=out, charts=charts)
+    answer(files or [], question, how)

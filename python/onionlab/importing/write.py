@@ -208,7 +208,7 @@ def experiment(network: Network, options: Options) -> str:
     lines += [
         "",
         "[base]",
-        f'tor = "{tor}"',
+        f"tor = {json.dumps(tor, ensure_ascii=False)}",
         'net = "shadow" # links and TCP as Shadow models them',
         *network.links,
         *([] if network.guards is None else [_guards(network.guards)]),

@@ -66,26 +66,26 @@ class Observer(Protocol):
 
 
 class Silent:
-    """An observer that says nothing."""
+    """An observer that ignores everything."""
 
-    def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:
-        """Ignore."""
+    def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:  # noqa: D102
+        pass
 
-    def waiting(self, reason: str) -> None:
-        """Ignore."""
+    def waiting(self, reason: str) -> None:  # noqa: D102
+        pass
 
-    def advanced(self, run: PlannedRun, progress: Progress) -> None:
-        """Ignore."""
+    def advanced(self, run: PlannedRun, progress: Progress) -> None:  # noqa: D102
+        pass
 
-    def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:
-        """Ignore."""
+    def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:  # noqa: D102
+        pass
 
-    def failed(self, run: PlannedRun, reason: str) -> None:
-        """Ignore."""
+    def failed(self, run: PlannedRun, reason: str) -> None:  # noqa: D102
+        pass
 
 
 class Passing(Silent):
-    """Passes on what happens to the runs of one experiment of several, which were planned together.
+    """Passes on what happens to the runs of one experiment of several; that all together were planned is not for it to say.
 
     Parameters
     ----------
@@ -106,18 +106,14 @@ class Passing(Silent):
         at = f"{self._name}, {run.at}" if run.at else self._name
         return replace(run, at=at, point=self._first + run.point)
 
-    def waiting(self, reason: str) -> None:
-        """Pass on."""
+    def waiting(self, reason: str) -> None:  # noqa: D102
         self._observer.waiting(reason)
 
-    def advanced(self, run: PlannedRun, progress: Progress) -> None:
-        """Pass on."""
+    def advanced(self, run: PlannedRun, progress: Progress) -> None:  # noqa: D102
         self._observer.advanced(self._named(run), progress)
 
-    def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:
-        """Pass on."""
+    def finished(self, run: PlannedRun, row: dict[str, Any]) -> None:  # noqa: D102
         self._observer.finished(self._named(run), row)
 
-    def failed(self, run: PlannedRun, reason: str) -> None:
-        """Pass on."""
+    def failed(self, run: PlannedRun, reason: str) -> None:  # noqa: D102
         self._observer.failed(self._named(run), reason)

@@ -64,7 +64,7 @@ def run(
     until_ci : onionlab.UntilCi or str, optional
         Add networks until an interval is narrow enough (`onionlab.running.until`): a width such as ``"5%"``, of the median time
         to the last byte of the first kind of client that has one, or a rule, which says of what (a key into
-        `onionlab.stats.METRICS`).
+        `onionlab.METRICS`).
     cluster : str, optional
         Address of a Dask scheduler, such as ``tcp://10.0.0.1:8786``, on whose workers the runs are made; needs
         ``onionlab[cluster]``. Results are the same.

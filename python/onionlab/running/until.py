@@ -59,7 +59,7 @@ class UntilCi:
     width
         Half width of the 95 % interval as a share of the mean (of the first treatment's mean for differences), such as 0.05.
     metric
-        Key into `onionlab.stats.METRICS`.
+        Key into `onionlab.METRICS`.
     kind
         Kind of client, or ``whole network``; None for the first kind of the experiment that has the metric.
     of

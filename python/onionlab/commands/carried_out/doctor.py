@@ -5,8 +5,10 @@ from __future__ import annotations
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -45,12 +47,27 @@ def memory() -> int | None:
     return int(words[0]) * 1024 if words else None
 
 
+def needed(requirements: Iterable[str]) -> list[str]:
+    """Names of the packages that are always needed, of a distribution's requirements.
+
+    Examples
+    --------
+    >>> needed(["polars>=1.30", "distributed>=2025.1; extra == 'cluster'", "jinja2 >=3.1"])
+    ['jinja2', 'polars']
+    """
+    always = [one for one in requirements if "extra" not in one.partition(";")[2]]
+    return sorted(found[0] for one in always if (found := re.match(r"[A-Za-z0-9][A-Za-z0-9._-]*", one)) is not None)
+
+
 def _packages() -> Finding:
-    """Versions of the packages that statistics and charts rest on."""
-    names = ("altair", "jinja2", "numpy", "polars", "rich", "scipy", "typer", "vl-convert-python")
+    """Versions of the packages without which onionlab does not work."""
     missing = []
     versions = []
-    for name in names:
+    try:
+        requirements = importlib.metadata.requires("onionlab") or []
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("packages", "onionlab is not installed here, so that what it needs is not known", fine=None)
+    for name in needed(requirements):
         try:
             versions.append(f"{name} {importlib.metadata.version(name)}")
         except importlib.metadata.PackageNotFoundError:

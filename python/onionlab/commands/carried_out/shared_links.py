@@ -6,6 +6,7 @@ import io
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from onionlab.shared_links import Method, Question, documents, shared_links, to_
 
 FORMATS = ("table", "json", "parquet")
 EXCLUSIONS = ("relay", "subnet")
+METHODS = ("draw", "expectation")
 
 #: What a table shows of the network.
 COUNTS = ("relays", "guards", "middles", "exits", "circuits")
@@ -36,8 +38,52 @@ def _chosen(option: str, value: str, allowed: Sequence[str]) -> str:
     return value
 
 
-def answer(
-    files: Sequence[Path],
+@dataclass(frozen=True)
+class How:
+    """How a question is answered, and where the answer goes.
+
+    Attributes
+    ----------
+    scale
+        Share of the network that is sampled.
+    method
+        ``draw`` or ``expectation``; None for the one that fits the question.
+    repeat, seed
+        Of draws and samples; None where nothing is said.
+    form, out
+        A name of `FORMATS`, and the file; standard output without one.
+    charts
+        The folder for charts; None for none.
+    """
+
+    scale: float = 1.0
+    method: str | None = None
+    repeat: int | None = None
+    seed: int | None = None
+    form: str = "table"
+    out: Path | None = None
+    charts: Path | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be together, whatever the question is."""
+        _chosen("--format", self.form, FORMATS)
+        if self.form == "parquet" and self.out is None:
+            raise QuestionError("--format parquet wants a file: add --out FILE.parquet")
+        if self.method is not None and _chosen("--method", self.method, METHODS) == "expectation" and self.repeated:
+            raise QuestionError("--method expectation is exact: of the whole network it has neither --repeat nor --seed")
+
+    @property
+    def repeated(self) -> bool:
+        """Whether the whole network is drawn as often as is said, or with the seed that is said."""
+        return self.scale == 1 and (self.repeat is not None or self.seed is not None)
+
+    def method_for(self, question: Question) -> Method:
+        """The method that is asked for, or the exact one where it can answer."""
+        drawn = question.excludes or self.repeated if self.method is None else self.method == "draw"
+        return "draw" if drawn else "expectation"
+
+
+def asked(
     *,
     circuits: int,
     internal: bool,
@@ -48,22 +94,12 @@ def answer(
     ports: str | None,
     traffic: str | None,
     exclude: Sequence[str],
-    scale: float,
-    method: str | None,
-    repeat: int | None,
-    seed: int | None,
-    form: str,
-    out: Path | None,
-    charts: Path | None,
-) -> None:
-    """Answer the question of a command line, and draw its charts."""
-    _chosen("--format", form, FORMATS)
+) -> Question:
+    """The question of a command line; the parameters are its options."""
     excluded = {_chosen("--exclude", rule, EXCLUSIONS) for rule in exclude}
     if internal and internal_share is not None:
         raise QuestionError("--internal and --internal-share say two things: write one of them")
-    if form == "parquet" and out is None:
-        raise QuestionError("--format parquet wants a file: add --out FILE.parquet")
-    question = Question(
+    return Question(
         circuits=circuits,
         internal=internal if internal_share is None else internal_share,
         directed=not undirected,
@@ -74,24 +110,22 @@ def answer(
         exclude_same_relay="relay" in excluded,
         exclude_same_subnet="subnet" in excluded,
     )
+
+
+def answer(files: Sequence[Path], question: Question, how: How) -> None:
+    """Answer a question about documents, and folders of them, and draw its charts."""
     sources = documents(list(files))
-    repeated = scale == 1 and (repeat is not None or seed is not None)
-    by: Method = "draw" if question.excludes or repeated else "expectation"
-    if repeated and method is not None and _chosen("--method", method, ("draw", "expectation")) == "expectation":
-        raise QuestionError("--method expectation is exact: of the whole network it has neither --repeat nor --seed")
-    if method is not None:
-        by = "draw" if _chosen("--method", method, ("draw", "expectation")) == "draw" else "expectation"
     frame = shared_links(
         list(sources),
         question,
-        scale=scale,
-        method=by,
-        repeat=1 if repeat is None else repeat,
-        seed=1 if seed is None else seed,
+        scale=how.scale,
+        method=how.method_for(question),
+        repeat=1 if how.repeat is None else how.repeat,
+        seed=1 if how.seed is None else how.seed,
     )
-    _write(frame, question, form, out)
-    if charts is not None:
-        _draw(list(sources), question, charts)
+    _write(frame, question, how.form, how.out)
+    if how.charts is not None:
+        _draw(list(sources), question, how.charts)
 
 
 def _draw(sources: list[str], question: Question, directory: Path) -> None:
