@@ -77,7 +77,14 @@ def _dots(name: str, found: pl.DataFrame, treatments: list[str], heading: str, *
     layers = [
         bounds.encode(x=alt.X("low:Q", scale=scale), x2="high:Q", y=y, color=colour),
         base.mark_point(filled=True, size=46, opacity=1).encode(
-            x=alt.X("mean:Q", title="time to last byte, mean (s)", scale=scale, axis=alt.Axis(tickCount=5)), y=y, color=colour
+            x=alt.X(
+                "mean:Q",
+                title="time to last byte, mean (s)",
+                scale=scale,
+                axis=alt.Axis(tickCount=5, labelOverlap=True, labelSeparation=8),
+            ),
+            y=y,
+            color=colour,
         ),
     ]
     return alt.LayerChart(layer=layers, title=alt.TitleParams(heading, fontSize=12, offset=4))
