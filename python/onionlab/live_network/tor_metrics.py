@@ -29,7 +29,7 @@ from typing import Any
 
 import numpy as np
 
-from onionlab.errors import ImportedError
+from onionlab.errors import UntrustedError
 from onionlab.untrusted import Fields, clipped, read_text
 
 #: Quantities, and how they are called in words; times in s.
@@ -85,7 +85,7 @@ class Metrics:
 
         Raises
         ------
-        ImportedError
+        UntrustedError
             If it is of none of the known forms.
         """
         text = read_text(path, MOST)
@@ -101,14 +101,14 @@ class Metrics:
         try:
             document = Fields(str(path), json.loads(text))
         except (ValueError, RecursionError) as error:
-            raise ImportedError(f"{path} is no JSON ({clipped(error)})") from error
+            raise UntrustedError(f"{path} is no JSON ({clipped(error)})") from error
         live = [name for name, value in document.items() if name.startswith("tor_") and isinstance(value, dict)]
         if "quantiles" in document and live:
             self._add_quantiles(document, live[0])
         elif "circuit_rtt" in document or "download_times" in document:
             self._add_measurements(document)
         else:
-            raise ImportedError(f"{path} has neither measurements of OnionPerf nor quantiles of them")
+            raise UntrustedError(f"{path} has neither measurements of OnionPerf nor quantiles of them")
 
     def _add_quantiles(self, document: Fields, name: str) -> None:
         quantiles = _numbers(document, "quantiles", 0.0, 1.0)
@@ -151,11 +151,11 @@ class Metrics:
             columns = set(rows.fieldnames or ())
             # Each row has an entry for each column, however short it is.
             if len(columns) > MOST_COLUMNS:
-                raise ImportedError(f"{path} has {len(columns):,} columns, more than the {MOST_COLUMNS} that can be read")
+                raise UntrustedError(f"{path} has {len(columns):,} columns, more than the {MOST_COLUMNS} that can be read")
             first = itertools.islice(rows, MOST_ROWS)
             table = [row for row in first if row.get("server", "public") in ("public", "")]
         except csv.Error as error:
-            raise ImportedError(f"{path} is no table of Tor Metrics ({clipped(error)})") from error
+            raise UntrustedError(f"{path} is no table of Tor Metrics ({clipped(error)})") from error
         counted = {"timeouts", "failures", "requests"} <= columns
         if {"date", "advbw", "bwhist"} <= columns:
             self.relay_goodput = _median(path, table, "bwhist", 1e9)
@@ -173,7 +173,7 @@ class Metrics:
                 size: [_share(path, of_size, key) for key in FAILED] for size in WEIGHTS if (of_size := _of_size(table, size))
             }
             if not shares:
-                raise ImportedError(f"{path} has no rows of {', '.join(WEIGHTS)} bytes")
+                raise UntrustedError(f"{path} has no rows of {', '.join(WEIGHTS)} bytes")
             weight = sum(WEIGHTS[size] for size in shares)
             self.error_rate = sum(WEIGHTS[size] * sum(of_size) for size, of_size in shares.items()) / weight
         elif {"date", "position", "q1", "md", "q3"} <= columns:
@@ -187,7 +187,7 @@ class Metrics:
             quartiles = _quartiles(path, _single(table), 1e-3)
             self.times["circuit_rtt"] = {q: quartiles[q] for q in (0.25, 0.5, 0.75)}
         else:
-            raise ImportedError(f"{path} is no table of Tor Metrics that is known: its columns are {clipped(sorted(columns))}")
+            raise UntrustedError(f"{path} is no table of Tor Metrics that is known: its columns are {clipped(sorted(columns))}")
 
 
 def _size(text: str) -> str:
@@ -221,9 +221,9 @@ def _share(path: Path, rows: Iterable[dict[str, Any]], column: str) -> float:
     """The mean of a column of shares."""
     values = _values(path, rows, column)
     if not values:
-        raise ImportedError(f"{path} has no numbers in the column `{column}`")
+        raise UntrustedError(f"{path} has no numbers in the column `{column}`")
     if max(values) > 1:
-        raise ImportedError(f"{path}: `{column}` is {max(values):g}, but must be a share, from 0 to 1")
+        raise UntrustedError(f"{path}: `{column}` is {max(values):g}, but must be a share, from 0 to 1")
     return sum(values) / len(values)
 
 
@@ -237,9 +237,9 @@ def _values(path: Path, rows: Iterable[dict[str, Any]], column: str) -> list[flo
         try:
             value = float(text)
         except ValueError as error:
-            raise ImportedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number") from error
+            raise UntrustedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number") from error
         if not 0.0 <= value <= GREATEST:
-            raise ImportedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number from 0 to {GREATEST:g}")
+            raise UntrustedError(f"{path}: `{column}` is {clipped(text, 30)!r}, but must be a number from 0 to {GREATEST:g}")
         values.append(value)
     return values
 
@@ -248,7 +248,7 @@ def _median(path: Path, rows: Iterable[dict[str, Any]], column: str, factor: flo
     """The median of a column, rows without it left aside."""
     values = _values(path, rows, column)
     if not values:
-        raise ImportedError(f"{path} has no numbers in the column `{column}`")
+        raise UntrustedError(f"{path} has no numbers in the column `{column}`")
     return float(np.median(values)) * factor
 
 
