@@ -395,7 +395,7 @@ def test_a_worker_that_joins_later_with_another_onionlab_is_refused(address: str
     from onionlab.running.cluster.worker import Parcel
 
     with Client(address) as client:
-        parcel = Parcel("onionlab-test", tmp_path / "x.toml", SMALL, {}, {}, ("0.0.9", "feedfeedfeedfeed"))
+        parcel = Parcel("onionlab-test", tmp_path / "x.toml", SMALL, [{}], False, {}, ("0.0.9", "feedfeedfeedfeed"))
         client.register_plugin(parcel, name="onionlab-test")
         try:
             problems = client.run(lambda dask_worker: str(dask_worker.plugins["onionlab-test"]._problem))
