@@ -101,7 +101,7 @@ fn a_treatment_is_run_once_for_points_that_do_not_concern_it() {
 #[test]
 fn a_sweep_has_a_hundred_keys_at_most() {
     let sweep = |keys: usize| {
-        let keys: String = (0..keys).map(|number| format!("key{number} = [1]\n")).collect();
+        let keys = (0..keys).map(|number| format!("key{number} = [1]")).collect::<Vec<_>>().join("\n");
         let scenario = Scenario::parse(Path::new("sweep.toml"), format!("{FILE}[sweep]\n{keys}"));
         scenario.and_then(|scenario| scenario.resolve_points()).unwrap_err().to_string()
     };
