@@ -12,9 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from onionlab.errors import OnionlabError, ResultsError
+from onionlab.errors import OnionlabError, ResultsError, UntrustedError
 from onionlab.files import REPLACED, remove_drafts, settle_replaced, write_all
-from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, is_finished
+from onionlab.plan import MOST_OF_A_PLAN, OPTIONAL_TABLES, TABLES, Plan, is_finished
+from onionlab.untrusted import read_text
 
 #: What is copied and planned, beside the runs themselves.
 OWN = ("experiment.toml", "plan.json")
@@ -41,8 +42,8 @@ def check_own(root: Path, plan: Plan, otherwise: str = "") -> None:
     The refusal names another directory as the way out, and goes on with ``otherwise``.
     """
     try:
-        other = Plan.from_json((root / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ResultsError):
+        other = Plan.from_json(read_text(root / "plan.json", MOST_OF_A_PLAN))
+    except (UntrustedError, ResultsError):
         return
     titles = [str(of.scenario.get("title")) for of in (other, plan)]
     if titles[0] == titles[1] or not any(is_finished(root, other, run) for run in other.runs):
