@@ -5,9 +5,9 @@ from __future__ import annotations
 import _thread
 import errno
 import fcntl
-import os
 import io
 import json
+import os
 import threading
 from collections import Counter
 from pathlib import Path
