@@ -14,11 +14,13 @@ from onionlab.commands import EXIT_FAILED, EXIT_REFUSED
 from onionlab.commands.doctor import doctor
 from onionlab.commands.evidence import calibrate, reproduce
 from onionlab.commands.export import app as export_app
+from onionlab.commands.foreign import show_cause
 from onionlab.commands.look import compare, plot
 from onionlab.commands.networks import fetch_consensus, import_, schema, synth
 from onionlab.commands.run import report, run
 from onionlab.commands.shared_links import shared_links
 from onionlab.errors import ClusterError, DocumentError, OnionlabError, QuestionError, ResultsError, ScenarioError
+from onionlab.untrusted import clipped, plain
 
 #: What the system says where an output cannot be written to.
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
@@ -70,18 +72,29 @@ app.command(epilog="Example: onionlab reproduce salsa")(reproduce)
 app.command(epilog="Example: onionlab doctor")(doctor)
 
 
+def _check_arguments() -> None:
+    """Refuse what is no UTF-8 among the arguments: names of files go to the simulator, and into reports, as texts."""
+    for argument in sys.argv[1:]:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            raise QuestionError(f"the argument {clipped(argument)!r} is not UTF-8, which names of files must be here") from error
+
+
 def main() -> None:
     """Run the command line; every refusal is one sentence on the error stream."""
     try:
         try:
+            _check_arguments()
             app()
         finally:
             sys.stdout.flush()
     except (ClusterError, ScenarioError, DocumentError, QuestionError, ResultsError) as error:
-        print(f"onionlab: {error}", file=sys.stderr)
+        show_cause(error)
+        print(f"onionlab: {plain(error)}", file=sys.stderr)
         sys.exit(EXIT_REFUSED)
     except OnionlabError as error:
-        print(f"onionlab: {error}", file=sys.stderr)
+        print(f"onionlab: {plain(error)}", file=sys.stderr)
         sys.exit(EXIT_FAILED)
     except BrokenPipeError:
         # The reader of our output has seen enough (`onionlab schema | head`).
@@ -90,7 +103,7 @@ def main() -> None:
     except OSError as error:
         # What writes files says so itself; what is left is standard output on a full disk, or a system that is worse off.
         of_output = error.filename is None and error.errno in UNWRITABLE
-        where = "standard output" if of_output else error.filename
+        where = "standard output" if of_output else plain(error.filename or "")
         reason = error.strerror or str(error) or type(error).__name__
         print(f"onionlab: {where}: {reason}" if where else f"onionlab: {reason}", file=sys.stderr)
         if of_output:

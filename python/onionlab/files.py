@@ -11,6 +11,7 @@ import os
 import platform
 import re
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from onionlab.errors import ResultsError
+from onionlab.untrusted import clipped
 
 #: End of the hidden name of a directory while a newer one takes its place; `crates/lab` uses the same.
 REPLACED = ".replaced"
@@ -40,6 +42,45 @@ def write_bytes(path: Path, content: bytes) -> None:
 def write_text(path: Path, text: str) -> None:
     """Write text as UTF-8 in one step; as `write_bytes`."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write the file that a person named for an answer: in one step, or into whatever else stands there.
+
+    Behind a symbolic link it is the file that the link leads to. A device, a pipe or standard output is written into, which the
+    draft of a file must not replace.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be written.
+    """
+    place = file_behind(path)
+    if place is not None:
+        write_bytes(place, content)
+        return
+    with writing(path), os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND), "wb") as output:
+        output.write(content)
+
+
+def file_behind(path: Path) -> Path | None:
+    """The file to which a path leads over symbolic links, there or not; None where something else is there, or an open file.
+
+    Raises
+    ------
+    ResultsError
+        If there can be no such path.
+    """
+    with writing(path):
+        try:
+            mode = path.stat().st_mode
+        except FileNotFoundError:
+            return path.resolve() if path.is_symlink() else path
+        # Under these names lies what a process has open, in the midst of which it may be.
+        of_a_process = re.match(r"/dev/(std(in|out|err)|fd/)|/proc/", path.absolute().as_posix())
+        if of_a_process or not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)):
+            return None
+        return path.resolve() if path.is_symlink() else path
 
 
 def write_all(contents: Mapping[Path, bytes]) -> None:
@@ -97,6 +138,8 @@ def write_directory(path: Path, contents: Iterable[tuple[str, bytes]], check: Ca
         try:
             draft.mkdir()
             for name, content in contents:
+                if Path(name).is_absolute() or ".." in Path(name).parts:
+                    raise ResultsError(f"cannot write {path}: {clipped(name)!r} is no name within it")
                 (draft / name).parent.mkdir(parents=True, exist_ok=True)
                 (draft / name).write_bytes(content)
             if check is not None:

@@ -9,17 +9,19 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-import polars as pl
-
 from onionlab import _core
 from onionlab.errors import ResultsError
 from onionlab.quantity import seconds
+from onionlab.records import CONTROL, read_parquet, texts
 
 #: The record tables of a run, one Parquet file each.
 TABLES = ("transfers", "circuits", "channels", "relays", "network", "run")
 
 #: Tables that a run leaves only where its experiment asks for them.
 OPTIONAL_TABLES = ("vegas", "latency", "switches", "switching_samples", "probes", "controllers", "plans")
+
+#: Bytes of a plan that are read; a run takes some two hundred of them.
+MOST_OF_A_PLAN = 64 * 1024**2
 
 #: Parts of a scenario that say how often it is run or how it is evaluated, but not what happens within one run.
 _NOT_OF_A_RUN = ("title", "networks", "seeds", "treatments", "measure-from")
@@ -131,6 +133,9 @@ class Plan:
             plan._check()
             # JSON can have halves of characters, which can be neither printed nor written.
             json.dumps(kept, ensure_ascii=False).encode()
+            # Lines end in texts of the file; whatever else controls a terminal is not printed.
+            if any(CONTROL.search(text.translate(_LINES)) for text in texts(kept)):
+                raise ValueError("a text has control characters")
         except KeyError as error:
             raise ResultsError(f"not a plan that onionlab wrote: {error} is missing") from error
         except (ValueError, TypeError, AttributeError, RecursionError) as error:
@@ -142,6 +147,7 @@ class Plan:
         if not all(isinstance(scenario, dict) for scenario in (self.scenario, *self.scenarios)):
             raise ValueError("a scenario is no object")
         for scenario in (self.scenario, *self.scenarios):
+            _check_scenario(scenario)
             seconds(scenario.get("measure-from") or 0)
             treatments = scenario.get("treatments", [])
             if not isinstance(treatments, list) or not all(
@@ -214,6 +220,38 @@ class Plan:
         )
 
 
+#: Takes tabs and ends of lines out of a text.
+_LINES = str.maketrans("", "", "\t\n\r")
+
+
+def _check_scenario(scenario: dict[str, Any]) -> None:
+    """Refuse a scenario whose keys that are looked at here are not of their kind, with a `ValueError` or `KeyError`."""
+
+    def need(fits: bool, key: str, kind: str) -> None:
+        if not fits:
+            raise ValueError(f"`{key}` of a scenario is no {kind}")
+
+    need(seconds(scenario["duration"]) > 0, "duration", "duration above 0")
+    need(isinstance(scenario.get("title"), str | None), "title", "text")
+    need(isinstance(scenario.get("network", {}), dict), "network", "object")
+    need(isinstance(scenario.get("load-target"), dict | None), "load-target", "object")
+    groups = scenario["clients"]
+    need(isinstance(groups, list) and all(isinstance(group, dict) for group in groups), "clients", "list of objects")
+    for group in groups:
+        need(isinstance(group.get("group"), str), "group", "text")
+        need(isinstance(group.get("load", {}), dict), "load", "object")
+        need(_is_count(group.get("users", 1)), "users", "whole number")
+        members = group.get("members", {})
+        need(isinstance(members, dict) and all(isinstance(one, dict) for one in members.values()), "members", "object of objects")
+        for way, key in (("count", "count"), ("document", "clients"), ("scaled", "users-at-full-scale")):
+            need(_is_count(members.get(way, {}).get(key, 0)), f"{way}.{key}", "whole number")
+        need(isinstance(members.get("hosts", {}).get("hosts", []), list), "hosts", "list")
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
 def _in_short(error: Exception) -> str:
     """What is wrong, on one line that is not long."""
     line = " ".join(str(error).split())
@@ -255,8 +293,8 @@ def read_run_table(directory: Path) -> dict[str, Any] | None:
     if not all((directory / f"{table}.parquet").is_file() for table in TABLES):
         return None
     try:
-        frame = pl.read_parquet(directory / "run.parquet", glob=False, hive_partitioning=False)
-    except (pl.exceptions.PolarsError, OSError):
+        frame = read_parquet(directory / "run.parquet", most=1)
+    except ResultsError:
         return None
     return frame.row(0, named=True) if frame.height == 1 else None
 

@@ -23,6 +23,11 @@ def clipped(text: object, most: int = 80) -> str:
     return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in line)
 
 
+def plain(text: object) -> str:
+    """A text as it is, but for what a terminal would obey and what no file in UTF-8 can have: that is replaced."""
+    return "".join(letter if letter.isprintable() or letter == "\n" else "\N{REPLACEMENT CHARACTER}" for letter in str(text))
+
+
 def shown(value: object, most: int) -> str:
     """A value as Python writes it, clipped; of one that has many parts or is deep, no more than its beginning is looked at."""
     return clipped(_BEGINNING.repr(value), most)

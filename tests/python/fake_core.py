@@ -156,7 +156,7 @@ class FakeCore:
             raise RunError("the event queue ran dry")
         tables = self._tables(scenario, treatment, network_index, seed, duration, resolved)
         target = Path(out_dir) / "runs" / directory
-        draft = target.with_name(f".{directory}.draft")
+        draft = target.with_name(f".{directory}.1.partial")
         draft.mkdir(parents=True)
         for name, table in tables.items():
             table.write_parquet(draft / f"{name}.parquet")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,13 @@ import pytest
 
 import onionlab
 from fake_core import FakeCore
+from onionlab import cli, records
 from onionlab.errors import ResultsError
+from onionlab.plan import read_run_table
+from onionlab.report import content
+from onionlab.report.content import experiment_file as experiment_file_of
+
+DATA = Path(__file__).parent / "testdata"
 
 DEEP = "[" * 100_000
 
@@ -42,6 +50,18 @@ Change = Callable[[dict[str, Any]], object]
         (lambda plan: plan.update(runs=["a"]), "is not a mapping"),
         (lambda plan: plan.update(runs=[["a"]]), "is not a plan that onionlab wrote"),
         (lambda plan: plan.update(scenario=3), "a scenario is no object"),
+        (lambda plan: plan["scenario"].pop("clients"), "'clients' is missing"),
+        (lambda plan: plan["scenario"].pop("duration"), "'duration' is missing"),
+        (lambda plan: plan["scenario"].update(duration="0 s"), "`duration` of a scenario is no duration above 0"),
+        (lambda plan: plan["scenario"].update(clients=[1]), "`clients` of a scenario is no list of objects"),
+        (lambda plan: plan["scenario"].update(network="x"), "`network` of a scenario is no object"),
+        (
+            lambda plan: plan["scenario"]["clients"][0].update(members={"count": {"count": "many"}}),
+            "`count.count` of a scenario is no whole number",
+        ),
+        (lambda plan: plan["scenario"]["clients"][0].update(users=None), "`users` of a scenario is no whole number"),
+        (lambda plan: plan["scenario"].update(title="A \x1b[2J\x1b]0;owned\x07"), "a text has control characters"),
+        (lambda plan: plan["scenario"].update({"a\x9b": 1}), "a text has control characters"),
         (lambda plan: plan.update(version=[1]), "`version` or `build` is no text"),
         (lambda plan: plan["scenario"].update({"measure-from": "soon"}), "'soon' is not a duration"),
         (lambda plan: plan["scenario"].update(title="\ud800"), "surrogates not allowed"),
@@ -139,3 +159,138 @@ def test_a_run_of_something_else_is_unfinished(out: Path) -> None:
         pl.read_parquet(path, hive_partitioning=False).with_columns(scenario=pl.lit(scenario)).write_parquet(path)
         experiment = onionlab.load(out)
         assert len(experiment.missing) == 1
+
+
+def panicking(path: Path) -> None:
+    """Damage a table so that polars panics over it, as it does over a few of a thousand damaged files."""
+    shutil.copy(DATA / "panics.parquet", path)
+
+
+@pytest.mark.parametrize("name", ["transfers", "network"])
+def test_a_table_over_which_polars_panics(name: str, out: Path) -> None:
+    panicking(table(out, name))
+    told = refused(out)
+    assert told.startswith(f"{table(out, name)} ")
+
+
+def test_a_run_over_which_polars_panics_is_made_anew(out: Path, experiment_file: Path, core: FakeCore) -> None:
+    panicking(table(out, "run"))
+    assert len(onionlab.load(out).missing) == 1
+    core.made.clear()
+    assert onionlab.run(experiment_file, out, report=False).missing == ()
+    assert len(core.made) == 1
+
+
+def test_of_a_table_without_end_no_row_is_read(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = table(out, "run")
+    many = pl.concat([pl.read_parquet(path, hive_partitioning=False)] * 2)
+    many.write_parquet(path)
+    collected = Collected(pl.LazyFrame.collect)
+    monkeypatch.setattr(pl.LazyFrame, "collect", collected)
+    assert read_run_table(path.parent) is None
+    assert collected.most == 1
+    monkeypatch.setattr(records.scan, "__defaults__", (3,))
+    with pytest.raises(ResultsError, match=r"transfers\.parquet is not what onionlab wrote: it has [0-9,]+ rows, and may have 3"):
+        _ = onionlab.load(out).transfers
+
+
+class Collected:
+    """Counts the rows that are read."""
+
+    def __init__(self, collect: Callable[..., pl.DataFrame]) -> None:
+        self.collect, self.most = collect, 0
+
+    def __get__(self, frame: pl.LazyFrame, _: object) -> Callable[..., pl.DataFrame]:
+        def counted(*options: Any, **named: Any) -> pl.DataFrame:
+            found = self.collect(frame, *options, **named)
+            self.most = max(self.most, found.height)
+            return found
+
+        return counted
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("transfers", lambda frame: frame.drop("size_bytes"), "it has other columns, and no `size_bytes`"),
+        (
+            "transfers",
+            lambda frame: frame.with_columns(start_ns=pl.lit("x")),
+            "its column `start_ns` is of type String, not Int64",
+        ),
+        (
+            "transfers",
+            lambda frame: frame.with_columns(size_bytes=pl.lit(None, dtype=pl.UInt64)),
+            "`size_bytes` has no value in a row of the table 'transfers'",
+        ),
+        (
+            "transfers",
+            lambda frame: frame.with_columns(start_ns=-pl.col("start_ns") - 1),
+            "a transfer starts before the simulation",
+        ),
+        ("transfers", lambda frame: frame.with_columns(group=pl.lit("a\x1b[2J")), "`group` of a transfer has control characters"),
+        ("network", lambda frame: frame.with_columns(time_ns=pl.lit(0, dtype=pl.Int64)), "are not above 0 and ascending"),
+        ("network", lambda frame: frame.with_columns(time_ns=-pl.col("time_ns")), "are not above 0 and ascending"),
+        ("network", lambda frame: frame.with_columns(time_ns=pl.col("time_ns") * 10**6), "is after the run's end"),
+        (
+            "run",
+            lambda frame: frame.with_columns(wall_seconds=pl.lit(float("nan"))),
+            "`wall_seconds` of a run is no length of time",
+        ),
+        (
+            "run",
+            lambda frame: frame.with_columns(cpu_seconds=pl.lit(float("inf"))),
+            "`cpu_seconds` of a run is no length of time",
+        ),
+        ("run", lambda frame: frame.with_columns(divergence_json=pl.lit("{")), "`divergence_json` of a run is no JSON"),
+    ],
+)
+def test_tables_with_values_that_no_run_has(
+    name: str, change: Callable[[pl.DataFrame], pl.DataFrame], said: str, out: Path
+) -> None:
+    path = table(out, name)
+    change(pl.read_parquet(path, hive_partitioning=False)).write_parquet(path)
+    told = refused(out)
+    assert said in told
+    assert str(out) in told
+
+
+def test_what_nobody_has_foreseen_is_one_sentence_too(
+    out: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def defective(*_: object) -> None:
+        raise KeyError("a\x1bb")
+
+    monkeypatch.setattr(onionlab.Experiment, "report", defective)
+    monkeypatch.setattr("sys.argv", ["onionlab", "report", str(out)])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"onionlab: {out}: what lies there cannot be drawn (KeyError: ")
+    assert told.endswith("or has a defect: ONIONLAB_TRACEBACK=1 in the environment shows where\n")
+    assert "Traceback" not in told
+    monkeypatch.setenv("ONIONLAB_TRACEBACK", "1")
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "in defective" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe", "without end"])
+def test_only_the_experiment_file_itself_is_in_a_report(kind: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = out / "experiment.toml"
+    results = onionlab.load(out)
+    assert "Round robin" in experiment_file_of(results)
+    path.unlink()
+    match kind:
+        case "link":
+            (out.parent / "secret").write_text("TOPSECRET", encoding="utf-8")
+            path.symlink_to(out.parent / "secret")
+        case "pipe":
+            os.mkfifo(path)
+        case _:
+            path.write_text("TOPSECRET" * 5, encoding="utf-8")
+            monkeypatch.setattr(content, "MOST_OF_A_FILE", 40)
+    assert experiment_file_of(results) == ""
+    if kind == "link":
+        assert "TOPSECRET" not in results.report().read_text(encoding="utf-8")

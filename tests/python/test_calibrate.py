@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ from typing import Any
 import polars as pl
 import pytest
 
-from onionlab.errors import ResultsError, UntrustedError
+from onionlab.errors import ImportedError, ResultsError, UntrustedError
+from onionlab.live_network import tor_metrics
 from onionlab.live_network.calibrate import calibrate, page
 from onionlab.live_network.tor_metrics import Metrics
 
@@ -319,3 +321,22 @@ def test_points_of_a_sweep_are_not_mixed() -> None:
     swept.swept = True
     with pytest.raises(ResultsError, match="say which point is meant"):
         calibrate(swept, live())
+
+
+def test_columns_that_nobody_asks_for_take_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    heads = ["date", "advbw", "bwhist", *(f"x{number}" for number in range(97))]
+    path = written(tmp_path, "bandwidth.csv", ",".join(heads) + "\n" + "2026-05-01,2,1\n" + "a,,,\n" * 20_000)
+    # As much memory is taken for reading.
+    monkeypatch.setattr(tor_metrics, "MOST", 2**20)
+    tracemalloc.start()
+    try:
+        live = Metrics()
+        live.add(path)
+        # Of a row with an entry for each column it would be 5 kB.
+        assert tracemalloc.get_traced_memory()[1] < 20_000 * 1_000
+    finally:
+        tracemalloc.stop()
+    assert live.relay_goodput == 1e9
+    monkeypatch.setattr(tor_metrics, "MOST_CELLS", 1_000)
+    with pytest.raises(ImportedError, match="has more than 1,000 values"):
+        Metrics().add(path)

@@ -197,3 +197,20 @@ def test_what_the_system_refuses_is_blamed_on_the_output_only_where_that_is_so(
     out, told = capfd.readouterr()
     assert told == f"onionlab: {said}\n"
     assert out == "and goes on\n", "standard output is left as it is"
+
+
+@pytest.mark.parametrize("command", ["run", "shared-links", "report"])
+def test_names_that_are_no_utf_8_are_refused(
+    command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, command, "\udcff.toml") == 2
+    assert capsys.readouterr().err == (
+        "onionlab: the argument '\N{REPLACEMENT CHARACTER}.toml' is not UTF-8, which names of files must be here\n"
+    )
+
+
+def test_an_error_controls_no_terminal(
+    core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(monkeypatch, "report", "a\x1b[2J\x9b") == 2
+    assert "a\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER} is not a results directory" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import importlib.util
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -28,6 +29,7 @@ from onionlab import _core
 from onionlab.errors import ClusterError
 from onionlab.plan import TABLES, Plan, PlannedRun
 from onionlab.running.cluster import client as client_side
+from onionlab.running.cluster.worker import Delivery
 from onionlab.running.documents import named_files
 from onionlab.running.observer import Silent
 from onionlab.running.place import Place, made_at
@@ -294,6 +296,38 @@ def test_a_document_that_a_worker_has_otherwise_is_found_at_every_point_of_a_swe
     with pytest.raises(onionlab.DocumentError, match=r"has another content in a file that sweep\.toml names by an absolute path"):
         parcel.opened()
     parcel.teardown(worker)
+
+
+FILES = {f"{table}.parquet": b"PAR1" for table in TABLES}
+ROW = '{"sim_seconds": 1.0, "events": 5, "wall_seconds": 0.1}'
+
+
+@pytest.mark.parametrize(
+    ("delivery", "said"),
+    [
+        (Delivery(ROW, FILES | {"../../../outside": b"x"}), "'../../../outside' is no record table"),
+        (Delivery(ROW, FILES | {"/tmp/outside": b"x"}), "is no record table"),
+        (Delivery(ROW, {}), "the table 'transfers' is missing"),
+        (Delivery(ROW, FILES | {"run.parquet": None}), "the table 'run' is missing"),  # type: ignore[dict-item]
+        (Delivery("{", FILES), "its row is no JSON"),
+        (Delivery("[]", FILES), "its row is none of the table 'run'"),
+        (Delivery('{"sim_seconds": "x"}', FILES), "its row is none of the table 'run'"),
+        ("delivered", "it is of another kind"),
+    ],
+)
+def test_what_a_worker_answers_is_looked_at_before_it_is_written(delivery: object, said: str) -> None:
+    assert client_side.checked(Delivery(ROW, FILES | {"vegas.parquet": b"PAR1"}))["events"] == 5
+    with pytest.raises(ValueError, match=re.escape(said)):
+        client_side.checked(delivery)
+
+
+@pytest.mark.parametrize("message", [{}, {"number": "x"}, {"number": 99}, {"number": -1}, {"number": 0, "sim_seconds": "x"}])
+def test_messages_of_no_run_are_passed_over(message: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    experiment = write(tmp_path / "one.toml", SMALL)
+    work = Work(experiment, SMALL, Plan.of(experiment, SMALL), tmp_path / "out", Silent())
+    monkeypatch.setattr(client_side, "Client", lambda *_, **__: SimpleNamespace())
+    monkeypatch.setattr(work.observer, "advanced", lambda *_: pytest.fail("told"), raising=False)
+    client_side.Session(work.waiting(), "tcp://here:1")._moved((0.0, message))
 
 
 class Deaf:

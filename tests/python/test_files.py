@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from onionlab.errors import ResultsError
-from onionlab.files import ABANDONED, REPLACED, folders_above, write_directory
+from onionlab.files import ABANDONED, REPLACED, folders_above, write_directory, write_output, write_text
 
 
 def begun(path: Path, beside: Path | None = None) -> None:
@@ -66,3 +67,51 @@ def test_a_directory_is_written_after_a_process_was_killed_that_wrote_it(tmp_pat
     write_directory(place, [("a", b"newest")])
     assert (place / "a").read_bytes() == b"newest"
     assert sorted(path.name for path in tmp_path.iterdir()) == [drafts[1].name, "results"]
+
+
+@pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/outside"])
+def test_no_file_is_written_out_of_its_directory(name: str, tmp_path: Path) -> None:
+    named = str(tmp_path / name[1:]) if name.startswith("/") else name
+    with pytest.raises(ResultsError, match="is no name within it"):
+        write_directory(tmp_path / "results", [(named, b"x")])
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_somebody_names_is_written_behind_a_link(tmp_path: Path) -> None:
+    for name in ("there", "to come"):
+        link = tmp_path / f"link to {name}"
+        link.symlink_to(name)
+        if name == "there":
+            (tmp_path / name).write_text("old", encoding="utf-8")
+        write_output(link, b"new")
+        assert link.is_symlink()
+        assert (tmp_path / name).read_bytes() == b"new"
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    with pytest.raises(ResultsError, match=r"cannot write .*circle"):
+        write_output(circle, b"new")
+    # A results directory may come from somebody else: what is written there is never written elsewhere.
+    write_text(tmp_path / "link to there", "own")
+    assert (tmp_path / "there").read_bytes() == b"new"
+
+
+def test_a_pipe_and_a_device_stay_what_they_are(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write_output(pipe, b"new")
+    reader.join(10)
+    assert found == [b"new"]
+    assert pipe.is_fifo()
+    write_output(Path("/dev/null"), b"new")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_an_open_file_is_added_to(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("w+") as log:
+        log.write("before\n")
+        log.flush()
+        write_output(Path(f"/dev/fd/{log.fileno()}"), b"new")
+    assert (tmp_path / "log").read_bytes() == b"before\nnew"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -263,3 +264,41 @@ def test_a_full_disk_changes_nothing(ahead: list[Ahead], tmp_path: Path, monkeyp
     with pytest.raises(ResultsError, match="No space left on device"):
         worked_off(ahead[:2], tmp_path / "kept")
     assert {path.name: path.read_bytes() for path in (tmp_path / "kept").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seconds": "x"},
+        {"seconds": float("inf")},
+        {"seconds": -1.0},
+        {"runs": None},
+        {"runs": 1.5},
+        {"runs": True},
+        {"version": [1]},
+    ],
+)
+def test_runs_that_nobody_can_have_made_are_refused_at_once(change: dict[str, object], tmp_path: Path) -> None:
+    reduced = Reduced({"cells": pl.DataFrame({"v": [1.0]})}, (Made("0", "b", 1, 1.0),), {})
+    Kept(tmp_path, 1).add("a", "i", reduced)
+    index = json.loads((tmp_path / INDEX).read_text(encoding="utf-8"))
+    index["experiments"]["a"]["made"][0].update(change)
+    (tmp_path / INDEX).write_text(json.dumps(index), encoding="utf-8")
+    with pytest.raises(ResultsError, match="the entry 'a' is not whole"):
+        Kept(tmp_path, 1)
+
+
+def test_frames_of_others_are_refused(tmp_path: Path) -> None:
+    reduced = Reduced({"cells": pl.DataFrame({"v": [1.0]})}, (Made("0", "b", 1, 1.0),), {})
+    Kept(tmp_path, 1).add("a", "i", reduced)
+    frame = tmp_path / "cells.parquet"
+    for other in ({"experiment": ["a"], "v": ["text"]}, {"experiment": ["a"], "w": [1.0]}):
+        pl.DataFrame(other).write_parquet(frame)
+        with pytest.raises(ResultsError, match=r"cells\.parquet has other columns than 'b' brings"):
+            Kept(tmp_path, 1).add("b", "i", reduced)
+    pl.DataFrame({"experiment": [1], "v": [1.0]}).write_parquet(frame)
+    with pytest.raises(ResultsError, match="no column 'experiment' of texts"):
+        Kept(tmp_path, 1)
+    shutil.copy(Path(__file__).parent / "testdata" / "panics.parquet", frame)
+    with pytest.raises(ResultsError, match=r"cells\.parquet cannot be read"):
+        Kept(tmp_path, 1)

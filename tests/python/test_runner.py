@@ -7,6 +7,7 @@ import errno
 import fcntl
 import io
 import json
+import os
 import threading
 from collections import Counter
 from pathlib import Path
@@ -372,12 +373,68 @@ def test_interrupt_keeps_what_is_finished_and_resumes(core: FakeCore, experiment
 
 
 def test_left_over_drafts_are_removed(core: FakeCore, experiment_file: Path) -> None:
-    draft = experiment_file.parent / "out" / "runs" / ".ewma--net0--seed1.draft"
+    draft = experiment_file.parent / "out" / "runs" / ".ewma--net0--seed1.4294967295.partial"
     draft.mkdir(parents=True)
     (draft / "transfers.parquet").write_bytes(b"half")
     results = run(experiment_file)
     assert not draft.exists()
     assert len(results.finished) == ALL_RUNS
+
+
+def test_what_others_have_hidden_among_the_runs_stays(core: FakeCore, experiment_file: Path) -> None:
+    runs = experiment_file.parent / "out" / "runs"
+    theirs = [".git", ".notes.partial", "..replaced", "...replaced", ".old.replaced", ".a--net0--seed1.draft"]
+    for name in theirs:
+        (runs / name).mkdir(parents=True)
+        (runs / name / "HEAD").write_text("mine", encoding="utf-8")
+    (runs / ".linked--net0--seed1.7.partial").symlink_to(runs / ".git")
+    left = [".ewma--net0--seed1.4294967295.partial", ".ewma--net0--seed2.0a1b2c3d.7.0123456789abcdef.partial"]
+    for name in left:
+        (runs / name).mkdir()
+    run(experiment_file)
+    assert sorted(path.name for path in runs.glob(".*")) == sorted([*theirs, ".linked--net0--seed1.7.partial"])
+    assert (runs / ".git" / "HEAD").read_text(encoding="utf-8") == "mine"
+
+
+def test_runs_are_not_made_behind_a_link(core: FakeCore, experiment_file: Path) -> None:
+    home, root = experiment_file.parent / "home", experiment_file.parent / "out"
+    (home / ".a--net0--seed1.7.partial").mkdir(parents=True)
+    root.mkdir()
+    (root / "plan.json").write_text("{}", encoding="utf-8")
+    (root / "runs").symlink_to(home)
+    with pytest.raises(ResultsError, match="runs is a symbolic link"):
+        run(experiment_file)
+    assert [path.name for path in home.iterdir()] == [".a--net0--seed1.7.partial"]
+    assert core.made == []
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling link", "pipe", "folder"])
+def test_a_lock_of_another_kind_is_refused(kind: str, core: FakeCore, experiment_file: Path) -> None:
+    root, precious = experiment_file.parent / "out", experiment_file.parent / "precious"
+    root.mkdir()
+    match kind:
+        case "pipe":
+            os.mkfifo(root / ".lock")
+        case "folder":
+            (root / ".lock").mkdir()
+        case _:
+            if kind == "link":
+                precious.write_text("mine", encoding="utf-8")
+            (root / ".lock").symlink_to(precious)
+    with pytest.raises(ResultsError, match=r"\.lock is (a symbolic link|no ordinary file)|cannot write into .*: Is a directory"):
+        run(experiment_file)
+    assert precious.exists() == (kind == "link")
+    assert kind != "link" or precious.read_text(encoding="utf-8") == "mine"
+    assert core.made == []
+
+
+def test_a_lock_is_not_emptied(core: FakeCore, experiment_file: Path) -> None:
+    root = experiment_file.parent / "out"
+    root.mkdir()
+    (experiment_file.parent / "precious").write_text("mine", encoding="utf-8")
+    (root / ".lock").hardlink_to(experiment_file.parent / "precious")
+    run(experiment_file)
+    assert (experiment_file.parent / "precious").read_text(encoding="utf-8") == "mine"
 
 
 def test_two_at_once_in_one_directory_are_refused(core: FakeCore, experiment_file: Path) -> None:

@@ -18,7 +18,7 @@ def experiment(counts: list[tuple[str, int, int, int]], predictor: dict[str, Any
         SimpleNamespace(
             plan=SimpleNamespace(scenario={"treatments": treatments}),
             finished=[SimpleNamespace(treatment=name) for name in names],
-            table=lambda name: frame.lazy() if name == "controllers" else None,
+            collected=lambda name: frame if name == "controllers" else None,
         ),
     )
 

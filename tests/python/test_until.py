@@ -162,7 +162,8 @@ def test_failed_run_ends_the_search(core: FakeCore, short_file: Path) -> None:
     ("words", "sentence"),
     [
         (["--until-ci", "narrow"], "'narrow'"),
-        (["--until-ci", "0%"], "more than 0 %"),
+        (["--until-ci", "0%"], "allowed is 0.01 % to less than 100 %"),
+        (["--until-ci", "0." + "0" * 170 + "1"], "allowed is 0.01 % to less than 100 %"),
         (["--until-ci", "100%"], "less than 100 %"),
         (["--until-ci", "5%", "--metric", "speed"], "'speed' is not one of ttfb_median"),
         (["--until-ci", "5%", "--of", "ratio"], "'ratio' is not one of mean, difference"),

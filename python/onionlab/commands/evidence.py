@@ -12,7 +12,8 @@ import typer
 from rich.console import Console
 
 from onionlab.commands import EXIT_FAILED, EXIT_INTERRUPTED
-from onionlab.files import write_text
+from onionlab.commands.foreign import drawn_from
+from onionlab.files import write_output
 from onionlab.quantity import seconds
 
 #: What `calibrate` holds a network beside unless told otherwise.
@@ -48,14 +49,15 @@ def calibrate(
     live = Metrics()
     for path in metrics or [USUAL_METRICS]:
         live.add(path)
-    results = load(directory)
-    if point is not None:
-        results = results.at_number(point)
-    text = calibration.page(calibration.calibrate(results, live, scale), live, directory)
+    with drawn_from(directory):
+        results = load(directory)
+        if point is not None:
+            results = results.at_number(point)
+        text = calibration.page(calibration.calibrate(results, live, scale), live, directory)
     if output is None:
         sys.stdout.write(text)
     else:
-        write_text(output, text)
+        write_output(output, text.encode())
 
 
 @contextmanager

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from onionlab.commands.foreign import drawn_from
+
 app = typer.Typer(help="Write results in the formats of other programs.", no_args_is_help=True)
 
 
@@ -30,10 +32,11 @@ def tornettools(
     from onionlab.exporting import export_tornettools
     from onionlab.results.experiment import load
 
-    results = load(directory)
-    if point is not None:
-        results = results.at_number(point)
-    exported = export_tornettools(results, out, group)
+    with drawn_from(directory):
+        results = load(directory)
+        if point is not None:
+            results = results.at_number(point)
+        exported = export_tornettools(results, out, group)
     for note in exported.notes:
         print(f"onionlab: {note}", file=sys.stderr)
     for treatment, folder in exported.folders.items():

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from onionlab.commands.foreign import drawn_from
+
 
 def plot(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of `onionlab run`.")],
@@ -29,7 +31,8 @@ def plot(
 
     if paper not in PAPERS:
         raise typer.BadParameter(f"{paper!r} is not one of {', '.join(PAPERS)}", param_hint="--paper")
-    folder, drawn, empty = draw(directory, paper, out, only or [], point)
+    with drawn_from(directory):
+        folder, drawn, empty = draw(directory, paper, out, only or [], point)
     print(f"{len(drawn)} charts in {folder}: NAME.svg, NAME.pdf, NAME.png, NAME.csv; what they show: {folder / 'captions.md'}")
     for sentence in empty:
         print(f"onionlab: {sentence}", file=sys.stderr)
@@ -42,4 +45,5 @@ def compare(
     """Compare finished experiments: what differs between them, and what that does; paired where their networks are the same."""
     from onionlab.commands.carried_out.compare import answer
 
-    answer(directories, out, Console())
+    with drawn_from(*directories):
+        answer(directories, out, Console())

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from onionlab import _core
-from onionlab.files import write_text
+from onionlab.files import write_output
 
 #: Most relays of a synthetic consensus, as many as an experiment's network may have hosts.
 MOST_RELAYS = 100_000
@@ -86,7 +86,7 @@ def synth(
     if output is None:
         sys.stdout.write(text)
     else:
-        write_text(output, text)
+        write_output(output, text.encode())
 
 
 def fetch_consensus(

@@ -11,6 +11,7 @@ import typer
 from rich.console import Console
 
 from onionlab.commands import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TOO_WIDE
+from onionlab.commands.foreign import drawn_from
 
 
 def run(
@@ -108,12 +109,13 @@ def report(
     from onionlab.results.experiment import load
     from onionlab.terminal.summary import print_summary
 
-    results, into = load(directory), None
-    if measure_from is not None:
-        remember_measure_from(measure_from, directory, results.plan)
-        results = load(directory)
-    if point is not None:
-        results, into = results.at_number(point), directory / "points" / str(point)
-    path = results.report(into)
-    print_summary(results, Console())
+    with drawn_from(directory):
+        results, into = load(directory), None
+        if measure_from is not None:
+            remember_measure_from(measure_from, directory, results.plan)
+            results = load(directory)
+        if point is not None:
+            results, into = results.at_number(point), directory / "points" / str(point)
+        path = results.report(into)
+        print_summary(results, Console())
     print(f"report: {path}")

@@ -24,7 +24,7 @@ from typing import IO, cast
 
 from onionlab import _core
 from onionlab.errors import DocumentError, OnionlabError
-from onionlab.files import is_folder
+from onionlab.files import file_behind, is_folder
 from onionlab.unpacking import XZ, Unpacked
 
 #: Where CollecTor is.
@@ -332,9 +332,12 @@ def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) ->
     while text.startswith(b"@", start):
         start = text.find(b"\n", start) + 1 or len(text)
     text = text[start:]
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    place = file_behind(path)
+    if place is None:
+        raise FetchError(f"cannot write {path}: it is no ordinary file")
+    draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        place.parent.mkdir(parents=True, exist_ok=True)
         draft.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
         try:
             summary = json.loads(_core.consensus_summary(str(draft)))
@@ -346,7 +349,7 @@ def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) ->
                 f"{url} gave the {summary['flavour']} consensus of {summary['valid_after']} UTC "
                 f"instead of the {wanted.summary} one of {hour:%Y-%m-%d %H}:00 UTC"
             )
-        draft.replace(path)
+        draft.replace(place)
     except OSError as error:
         raise FetchError(f"cannot write {path}: {error.strerror}") from error
     finally:

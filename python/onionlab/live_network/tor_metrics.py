@@ -50,8 +50,14 @@ FAILED = ("timeouts", "failures")
 #: Quantiles that are taken of lists of single measurements.
 QUANTILES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99)
 
-#: Most bytes of a file, and most rows and columns of a table.
-MOST, MOST_ROWS, MOST_COLUMNS = 64 * 2**20, 1_000_000, 100
+#: Most bytes of a file, and most rows, columns and values of a table; of the columns only those that are known are kept.
+MOST, MOST_ROWS, MOST_COLUMNS, MOST_CELLS = 64 * 2**20, 1_000_000, 100, 10_000_000
+
+#: Columns of a table that are looked at.
+KNOWN = {
+    *("date", "filesize", "source", "server", "position", "low", "q1", "md", "q3", "high"),
+    *("timeouts", "failures", "requests", "advbw", "bwhist"),
+}
 
 #: Greatest number that is taken from a table, in its own unit.
 GREATEST = 1e9
@@ -146,14 +152,21 @@ class Metrics:
 
     def _add_table(self, path: Path, text: str) -> None:
         lines = (line for line in text.splitlines() if line and not line.startswith("#"))
-        rows = csv.DictReader(io.StringIO("\n".join(lines)))
+        rows = csv.reader(io.StringIO("\n".join(lines)))
         try:
-            columns = set(rows.fieldnames or ())
-            # Each row has an entry for each column, however short it is.
-            if len(columns) > MOST_COLUMNS:
-                raise UntrustedError(f"{path} has {len(columns):,} columns, more than the {MOST_COLUMNS} that can be read")
-            first = itertools.islice(rows, MOST_ROWS)
-            table = [row for row in first if row.get("server", "public") in ("public", "")]
+            names = next(rows, [])
+            columns = set(names)
+            if len(names) > MOST_COLUMNS:
+                raise UntrustedError(f"{path} has {len(names):,} columns, more than the {MOST_COLUMNS} that can be read")
+            table: list[dict[str, str]] = []
+            cells = 0
+            for values in itertools.islice(rows, MOST_ROWS):
+                row = {name: value for name, value in zip(names, values, strict=False) if value and name in KNOWN}
+                if row.get("server", "public") == "public" and row:
+                    table.append(row)
+                    cells += len(row)
+                if cells > MOST_CELLS:
+                    raise UntrustedError(f"{path} has more than {MOST_CELLS:,} values")
         except csv.Error as error:
             raise UntrustedError(f"{path} is no table of Tor Metrics ({clipped(error)})") from error
         counted = {"timeouts", "failures", "requests"} <= columns
@@ -179,7 +192,7 @@ class Metrics:
         elif {"date", "position", "q1", "md", "q3"} <= columns:
             # The three positions are those of a circuit's hops: what its extension to each took.
             by_hop = [
-                _quartiles(path, _single([row for row in table if row["position"] == hop]), 1e-3) for hop in ("1", "2", "3")
+                _quartiles(path, _single([row for row in table if row.get("position") == hop]), 1e-3) for hop in ("1", "2", "3")
             ]
             self.times["circuit_build_times"] = {q: sum(hop[q] for hop in by_hop) for q in by_hop[0]}
         elif {"date", "low", "q1", "md", "q3", "high"} <= columns:
@@ -209,7 +222,7 @@ def _numbers(fields: Fields, key: str, least: float, most: float) -> list[float]
 
 def _of_size(rows: Iterable[dict[str, Any]], size: str) -> list[dict[str, Any]]:
     """Rows of a size, as `_single` has them."""
-    return _single([row for row in rows if _size(row["filesize"]) == size])
+    return _single([row for row in rows if _size(row.get("filesize", "")) == size])
 
 
 def _single(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 
+#: Most bytes of an experiment file, as the simulator has it.
+MOST_OF_A_FILE = 4 * 2**20
+
 #: Columns of the summary table of one kind of client, with their headings.
 CLIENT_COLUMNS = {
     "ttfb_median": ("Time to first byte", "median, s"),
@@ -326,7 +329,6 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
     """Everything that the template shows."""
     rows = {(row["kind"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
     treatments = experiment.treatments
-    source = experiment.directory / "experiment.toml"
     return {
         "title": experiment.title,
         "facts": [
@@ -359,7 +361,21 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "totals": totals(experiment.runs),
         "software": software(experiment.runs),
         "divergence": _divergence(experiment),
-        "experiment_file": source.read_text(encoding="utf-8", errors="replace") if source.is_file() else "",
+        "experiment_file": experiment_file(experiment),
         "scenario": json.dumps(experiment.plan.scenario, indent=2, ensure_ascii=False),
         "measure_from": format_duration(experiment.measure_from),
     }
+
+
+def experiment_file(experiment: Experiment) -> str:
+    """The copy of the experiment file in the results directory; nothing where there is none that onionlab wrote.
+
+    Who made the directory may be somebody else, and who is given the report another still: a link, which leads to a file of
+    whoever draws the report, is not followed.
+    """
+    path = experiment.directory / "experiment.toml"
+    if path.is_symlink() or not path.is_file():
+        return ""
+    with path.open("rb") as file:
+        text = file.read(MOST_OF_A_FILE + 1)
+    return text.decode("utf-8", errors="replace") if len(text) <= MOST_OF_A_FILE else ""

@@ -10,7 +10,17 @@ import polars as pl
 
 from onionlab.charts import Chart, colours
 from onionlab.plan import in_words, value_text
-from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, finished_networks, heads, software, totals
+from onionlab.report.content import (
+    CLIENT_COLUMNS,
+    NETWORK_COLUMNS,
+    Row,
+    cell,
+    experiment_file,
+    finished_networks,
+    heads,
+    software,
+    totals,
+)
 from onionlab.results import describe
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import WHOLE
@@ -63,7 +73,6 @@ def warnings(experiment: Experiment) -> list[str]:
 def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
     """Everything that the template shows."""
     treatments = experiment.treatments
-    source = experiment.directory / "experiment.toml"
     # A run that serves several points is there once for each.
     runs = experiment.runs.drop("point").unique(maintain_order=True)
     return {
@@ -88,7 +97,7 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "charts": charts,
         "totals": totals(runs),
         "software": software(runs),
-        "experiment_file": source.read_text(encoding="utf-8", errors="replace") if source.is_file() else "",
+        "experiment_file": experiment_file(experiment),
         "scenarios": json.dumps(experiment.plan.scenarios, indent=2, ensure_ascii=False),
         "directory": experiment.directory,
     }

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import io
 import json
+import math
 import os
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -21,16 +22,18 @@ from typing import Any
 
 import polars as pl
 
-from onionlab.errors import ResultsError
+from onionlab.errors import ResultsError, UntrustedError
 from onionlab.files import write_all, writing
 from onionlab.plan import Plan, fingerprint, read_experiment
 from onionlab.quantity import format_duration
+from onionlab.records import read_parquet
 from onionlab.reproductions.runs import Ahead, whole
 from onionlab.results.cost import clock
 from onionlab.results.describe import plural
 from onionlab.results.experiment import Experiment
 from onionlab.running import runner
 from onionlab.running.time_limit import TimeLimit
+from onionlab.untrusted import read_text
 
 #: Written into every index; one with another number is not read.
 FORMAT = 2
@@ -58,6 +61,19 @@ class Made:
             runs=pl.len(), seconds=pl.col(clock(experiment)).sum()
         )
         return tuple(cls(**row) for row in table.iter_rows(named=True))
+
+    @classmethod
+    def read(cls, entry: dict[str, Any]) -> Made:
+        """One of an index, which anybody may have written; raises `TypeError` or `ValueError` where it is no such thing."""
+        made = cls(**entry)
+        numbers = made.runs, made.seconds
+        if not isinstance(made.version, str) or not isinstance(made.build, str):
+            raise ValueError("`version` or `build` is no text")
+        if any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers):
+            raise ValueError("`runs` or `seconds` is no number")
+        if not isinstance(made.runs, int) or not 0 < made.runs < 2**53 or not 0 <= made.seconds < math.inf:
+            raise ValueError("`runs` is no whole number above 0, or `seconds` no length of time")
+        return made
 
 
 @dataclass(frozen=True)
@@ -153,16 +169,26 @@ class Kept:
         if not (self._folder / INDEX).is_file():
             return
         try:
-            index = json.loads((self._folder / INDEX).read_text(encoding="utf-8"))
+            index = json.loads(read_text(self._folder / INDEX))
             if index["format"] != FORMAT or index["form"] != self._form:
                 raise ResultsError(f"{self._folder} was kept by another version of onionlab; name another folder, or remove it")
             self._entries = {str(name): dict(entry) for name, entry in index["experiments"].items()}
             stems = [_stem(name) for name in index["frames"]]
-            self._frames = {stem: pl.read_parquet(self._folder / f"{stem}.parquet", glob=False) for stem in stems}
-            if lacking := [name for name, frame in self._frames.items() if OWNER not in frame.columns]:
-                raise ValueError(f"{lacking[0]}.parquet has no column {OWNER!r}")
-        except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError, pl.exceptions.PolarsError) as error:
+            self._frames = {stem: self._frame(stem) for stem in stems}
+            if lacking := [name for name, frame in self._frames.items() if frame.schema.get(OWNER) != pl.String]:
+                raise ValueError(f"{lacking[0]}.parquet has no column {OWNER!r} of texts")
+            # Before anything is run for what lies there, not when it is asked for.
+            for name in self._entries:
+                self.take(name)
+        except (UntrustedError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ResultsError(f"{self._folder} holds nothing that a reproduction kept: {error}") from error
+
+    def _frame(self, stem: str) -> pl.DataFrame:
+        """A frame as it lies there; raises a `ValueError` where it cannot be read."""
+        try:
+            return read_parquet(self._folder / f"{stem}.parquet")
+        except ResultsError as error:
+            raise ValueError(str(error)) from error
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -176,7 +202,7 @@ class Kept:
             return None
         own = {stem: frame.filter(pl.col(OWNER) == name).drop(OWNER) for stem, frame in self._frames.items()}
         try:
-            made = tuple(Made(**one) for one in entry["made"])
+            made = tuple(Made.read(one) for one in entry["made"])
             return Reduced(own, made, dict(entry["facts"]))
         except (KeyError, TypeError, ValueError) as error:
             raise ResultsError(f"{self._folder / INDEX}: the entry {name!r} is not whole: {error}") from error
@@ -193,7 +219,13 @@ class Kept:
             for stem, frame in reduced.frames.items():
                 owned = frame.select(pl.lit(name).alias(OWNER), pl.all())
                 before = self._frames.get(_stem(stem))
-                self._frames[stem] = owned if before is None else pl.concat([before, owned])
+                try:
+                    self._frames[_stem(stem)] = owned if before is None else pl.concat([before, owned])
+                except pl.exceptions.PolarsError as error:
+                    raise ResultsError(
+                        f"{self._folder / f'{stem}.parquet'} has other columns than {name!r} brings: this reproduction did not "
+                        "write it; with another folder the same command goes on from the finished runs"
+                    ) from error
             made = [vars(one) for one in reduced.made]
             self._entries[name] = {"identity": identity, "made": made, "facts": dict(reduced.facts)}
             index = {"format": FORMAT, "form": self._form, "frames": list(self._frames), "experiments": self._entries}

@@ -269,11 +269,10 @@ def _unsolved(experiment: Experiment) -> list[str]:
     if not any(run.treatment in planned for run in experiment.finished):
         return []
     counts = (
-        experiment.table("controllers")
+        experiment.collected("controllers")
         .group_by("treatment")
         .agg(pl.col("trusted", "old_plans").sum(), steps=pl.sum_horizontal(pl.col("solved", "trusted", "old_plans").sum()))
         .sort("treatment")
-        .collect()
     )
     found = []
     for treatment, trusted, old, steps in counts.iter_rows():

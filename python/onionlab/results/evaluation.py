@@ -11,14 +11,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from onionlab.errors import ResultsError, ScenarioError
+from onionlab.errors import ResultsError, ScenarioError, UntrustedError
 from onionlab.files import write_text
 from onionlab.quantity import seconds
+from onionlab.untrusted import read_text
 
 if TYPE_CHECKING:
     from onionlab.plan import Plan
 
 FILE = "evaluation.json"
+
+#: Most bytes of it; what is written has a few hundred.
+_MOST = 2**20
 
 #: The begin of the measurement is found instead of given.
 AUTO = "auto"
@@ -47,12 +51,12 @@ class Evaluation:
     def read(cls, root: Path) -> Evaluation:
         """Read what `write` left; nothing chosen where there is no file."""
         path = root / FILE
-        try:
-            found = cls(**json.loads(path.read_text(encoding="utf-8")))
-            found._check()
-        except FileNotFoundError:
+        if not path.exists():
             return cls()
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        try:
+            found = cls(**json.loads(read_text(path, _MOST)))
+            found._check()
+        except (UntrustedError, ValueError, TypeError, KeyError, RecursionError) as error:
             reason = f"{error} is missing" if isinstance(error, KeyError) else error
             raise ResultsError(f"{path} is not what onionlab wrote: {reason}; without it the experiment file counts") from error
         return found

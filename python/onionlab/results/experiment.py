@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from onionlab.errors import ResultsError
-from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
+from onionlab.plan import MOST_OF_A_PLAN, OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
 from onionlab.quantity import format_bytes, format_duration, seconds
+from onionlab.records import UNREADABLE, check_values, read_parquet, scan_table
 from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.stats import Settling, metrics, per_run, steady_state, summarise, variance_split
 from onionlab.stats.steady import begin_of_steady_state
@@ -26,10 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from onionlab.charts import Chart
-
-
-#: Bytes of a plan that are read; a run takes some two hundred of them.
-MOST_OF_A_PLAN = 64 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -223,7 +220,11 @@ class Experiment:
             return pl.concat(tables)
         parts = []
         for run in holding:
-            frame = pl.scan_parquet(self.directory / run.directory / f"{name}.parquet", glob=False, hive_partitioning=False)
+            path = self.directory / run.directory / f"{name}.parquet"
+            try:
+                frame = scan_table(path, name)
+            except ResultsError as error:
+                raise ResultsError(f"{error}; without the directory that it lies in, `onionlab run` makes it anew") from error
             keys = (
                 pl.lit(run.treatment).alias("treatment"),
                 pl.lit(run.network, dtype=pl.UInt32).alias("network"),
@@ -243,12 +244,18 @@ class Experiment:
             return self.finished
         return tuple(run for run in self.finished if (self.directory / run.directory / f"{name}.parquet").is_file())
 
-    def _all(self, name: str) -> pl.DataFrame:
-        """A table of all finished runs; what is broken of it is named."""
+    def collected(self, name: str) -> pl.DataFrame:
+        """A table of all finished runs, as `table` but in memory; what is broken of it is named, and so is what no run has."""
         try:
-            return self.table(name).collect()
-        except (pl.exceptions.PolarsError, OSError) as error:
+            found = self.table(name).collect()
+        except UNREADABLE as error:
             raise ResultsError(self._broken(name)) from error
+        longest = max(seconds(scenario["duration"]) for scenario in (self.plan.scenario, *self.plan.scenarios))
+        try:
+            check_values(found, name, longest)
+        except ResultsError as error:
+            raise ResultsError(f"{self.directory} is not what onionlab wrote: {error}") from error
+        return found
 
     def _broken(self, name: str) -> str:
         """Which file it is that keeps a table from being read."""
@@ -256,10 +263,9 @@ class Experiment:
         for run in self._with_table(name):
             path = self.directory / run.directory / f"{name}.parquet"
             try:
-                found = pl.read_parquet(path, glob=False, hive_partitioning=False).schema
-            except (pl.exceptions.PolarsError, OSError) as error:
-                reason = " ".join(str(error).split())[:200]
-                return f"{path} cannot be read ({reason}); without the directory that it lies in, `onionlab run` makes it anew"
+                found = read_parquet(path).schema
+            except ResultsError as error:
+                return f"{error}; without the directory that it lies in, `onionlab run` makes it anew"
             if columns is not None and found != columns:
                 return f"{path} is not what onionlab wrote: it has other columns than those of the runs before it"
             columns = found
@@ -268,32 +274,32 @@ class Experiment:
     @cached_property
     def transfers(self) -> pl.DataFrame:
         """All transfers."""
-        return self._all("transfers")
+        return self.collected("transfers")
 
     @cached_property
     def circuits(self) -> pl.DataFrame:
         """All circuits."""
-        return self._all("circuits")
+        return self.collected("circuits")
 
     @cached_property
     def channels(self) -> pl.DataFrame:
         """All channels: who opened them, and what they carried."""
-        return self._all("channels")
+        return self.collected("channels")
 
     @cached_property
     def relays(self) -> pl.DataFrame:
         """Time series of every relay."""
-        return self._all("relays")
+        return self.collected("relays")
 
     @cached_property
     def network(self) -> pl.DataFrame:
         """Time series of the network as a whole."""
-        return self._all("network")
+        return self.collected("network")
 
     @cached_property
     def runs(self) -> pl.DataFrame:
         """One row per run: scenario, seeds, version, events, wall time, memory."""
-        return self._all("run")
+        return self.collected("run")
 
     @cached_property
     def measured(self) -> pl.DataFrame:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import fcntl
+import os
+import re
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
-from onionlab.errors import OnionlabError, ResultsError
+from onionlab.errors import OnionlabError, ResultsError, UntrustedError
 from onionlab.files import REPLACED, remove_drafts, settle_replaced, write_all
-from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan, is_finished
+from onionlab.plan import MOST_OF_A_PLAN, OPTIONAL_TABLES, TABLES, Plan, is_finished
+from onionlab.untrusted import read_text
 
 #: What is copied and planned, beside the runs themselves.
 OWN = ("experiment.toml", "plan.json")
 
 #: What is written after the runs: how they are evaluated, and the report.
 DERIVED = ("evaluation.json", "report.html")
+
+#: Hidden directories in ``runs`` that a killed process left: the draft of a run, or a run while a newer one takes its place.
+_LEFT = re.compile(r"\..+--net\d+--seed\d+((\.[0-9a-f]+)+\.partial|" + re.escape(REPLACED) + ")")
 
 
 def check_replaceable(directory: Path) -> None:
@@ -34,8 +42,8 @@ def check_own(root: Path, plan: Plan, otherwise: str = "") -> None:
     The refusal names another directory as the way out, and goes on with ``otherwise``.
     """
     try:
-        other = Plan.from_json((root / "plan.json").read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, ResultsError):
+        other = Plan.from_json(read_text(root / "plan.json", MOST_OF_A_PLAN))
+    except (UntrustedError, ResultsError):
         return
     titles = [str(of.scenario.get("title")) for of in (other, plan)]
     if titles[0] == titles[1] or not any(is_finished(root, other, run) for run in other.runs):
@@ -47,7 +55,9 @@ def check_own(root: Path, plan: Plan, otherwise: str = "") -> None:
 
 
 def _check_foreign(root: Path) -> None:
-    """Refuse a directory with somebody's own files where ours go."""
+    """Refuse a directory with somebody's own files where ours go, or whose runs would go elsewhere."""
+    if (root / "runs").is_symlink():
+        raise ResultsError(f"{root / 'runs'} is a symbolic link; runs lie in the results directory itself, which --out names")
     # A process that was killed at its first write has left the lock, and perhaps no plan.
     if (root / "plan.json").exists() or (root / ".lock").exists():
         return
@@ -65,7 +75,7 @@ def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
     made = [directory for directory in (root, *root.parents) if not directory.exists()]
     try:
         (root / "runs").mkdir(parents=True, exist_ok=True)
-        lock = (root / ".lock").open("w")
+        lock = _lock_file(root / ".lock")
     except OSError as error:
         _remove_empty(root, made)
         raise ResultsError(f"cannot write into {root}: {error.strerror}") from error
@@ -89,9 +99,25 @@ def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
             raise
 
 
+def _lock_file(path: Path) -> IO[bytes]:
+    """The file that is locked, which nothing is ever written into.
+
+    A results directory may come from somebody else: a link in its place is not followed, and a pipe is not waited for.
+    """
+    if path.is_symlink():
+        raise ResultsError(f"{path} is a symbolic link, which onionlab did not write; remove it")
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise ResultsError(f"{path} is no ordinary file, which onionlab did not write; remove it")
+    return os.fdopen(descriptor, "r+b", buffering=0)
+
+
 def _clear(root: Path) -> None:
-    """Finish or undo what a killed process was about."""
-    for left_over in (root / "runs").glob(".*"):
+    """Finish or undo what a killed process was about; whatever else is hidden among the runs is somebody's own, and stays."""
+    for left_over in (root / "runs").iterdir():
+        if not _LEFT.fullmatch(left_over.name) or left_over.is_symlink() or not left_over.is_dir():
+            continue
         if left_over.name.endswith(REPLACED):
             settle_replaced(left_over)
         else:

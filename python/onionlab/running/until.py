@@ -46,6 +46,9 @@ from onionlab.stats.skewed import relative_half_width
 #: Networks of the pilot. Fewer estimate the spread too badly: the rule pays for it with a larger factor t.
 PILOT = 10
 
+#: Narrowest width that can be asked for, as a share of the mean: no number of networks that anybody simulates gives less.
+LEAST_WIDTH = 1e-4
+
 #: Most networks unless told otherwise.
 AT_MOST = 100
 
@@ -77,8 +80,8 @@ class UntilCi:
 
     def __post_init__(self) -> None:
         """Refuse what cannot be fulfilled."""
-        if not 0 < self.width < 1:
-            raise ScenarioError(f"--until-ci is {100 * self.width:g} %; allowed is more than 0 % and less than 100 %")
+        if not LEAST_WIDTH <= self.width < 1:
+            raise ScenarioError(f"--until-ci is {100 * self.width:g} %; allowed is {100 * LEAST_WIDTH:g} % to less than 100 %")
         if self.metric not in METRICS:
             raise ScenarioError(f"--metric {self.metric!r} is not one of {', '.join(METRICS)}")
         if self.of not in ("mean", "difference"):

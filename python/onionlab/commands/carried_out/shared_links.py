@@ -17,7 +17,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from onionlab.errors import QuestionError
-from onionlab.files import write_bytes
+from onionlab.files import write_output
 from onionlab.quantity import format_fixed, format_number
 from onionlab.shared_links import Method, Question, documents, shared_links, to_json
 
@@ -147,7 +147,7 @@ def _write(frame: pl.DataFrame, question: Question, form: str, out: Path | None)
         buffer = io.BytesIO()
         frame.write_parquet(buffer)
         assert out is not None
-        write_bytes(out, buffer.getvalue())
+        write_output(out, buffer.getvalue())
         return
     if form == "json":
         text = json.dumps(to_json(frame), indent=2) + "\n"
@@ -160,7 +160,7 @@ def _write(frame: pl.DataFrame, question: Question, form: str, out: Path | None)
     if out is None:
         sys.stdout.write(text)
     else:
-        write_bytes(out, text.encode())
+        write_output(out, text.encode())
 
 
 def describe(question: Question, row: dict[str, Any]) -> str:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import polars as pl
 
+from onionlab.records import read_parquet
 from onionlab.reproductions import beside
 from onionlab.results.experiment import Experiment
 
@@ -36,7 +37,7 @@ def load_ours(results: Experiment, treatment: str) -> pl.DataFrame | None:
         path = results.directory / run.directory / "vegas.parquet"
         if not path.is_file():
             return None
-        frame = pl.read_parquet(path, glob=False, hive_partitioning=False)
+        frame = read_parquet(path)
         parts.append(
             frame.select(
                 t=pl.col("time_ns") / 1e9 - OUR_START,

@@ -21,10 +21,12 @@ from distributed import CancelledError, Client, Future, KilledWorker
 from onionlab import _core
 from onionlab.errors import ClusterError, DocumentError, OnionlabError, RunError
 from onionlab.files import write_directory
+from onionlab.plan import OPTIONAL_TABLES, TABLES
 from onionlab.results.experiment import Failure
 from onionlab.running.cluster.worker import Delivery, Order, Parcel, make, other_code
 from onionlab.running.documents import named_files
 from onionlab.running.work import Ended, Task, Work
+from onionlab.untrusted import clipped
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
@@ -210,7 +212,10 @@ class Session:
             raise ClusterError(f"the cluster at {self._address} gave {run.label} up; {self._resume()}") from error
         except Exception as error:  # whatever else goes wrong at a worker, such as a broken installation
             raise ClusterError(f"{run.label}: {type(error).__name__}: {error}; {self._resume()}") from error
-        row: dict[str, Any] = json.loads(delivery.row)
+        try:
+            row = checked(delivery)
+        except ValueError as error:
+            raise ClusterError(f"{run.label}: what a worker answered is no run: {error}; {self._resume()}") from error
         work.check(run, row)
         write_directory(work.root / run.directory, delivery.files.items())
         work.observer.finished(run, row)
@@ -219,8 +224,34 @@ class Session:
     def _moved(self, event: tuple[float, dict[str, Any]]) -> None:
         """Pass a message about progress on; in Dask's thread. Messages may come after the run's end."""
         _, message = event
-        number = int(message.pop("number"))
+        number = message.pop("number", None)
+        amounts = [message.get(name) for name in ("sim_seconds", "duration_seconds", "events")]
+        if type(number) is not int or not 0 <= number < len(self._tasks) or not all(isinstance(x, int | float) for x in amounts):
+            return
         with self._lock:
             if number not in self._over:
                 task = self._tasks[number]
                 task.work.observer.advanced(task.run, cast("Progress", message))
+
+
+def checked(delivery: object) -> dict[str, Any]:
+    """The row of a run's ``run`` table in what a worker answered; refuses with a `ValueError` what is no run's.
+
+    The names of its files come from the worker and become those of ours.
+    """
+    if not isinstance(delivery, Delivery) or not isinstance(delivery.files, dict):
+        raise ValueError("it is of another kind")
+    known = {f"{table}.parquet" for table in (*TABLES, *OPTIONAL_TABLES)}
+    if strange := [name for name in delivery.files if name not in known]:
+        raise ValueError(f"{clipped(strange[0])!r} is no record table")
+    if lacking := [table for table in TABLES if not isinstance(delivery.files.get(f"{table}.parquet"), bytes)]:
+        raise ValueError(f"the table {lacking[0]!r} is missing")
+    try:
+        row = json.loads(delivery.row)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"its row is no JSON ({clipped(error)})") from error
+    if not isinstance(row, dict) or not all(
+        isinstance(row.get(key), int | float) for key in ("sim_seconds", "events", "wall_seconds")
+    ):
+        raise ValueError("its row is none of the table 'run'")
+    return row
