@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from onionlab.errors import ImportedError, ResultsError, UntrustedError
+from onionlab.errors import ResultsError, UntrustedError
 from onionlab.live_network import tor_metrics
 from onionlab.live_network.calibrate import calibrate, page
 from onionlab.live_network.tor_metrics import Metrics
@@ -338,5 +338,5 @@ def test_columns_that_nobody_asks_for_take_no_memory(tmp_path: Path, monkeypatch
         tracemalloc.stop()
     assert live.relay_goodput == 1e9
     monkeypatch.setattr(tor_metrics, "MOST_CELLS", 1_000)
-    with pytest.raises(ImportedError, match="has more than 1,000 values"):
+    with pytest.raises(UntrustedError, match="has more than 1,000 values"):
         Metrics().add(path)

@@ -297,7 +297,7 @@ def test_results_that_cannot_be_read_are_not_taken_for_none(reference: Path, tmp
     with pytest.raises(ResultsError, match=r"plan\.json: not a plan that onionlab wrote"):
         shadow_networks.reproduce(*folders, networks=[])
     # One that is planned and not finished yet is none.
-    scenario = {"title": "x", "treatments": [{"name": "a"}]}
+    scenario = {"title": "x", "duration": "1 h", "clients": [], "treatments": [{"name": "a"}]}
     planned = PlannedRun("a", 0, 0, 1, "runs/a--net0--seed1")
     plan.write_text(Plan(scenario, "0.1.0", "1f", (planned,)).to_json(), encoding="utf-8")
     with pytest.raises(ResultsError, match="no finished run of these networks"):

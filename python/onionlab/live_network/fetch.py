@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from onionlab import _core
-from onionlab.errors import DocumentError, OnionlabError
+from onionlab.errors import DocumentError, OnionlabError, ResultsError
 from onionlab.files import file_behind, is_folder
 from onionlab.unpacking import XZ, Unpacked
 
@@ -332,7 +332,10 @@ def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) ->
     while text.startswith(b"@", start):
         start = text.find(b"\n", start) + 1 or len(text)
     text = text[start:]
-    place = file_behind(path)
+    try:
+        place = file_behind(path)
+    except ResultsError as error:
+        raise FetchError(str(error)) from error
     if place is None:
         raise FetchError(f"cannot write {path}: it is no ordinary file")
     draft = place.with_name(f".{place.name}.{os.getpid()}")
