@@ -48,7 +48,7 @@ impl Families {
         self.members.len()
     }
 
-    /// Most pairs of relays of one family, each counted for both: all relays of 2026 in one family would nearly be as many.
+    /// Most pairs of relays of one family, each counted for both: as many as one family of seven thousand relays makes.
     pub const MAX_PAIRS: usize = 50_000_000;
 
     /// Families as lists of relays, each in one family with all others of its list. Relays in several lists are of several families.
