@@ -30,3 +30,15 @@ fn the_first_window_is_not_held_back() {
     let cfg = TcpConfig::linux();
     assert!(Tcb::new(&cfg).small_queue(&cfg) > cfg.initial_window);
 }
+
+/// A window without a limit fills 31 bits, and times a large segment and the pacing of slow start more than 64.
+#[test]
+fn a_window_without_a_limit_is_held_to_the_limit_of_the_queue() {
+    let cfg = TcpConfig { mss: 8948, ..TcpConfig::linux() };
+    let mut tcb = Tcb::new(&cfg);
+    tcb.congestion.cwnd = 0x7fff_ffff;
+    tcb.rtt.sample(&cfg, SimDuration::from_micros(40_000), 1, 1);
+    let most = tcb.small_queue(&cfg);
+    tcb.congestion.cwnd = 100_000_000;
+    assert_eq!(tcb.small_queue(&cfg), most);
+}
