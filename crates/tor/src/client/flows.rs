@@ -151,10 +151,29 @@ impl World {
         }
     }
 
-    /// What the path source knows a stream by: 20 bits of its flow, the upper ones of the user, 20 of the stream, the user's lower 12.
+    /// What the path source knows a stream by.
     pub(crate) fn stream_key(&self, id: FlowId, stream: u64) -> u64 {
         let flow = &self.flows[id.index()];
-        let user = u64::from(self.sequences[flow.sequence.0 as usize].user);
-        flow.ordinal ^ (user >> 12) << 20 ^ stream << 32 ^ user << 52
+        key_of(flow.ordinal, self.sequences[flow.sequence.0 as usize].user, stream)
+    }
+}
+
+/// From the lowest bit on: 20 bits of the flow, the upper ones of the user, 20 of the stream, the user's lower 12.
+const fn key_of(flow: u64, user: u32, stream: u64) -> u64 {
+    let user = user as u64;
+    flow ^ (user >> 12) << 20 ^ stream << 32 ^ user << 52
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    /// A client may stand for a million users.
+    #[test]
+    fn no_two_users_have_a_stream_in_common() {
+        let users = [0, 1, 4095, 4096, 4097, 8192, 999_999];
+        let keys: BTreeSet<u64> = users.into_iter().flat_map(|user| [0, 1, 7].map(|stream| key_of(3, user, stream))).collect();
+        assert_eq!(keys.len(), 3 * users.len());
     }
 }
