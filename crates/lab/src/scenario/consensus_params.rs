@@ -1,9 +1,9 @@
 //! The table `consensus-params`: parameters of the consensus by tor's own names, where they have no key of their own.
 
-use super::effects::CONFLUX_ON;
 use super::error::{Fault, clipped};
 use super::resolve::Checked;
-use super::resolve_treatments::Circumstances;
+use super::resolve::effects::CONFLUX_ON;
+use super::resolve::treatments::Circumstances;
 use super::resolved::Treatment;
 use super::treatment::{BaseFile, CpuModel, FlowControl};
 use super::version::TorVersion;

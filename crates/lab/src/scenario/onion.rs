@@ -3,8 +3,8 @@
 use super::clients::ClientsFile;
 use super::error::{Fault, clipped};
 use super::network::Role;
+use super::resolve::network::{host_index, rate};
 use super::resolve::{Checked, count, refuse, within};
-use super::resolve_network::{host_index, rate};
 use super::resolved::{ClientGroup, ExplicitNetwork, Network, Treatment};
 use super::text::BandwidthText;
 use super::treatment::FlowControl;

@@ -9,7 +9,7 @@ mod read;
 
 use super::error::{Fault, clipped};
 use super::resolve::Checked;
-use super::resolve_treatments::slug;
+use super::resolve::treatments::slug;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -1,11 +1,13 @@
 //! Checks of the `[network]` table.
 
-use super::Scenario;
-use super::document::{MAX_BYTES, NetworkDocument};
-use super::error::{Fault, clipped};
-use super::network::{CapacityFile, ExitPolicies, FamiliesFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile};
-use super::resolve::{Checked, count, name, named_file, read_named_file, refuse, within};
-use super::resolved::{
+use super::{Checked, count, name, named_file, read_named_file, refuse, within};
+use crate::scenario::Scenario;
+use crate::scenario::document::{MAX_BYTES, NetworkDocument};
+use crate::scenario::error::{Fault, clipped};
+use crate::scenario::network::{
+    CapacityFile, ExitPolicies, FamiliesFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile,
+};
+use crate::scenario::resolved::{
     Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, PlacedPaths, RateLimit,
     SampledNetwork, Size, SyntheticNetwork,
 };
@@ -251,7 +253,7 @@ fn capacity(file: Option<&CapacityFile>) -> Checked<Capacity> {
 }
 
 /// An access rate in its range.
-pub(super) fn rate(key: impl Into<String>, rate: Bandwidth) -> Checked<Bandwidth> {
+pub(in crate::scenario) fn rate(key: impl Into<String>, rate: Bandwidth) -> Checked<Bandwidth> {
     within(key, rate, RATES.0, RATES.1)
 }
 
@@ -362,10 +364,10 @@ fn one_link(key: &str, link: &LinkFile, indices: &BTreeMap<&str, u32>) -> Checke
 }
 
 /// The index of the host with this name.
-pub(super) fn host_index(key: &str, wanted: &str, indices: &BTreeMap<&str, u32>) -> Checked<u32> {
+pub(in crate::scenario) fn host_index(key: &str, wanted: &str, indices: &BTreeMap<&str, u32>) -> Checked<u32> {
     indices.get(wanted).copied().ok_or_else(|| {
         let names: Vec<&str> = indices.keys().copied().take(1000).collect();
-        let near = super::diagnose::nearest(wanted, &names);
+        let near = crate::scenario::diagnose::nearest(wanted, &names);
         let near = near.map_or_else(String::new, |near| format!(" (did you mean \"{near}\"?)"));
         let message = format!("there is no host \"{}\"{near}; allowed are the names in `network.hosts`", clipped(wanted, 64));
         Fault::WrongValue { key: key.to_owned(), message }

@@ -1,7 +1,7 @@
 //! What a simulator and a link profile say where neither the treatment nor `[base]` does.
 
-use super::own_policy::CircuitmuxFile;
-use super::treatment::{
+use crate::scenario::own_policy::CircuitmuxFile;
+use crate::scenario::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, DownlinkQueue, FlowControl, LinkProfile, LinkShaping, Simulator, Tcp, Tls,
     UplinkQueue,
 };

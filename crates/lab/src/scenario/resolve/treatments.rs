@@ -1,28 +1,28 @@
 //! Checks of `[base]` and `[[treatments]]`: a value on every axis, and no setting without an effect.
 
-use super::Scenario;
-use super::consensus_params;
 use super::effects::without_effect;
-use super::error::{Fault, clipped};
-use super::own_policy::{self, Policy};
-use super::predictor;
 use super::profiles::{of_simulator, profile};
-use super::resolve::{Checked, count, text, within};
-use super::resolved::Treatment;
-use super::some_relays;
-use super::switching;
-use super::treatment::{
+use super::{Checked, count, text, within};
+use crate::scenario::Scenario;
+use crate::scenario::consensus_params;
+use crate::scenario::error::{Fault, clipped};
+use crate::scenario::own_policy::{self, Policy};
+use crate::scenario::predictor;
+use crate::scenario::resolved::Treatment;
+use crate::scenario::some_relays;
+use crate::scenario::switching;
+use crate::scenario::treatment::{
     BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, Epoll, FlowControl, Handshake, LinkProfile, Links, Tcp, Tls,
     TreatmentFile,
 };
-use super::version::TorVersion;
+use crate::scenario::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
 /// What of the network decides whether a setting has an effect.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Circumstances {
+pub(in crate::scenario) struct Circumstances {
     /// A relay has a rate limit of its own.
     pub limited: bool,
     /// A client's paths are drawn.
@@ -332,7 +332,7 @@ fn buffer(key: String, size: Bytes) -> Checked<Bytes> {
 }
 
 /// `name` as part of a file name.
-pub(super) fn slug(name: &str) -> String {
+pub(in crate::scenario) fn slug(name: &str) -> String {
     let mut slug = String::new();
     for c in name.chars().take(100) {
         if c.is_ascii_alphanumeric() {

@@ -1,15 +1,15 @@
 //! Checks of the `[[clients]]` tables.
 
-use super::Scenario;
-use super::client_options;
-use super::clients::{ClientsFile, StartFile, StartRange};
-use super::document::NetworkDocument;
-use super::error::{Fault, clipped};
-use super::network::Role;
-use super::onion;
-use super::resolve::{Checked, MAX_CLIENTS, count, name, read_named_file, refuse, within};
-use super::resolve_network::{host_index, rate};
-use super::resolved::{ClientGroup, ExplicitNetwork, FileRef, Members, Network};
+use super::network::{host_index, rate};
+use super::{Checked, MAX_CLIENTS, count, name, read_named_file, refuse, within};
+use crate::scenario::Scenario;
+use crate::scenario::client_options;
+use crate::scenario::clients::{ClientsFile, StartFile, StartRange};
+use crate::scenario::document::NetworkDocument;
+use crate::scenario::error::{Fault, clipped};
+use crate::scenario::network::Role;
+use crate::scenario::onion;
+use crate::scenario::resolved::{ClientGroup, ExplicitNetwork, FileRef, Members, Network};
 use onionlab_load::{Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, MAX_CHAIN_BYTES, Pace, Streaming};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};

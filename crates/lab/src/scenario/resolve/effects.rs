@@ -1,16 +1,18 @@
 //! Which settings of a treatment mean nothing, given what its others say, and what each would need.
 
-use super::predictor;
-use super::resolve_treatments::Circumstances;
-use super::resolved::Treatment;
-use super::switching;
-use super::treatment::{BaseFile, ChannelScheduler, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, Links, Tcp};
-use super::version::TorVersion;
+use super::treatments::Circumstances;
+use crate::scenario::predictor;
+use crate::scenario::resolved::Treatment;
+use crate::scenario::switching;
+use crate::scenario::treatment::{
+    BaseFile, ChannelScheduler, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, Links, Tcp,
+};
+use crate::scenario::version::TorVersion;
 
 const MAIN_THREAD: &str = "cpu = \"main-thread\"";
 
 const CONFLUX: &str = "tor = \"0.4.9\", flow-control = \"vegas\", no switching and a client whose path is drawn";
-pub(super) const CONFLUX_ON: &str =
+pub(in crate::scenario) const CONFLUX_ON: &str =
     "tor = \"0.4.9\", flow-control = \"vegas\", conflux = true, no switching and a client whose path is drawn";
 
 const LIGHT_AND_HEAVY: &str = "links = \"light-and-heavy\"";

@@ -1,18 +1,24 @@
 //! From the file as written to the checked experiment: defaults, ranges, references, and combinations that make no sense.
 
-use super::diagnose::{line_of_key, line_of_sweep};
-use super::error::{Fault, Place, ScenarioError, clipped};
-use super::file::ScenarioFile;
-use super::onion::Onion;
-use super::resolve_treatments::Circumstances;
-use super::resolved::{ClientGroup, FileRef, LoadTarget, Members, Network, ResolvedScenario};
-use super::treatment::{FlowControl, Links};
-use super::{Scenario, onion, resolve_clients, resolve_network, resolve_treatments, some_relays, switching};
+mod clients;
+pub(super) mod effects;
+pub(super) mod network;
+mod profiles;
+pub(super) mod treatments;
+
+use crate::scenario::diagnose::{line_of_key, line_of_sweep};
+use crate::scenario::error::{Fault, Place, ScenarioError, clipped};
+use crate::scenario::file::ScenarioFile;
+use crate::scenario::onion::Onion;
+use crate::scenario::resolved::{ClientGroup, FileRef, LoadTarget, Members, Network, ResolvedScenario};
+use crate::scenario::treatment::{FlowControl, Links};
+use crate::scenario::{Scenario, onion, some_relays, switching};
 use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::io::Read;
 use std::path::Path;
+use treatments::Circumstances;
 
 /// Most runs of an experiment: treatments times networks times seeds.
 pub const MAX_RUNS: usize = 10_000;
@@ -91,7 +97,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     if let Some(twice) = seeds.iter().find(|seed| !seen.insert(**seed)) {
         return Err(Fault::conflict("seeds", format!("names {twice} twice: the same seed gives the same run")));
     }
-    let network = resolve_network::network(scenario, &file.network)?;
+    let network = network::network(scenario, &file.network)?;
     let single = match &network {
         Network::Explicit(_) => Some("a network by hand"),
         Network::File(_) => Some("a network document"),
@@ -102,7 +108,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         return Err(Fault::conflict("networks", reason));
     }
     let load_target = file.load_target.as_ref().map(|target| load_target(target, &network)).transpose()?;
-    let clients = resolve_clients::clients(scenario, &file.clients, &network, load_target.is_some(), duration)?;
+    let clients = clients::clients(scenario, &file.clients, &network, load_target.is_some(), duration)?;
     if load_target.is_some() {
         have_a_mean(&clients)?;
     }
@@ -120,7 +126,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         policies: !matches!(network, Network::Explicit(_)),
         lifetime: clients.iter().any(|group| group.options.circuit_lifetime.is_none()),
     };
-    let treatments = resolve_treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
+    let treatments = treatments::treatments(scenario, file.base.as_ref(), file.treatments.as_deref(), circumstances)?;
     some_relays::names_exist(&treatments, &network)?;
     switching::spares_exist(&treatments, &network)?;
     onion::possible(&clients, &treatments)?;
@@ -207,7 +213,7 @@ fn have_a_mean(clients: &[ClientGroup]) -> Checked<()> {
     Ok(())
 }
 
-fn load_target(target: &super::clients::LoadTargetFile, network: &Network) -> Checked<LoadTarget> {
+fn load_target(target: &crate::scenario::clients::LoadTargetFile, network: &Network) -> Checked<LoadTarget> {
     if matches!(network, Network::File(_)) {
         let reason = "does not apply to a network document, whose clients are listed";
         return Err(Fault::conflict("load-target", reason));
@@ -290,5 +296,5 @@ pub(super) fn read_named_file(scenario: &Scenario, key: &str, path: &str, most: 
     if content.len() as u64 > most {
         return Err(fault(format!("it is larger than {} MiB", most >> 20)));
     }
-    Ok((FileRef { path: path.to_owned(), digest: super::digest(&content), location }, content))
+    Ok((FileRef { path: path.to_owned(), digest: crate::scenario::digest(&content), location }, content))
 }
