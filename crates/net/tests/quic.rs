@@ -239,8 +239,8 @@ fn what_is_over_leaves_nothing() {
             lan.net.close(&mut lan.queue, socket.peer());
         }
         lan.run_until(start + millis(480));
-        lan.net.release(socket);
-        lan.net.release(socket.peer());
+        lan.net.release(&mut lan.queue, socket);
+        lan.net.release(&mut lan.queue, socket.peer());
     }
     // The connection's own pair, and few streams at a time.
     assert!(highest < 24, "{highest}");

@@ -265,7 +265,7 @@ impl World {
             } else {
                 self.net.abort(&mut self.queue, socket);
             }
-            self.net.release(socket);
+            self.net.release(&mut self.queue, socket);
             self.close_socket_of(end, was);
         }
         match kind {

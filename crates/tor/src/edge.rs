@@ -345,8 +345,8 @@ impl World {
         } else {
             self.net.abort(&mut self.queue, socket);
         }
-        self.net.release(socket);
-        self.net.release(socket.peer());
+        self.net.release(&mut self.queue, socket);
+        self.net.release(&mut self.queue, socket.peer());
         self.give_back_socket(self.circuits[circuit.index()].hops[EXIT as usize].host);
         self.recycle_stream(id);
     }

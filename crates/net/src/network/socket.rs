@@ -236,12 +236,12 @@ impl Network {
 
     /// The owner wants no more upcalls of this end. When both ends are released and silent, the connection is forgotten and its
     /// number used again. An end that is released must have been closed or aborted, or its peer have reset it.
-    pub fn release(&mut self, socket: SocketId) {
+    pub fn release<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId) {
         self.sockets[socket.index()].released = true;
         if let Transport::Tcp(_) = self.sockets[socket.index()].transport {
             self.forget_if_silent(socket);
         } else {
-            self.release_stream(socket);
+            self.release_stream(queue, socket);
         }
     }
 }

@@ -134,12 +134,10 @@ impl Network {
         self.tell_streams(connection);
     }
 
-    pub(super) fn release_stream(&mut self, socket: SocketId) {
-        let Transport::Stream { connection, id } = self.sockets[socket.index()].transport else { return };
-        if let Transport::Quic(quic) = &mut self.sockets[connection.index()].transport {
-            quic.release(id);
-        }
-        self.tell_streams(connection);
+    pub(super) fn release_stream<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId) {
+        let Transport::Stream { connection, .. } = self.sockets[socket.index()].transport else { return };
+        // What lay unread makes room in the connection's window, which the other end has to hear.
+        self.on_stream(queue, socket, |quic, _, id| quic.release(id));
         self.forget_if_silent(connection);
     }
 

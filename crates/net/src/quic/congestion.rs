@@ -23,6 +23,8 @@ pub(super) struct Congestion {
     /// Acknowledged bytes times a datagram's, not yet divided by the window.
     credit: u64,
     cubic: Option<Cubic>,
+    /// Acknowledged bytes that make no whole datagram yet, for the Reno estimate of [`Cubic`], which counts datagrams.
+    part: u64,
     /// Bytes that may leave at once, as of `refilled`.
     tokens: u64,
     refilled: SimTime,
@@ -39,6 +41,7 @@ impl Congestion {
             recovery_start: None,
             credit: 0,
             cubic: (cfg.congestion_control == QuicCongestion::Cubic).then(Cubic::new),
+            part: 0,
             tokens: BURST * cfg.full(),
             refilled: SimTime::ZERO,
             paced_until: SimTime::ZERO,
@@ -102,7 +105,12 @@ impl Congestion {
         // A datagram more for each `per_increase` bytes acknowledged, by the byte as in the RFC; what is left of the division counts next time.
         let per_increase = match &mut self.cubic {
             None => self.cwnd,
-            Some(cubic) => u64::from(cubic.per_increase(now, (self.cwnd / cfg.full()) as u32, 1)) * cfg.full(),
+            Some(cubic) => {
+                self.part += acked;
+                let whole = self.part / cfg.full();
+                self.part %= cfg.full();
+                u64::from(cubic.per_increase(now, (self.cwnd / cfg.full()) as u32, whole as u32)) * cfg.full()
+            }
         };
         self.credit += acked * cfg.full();
         self.cwnd += self.credit / per_increase;
@@ -151,5 +159,33 @@ impl Congestion {
         if let Some(cubic) = &mut self.cubic {
             cubic.resume(idle, now);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The same bytes, acknowledged in packets of a cell or in full ones, give the same window: CUBIC's Reno estimate counts datagrams' worth.
+    #[test]
+    fn small_packets_do_not_count_as_full_ones() {
+        let cfg = QuicConfig { congestion_control: QuicCongestion::Cubic, ..QuicConfig::standard() };
+        let window = |packet: u64| {
+            let mut congestion = Congestion::new(&cfg);
+            congestion.cwnd = 20 * cfg.full();
+            congestion.on_rtt(SimTime::ZERO, SimDuration::from_millis(100));
+            congestion.on_loss(&cfg, SimTime::ZERO, SimTime::ZERO);
+            for round in 1..=50 {
+                let now = SimTime::from_nanos(round * 100_000_000);
+                for _ in 0..20 * cfg.full() / packet {
+                    congestion.in_flight = packet;
+                    congestion.on_acked(&cfg, now, now, packet, true);
+                }
+            }
+            congestion.cwnd
+        };
+        let (full, cells) = (window(cfg.full()), window(cfg.full() / 4));
+        assert!(full > 30 * cfg.full(), "{full}");
+        assert!(cells.abs_diff(full) < cfg.full() / 4, "{cells} {full}");
     }
 }

@@ -40,7 +40,7 @@ impl Tcb {
             }
         }
         if self.probe != Probe::None {
-            self.judge_probe(cfg, ack, duplicate || segment.flags.has(Flags::DUPLICATE));
+            self.judge_probe(cfg, ack, segment.flags.has(Flags::DUPLICATE), duplicate);
         }
         self.watch_window(cfg, now);
         let mut effects = Effects::NONE;
@@ -70,12 +70,13 @@ impl Tcb {
     fn update(&mut self, cfg: &TcpConfig, now: SimTime, segment: &Segment, flight: &mut Flight, advanced: bool, duplicate: bool) {
         let mut delivered = Delivered::default();
         let min_rtt = self.rtt.min().unwrap_or_default();
+        let (before, undisturbed) = (flight.una, flight.sacked == 0 && flight.phase == Phase::Open);
         if segment.sack_count > 0 {
             flight.selective(now, segment, min_rtt, &mut delivered);
         }
         if advanced {
             let overtaken = cfg.round_trips != RoundTrips::Measured;
-            flight.acknowledge(now, segment.ack, min_rtt, overtaken, &mut delivered);
+            flight.acknowledge(now, segment.ack, segment.ts_echo, min_rtt, overtaken, &mut delivered);
         }
         if !cfg.sack {
             count_duplicates(flight, advanced, duplicate, &mut delivered);
@@ -83,7 +84,9 @@ impl Tcb {
 
         let clean = delivered.last_rtt.or(delivered.sack_rtt);
         if let Some(rtt) = clean {
-            self.rtt.note_min(now, rtt);
+            // A short segment alone: its acknowledgement may have waited (`FLAG_ACK_MAYBE_DELAYED`).
+            let runt = undisturbed && delivered.segments == 1 && flight.una - before < u64::from(cfg.mss);
+            self.rtt.note_min(now, rtt, runt);
         }
         if cfg.plain_reno {
             let duplicate = if cfg.acks == AckRule::Timed {
@@ -158,7 +161,7 @@ impl Tcb {
         }
         let judged = self.detect(cfg, now, flight, advanced, false);
         let begins = match flight.phase {
-            Phase::Open => flight.to_resend > 0,
+            Phase::Open => flight.missing > 0,
             Phase::Recovery => false,
             // A retransmission was lost in turn (`FLAG_LOST_RETRANS`); what had gone once only goes again by the slow start that runs.
             Phase::Loss => judged.again > 0,
@@ -227,13 +230,17 @@ impl Tcb {
     }
 
     /// A probe is out: its end's acknowledgement tells whether something had been lost (RFC 8985, section 7.4.2).
-    fn judge_probe(&mut self, cfg: &TcpConfig, ack: u64, duplicate: bool) {
+    ///
+    /// `told`: the acknowledgement says itself that it is for a segment that had come before (D-SACK); `duplicate`: it acknowledges nothing new.
+    fn judge_probe(&mut self, cfg: &TcpConfig, ack: u64, told: bool, duplicate: bool) {
         let beyond = (ack as u32).wrapping_sub(self.probe_end) as i32;
         if beyond < 0 {
             return;
         }
         match self.probe {
             Probe::New => self.probe = Probe::None,
+            // Both came. It counts before what else is acknowledged, for which it may have waited at the other end's uplink.
+            Probe::Repeat if told => self.probe = Probe::None,
             Probe::Repeat if beyond > 0 => {
                 self.probe = Probe::None;
                 self.congestion.ssthresh = self.congestion.threshold_after_loss(cfg);

@@ -173,7 +173,7 @@ impl TcpConfig {
             send_buffer: BufferLimits::new(16_384, 4_194_304),
             writable_at_once: false,
             send_memory_per_segment: 4352,
-            receive_buffer: BufferLimits::new(131_072, 6_291_456),
+            receive_buffer: BufferLimits::new(131_072, 32 << 20),
             window_percent: 50,
         }
     }

@@ -109,9 +109,10 @@ impl Cubic {
 
         let elapsed = curve.epoch.until(now).as_nanos() as f64 * 1e-9 + f64::from(self.delay_min) * 1e-6;
         let from_plateau = elapsed - f64::from(curve.rise_micros) * 1e-6;
-        let target = f64::from(curve.plateau) + C * from_plateau * from_plateau * from_plateau;
-        let missing = target.clamp(0.0, 1e9) as u32;
-        let mut count = if missing > cwnd { cwnd / (missing - cwnd) } else { 100 * cwnd };
+        // In whole segments from the plateau, as `bictcp_update` has it: below it the target is rounded up.
+        let away = (C * from_plateau * from_plateau * from_plateau).abs().min(1e9) as u32;
+        let target = if from_plateau < 0.0 { curve.plateau.saturating_sub(away) } else { curve.plateau.saturating_add(away) };
+        let mut count = if target > cwnd { cwnd / (target - cwnd) } else { 100 * cwnd };
         if curve.last_max == 0 {
             count = count.min(20);
         }

@@ -24,15 +24,36 @@ pub(super) struct Sent {
     pub(super) mark: Mark,
 }
 
-/// What is known of a segment. "Resent" outlives a further loss: it bars the segment from round-trip samples.
+/// What is known of a segment: the combinations of Linux's `TCPCB_LOST`, `TCPCB_RETRANS` and `TCPCB_SACKED_ACKED` that occur.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mark {
     Original,
+    /// Sent again without having been found lost, as a probe, or before a time-out that was spurious.
+    Repeated,
+    /// Sent again because it was lost.
     Resent,
     /// To be sent again.
     Lost,
+    /// To be sent again, not for the first time.
     LostAgain,
     Sacked,
+}
+
+impl Mark {
+    /// It went more than once, which bars it from round-trip samples.
+    fn went_again(self) -> bool {
+        matches!(self, Self::Repeated | Self::Resent | Self::LostAgain)
+    }
+
+    /// It waits to be sent again.
+    pub(super) fn waits(self) -> bool {
+        matches!(self, Self::Lost | Self::LostAgain)
+    }
+
+    /// It was found lost, and has not been acknowledged since, whether it went again or not.
+    pub(super) fn is_missing(self) -> bool {
+        matches!(self, Self::Lost | Self::LostAgain | Self::Resent)
+    }
 }
 
 /// Linux's `icsk_ca_state`, as far as it lasts.
@@ -90,6 +111,8 @@ pub(super) struct Flight {
     pub(super) sacked: u32,
     /// Segments marked lost and not sent again since.
     pub(super) to_resend: u32,
+    /// Segments marked lost, whether they went again or not (Linux: `lost_out`).
+    pub(super) missing: u32,
     pub(super) most_out: u32,
     /// Bytes that go again for nothing, or went, and stay in the send buffer.
     pub(super) stale_bytes: u32,
@@ -142,6 +165,7 @@ impl Flight {
             una,
             sacked: 0,
             to_resend: 0,
+            missing: 0,
             phase: Phase::Open,
             high_seq: 0,
             judged: 0,
@@ -205,11 +229,13 @@ impl Flight {
         self.ring.partition_point(|sent| self.offset(sent) < wanted)
     }
 
-    /// Takes a cumulative acknowledgement beyond `una`; what it acknowledges of the segments to be sent again is `overtaken`, and noted if that is wanted.
+    /// Takes a cumulative acknowledgement beyond `una` that echoes the timestamp `echo`; what it acknowledges of the segments to be sent again is `overtaken`, and
+    /// noted if that is wanted.
     pub(super) fn acknowledge(
         &mut self,
         now: SimTime,
         ack: u64,
+        echo: SimTime,
         min_rtt: SimDuration,
         overtaken: bool,
         delivered: &mut Delivered,
@@ -229,27 +255,26 @@ impl Flight {
             self.ring.pop_front();
             self.una = end;
             delivered.popped += 1;
-            match front.mark {
-                Mark::Sacked => self.sacked -= 1,
-                Mark::Lost | Mark::LostAgain => {
-                    self.to_resend -= 1;
-                    delivered.segments += 1;
-                    if overtaken && !front.fin {
-                        self.overtake(end - u64::from(front.len), front.len);
-                    }
-                }
-                Mark::Original | Mark::Resent => delivered.segments += 1,
+            self.count_delivery(front.mark);
+            if front.mark == Mark::Sacked {
+                self.sacked -= 1;
+                continue;
+            }
+            delivered.segments += 1;
+            if front.mark.waits() && overtaken && !front.fin {
+                self.overtake(end - u64::from(front.len), front.len);
             }
             let rtt = now.saturating_since(front.at);
-            any_resent |= matches!(front.mark, Mark::Resent | Mark::LostAgain);
-            match front.mark {
-                Mark::Original | Mark::Lost => {
-                    delivered.first_rtt.get_or_insert(rtt);
-                    delivered.last_rtt = Some(rtt);
-                    self.rack_deliver(front.at, end, rtt, false, min_rtt);
-                }
-                Mark::Resent => self.rack_deliver(front.at, end, rtt, true, min_rtt),
-                Mark::Sacked | Mark::LostAgain => {}
+            let again = front.mark.went_again();
+            if again {
+                any_resent = true;
+            } else {
+                delivered.first_rtt.get_or_insert(rtt);
+                delivered.last_rtt = Some(rtt);
+            }
+            // An echo from before it went again: what was acknowledged is an earlier transmission (`tcp_skb_spurious_retrans`).
+            if !again || echo == SimTime::ZERO || echo >= front.at {
+                self.rack_deliver(front.at, end, rtt, again, min_rtt);
             }
         }
         self.una = self.una.max(ack);
@@ -294,18 +319,21 @@ impl Flight {
             }
             self.ring[index - 1].mark = Mark::Sacked;
             self.sacked += 1;
+            self.count_delivery(sent.mark);
             delivered.segments += 1;
             let rtt = now.saturating_since(sent.at);
-            match sent.mark {
-                Mark::Lost | Mark::LostAgain => self.to_resend -= 1,
-                Mark::Original => {
-                    delivered.sack_rtt.get_or_insert(rtt);
-                    self.rack_deliver(sent.at, segment_end, rtt, false, min_rtt);
-                }
-                Mark::Resent => self.rack_deliver(sent.at, segment_end, rtt, true, min_rtt),
-                Mark::Sacked => {}
+            let again = sent.mark.went_again();
+            if !again {
+                delivered.sack_rtt.get_or_insert(rtt);
             }
+            self.rack_deliver(sent.at, segment_end, rtt, again, min_rtt);
         }
+    }
+
+    /// A segment with this mark is acknowledged: no longer lost, if it was.
+    fn count_delivery(&mut self, mark: Mark) {
+        self.to_resend -= u32::from(mark.waits());
+        self.missing -= u32::from(mark.is_missing());
     }
 
     /// RFC 8985, section 6.2, step 2: a retransmission "delivered" sooner than any round trip was the original.
@@ -327,8 +355,7 @@ impl Flight {
             return None;
         }
         let from = self.index_at(self.resend_from);
-        let lost = |sent: &Sent| matches!(sent.mark, Mark::Lost | Mark::LostAgain);
-        self.ring.range(from..).position(lost).map(|offset| from + offset)
+        self.ring.range(from..).position(|sent| sent.mark.waits()).map(|offset| from + offset)
     }
 
     /// The next segment to be sent again, marked as sent: first sequence number, length, FIN.
@@ -343,20 +370,18 @@ impl Flight {
     /// The last segment, sent again as a probe.
     pub(super) fn take_last(&mut self, now: SimTime) -> Option<(u64, u16, bool)> {
         let last = self.ring.len().checked_sub(1)?;
-        match self.ring[last].mark {
-            Mark::Sacked => None,
-            Mark::Lost | Mark::LostAgain => {
-                self.to_resend -= 1;
-                Some(self.send_again(last, now))
-            }
-            Mark::Original | Mark::Resent => Some(self.send_again(last, now)),
+        let mark = self.ring[last].mark;
+        if mark == Mark::Sacked {
+            return None;
         }
+        self.to_resend -= u32::from(mark.waits());
+        Some(self.send_again(last, now))
     }
 
     fn send_again(&mut self, index: usize, now: SimTime) -> (u64, u16, bool) {
         let seq = self.seq_of(index);
         let sent = &mut self.ring[index];
-        sent.mark = Mark::Resent;
+        sent.mark = if sent.mark.is_missing() { Mark::Resent } else { Mark::Repeated };
         sent.at = now;
         if self.follows_resent {
             self.resent.push_back((seq, now));

@@ -80,7 +80,7 @@ impl Tcb {
         if cfg.round_trips == RoundTrips::Measured && (segment.ts_echo != SimTime::ZERO || self.retransmitted == 0) {
             let rtt = now.saturating_since(segment.ts_echo);
             self.rtt.sample(cfg, rtt, 1, 1);
-            self.rtt.note_min(now, rtt);
+            self.rtt.note_min(now, rtt, false);
         }
         // Linux: a SYN lost twice makes the network suspect.
         if self.retransmitted > 1 {

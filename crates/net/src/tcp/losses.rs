@@ -28,10 +28,9 @@ impl Flight {
         while let Some(&(seq, at)) = self.resent.front() {
             let index = self.index_at(seq);
             let current = seq >= self.una
-                && self
-                    .ring
-                    .get(index)
-                    .is_some_and(|sent| sent.start == seq as u32 && sent.mark == Mark::Resent && sent.at == at);
+                && self.ring.get(index).is_some_and(|sent| {
+                    sent.start == seq as u32 && matches!(sent.mark, Mark::Repeated | Mark::Resent) && sent.at == at
+                });
             if current {
                 let end = seq + u64::from(self.ring[index].len);
                 if (self.rack.sent, self.rack.end) <= (at, end) {
@@ -100,7 +99,7 @@ impl Flight {
     /// NewReno: the oldest segment is lost.
     pub(super) fn mark_front_lost(&mut self) -> u32 {
         match self.ring.front() {
-            Some(front) if matches!(front.mark, Mark::Original | Mark::Resent) => {
+            Some(front) if !front.mark.waits() && front.mark != Mark::Sacked => {
                 self.mark_lost(0);
                 1
             }
@@ -111,6 +110,7 @@ impl Flight {
     pub(super) fn mark_lost(&mut self, index: usize) {
         let seq = self.seq_of(index);
         let sent = &mut self.ring[index];
+        self.missing += u32::from(!sent.mark.is_missing());
         sent.mark = if sent.mark == Mark::Original { Mark::Lost } else { Mark::LostAgain };
         self.to_resend += 1;
         self.resend_from = self.resend_from.min(seq);
@@ -124,7 +124,7 @@ impl Flight {
         for index in 0..self.ring.len() {
             let sent = self.ring[index];
             let recent = rack && index > 0 && now.saturating_since(sent.at) < self.rack.rtt;
-            if matches!(sent.mark, Mark::Original | Mark::Resent) && !recent {
+            if !sent.mark.waits() && sent.mark != Mark::Sacked && !recent {
                 self.mark_lost(index);
             }
         }
@@ -135,11 +135,12 @@ impl Flight {
         for sent in &mut self.ring {
             sent.mark = match sent.mark {
                 Mark::Lost => Mark::Original,
-                Mark::LostAgain => Mark::Resent,
+                Mark::LostAgain | Mark::Resent => Mark::Repeated,
                 other => other,
             };
         }
         self.to_resend = 0;
+        self.missing = 0;
         self.resend_from = u64::MAX;
         self.judged = self.una;
     }

@@ -10,7 +10,7 @@
 //!
 //! # What is modelled, what Linux does, what a difference costs
 //!
-//! | mechanism | source | here | differs from Linux 6 in | which costs |
+//! | mechanism | source | here | differs from Linux 6.18 in | which costs |
 //! | --- | --- | --- | --- | --- |
 //! | handshake | RFC 9293, 6298 | SYN again after 1, 2, 4... s, six times; window of 1 after two lost SYNs | no linear retries (6.5), no cookies, no Fast Open, no simultaneous open | nothing between hosts that answer |
 //! | closing | RFC 9293 | FIN each way, half-closed ends carry data | `TimeWait` keeps no timer; `close()` is `shutdown(SHUT_WR)`, unread data draws no RST | the owner must drop or abort an end that nobody reads |
@@ -24,11 +24,11 @@
 //! | tail loss probe | RFC 8985 | two round trips + 2 ms, + 200 ms for a single segment; counted as loss unless a duplicate acknowledgement comes | - | - |
 //! | recovery | RFC 6937 | proportional, Linux's variant | no ECN, no `CWR` beyond the probe's instant reduction | - |
 //! | time-out | RFC 6298 | round trip + at least 200 ms; doubles up to 120 s; 15 in a row reset the connection; what was sent less than a round trip ago is not resent | instants exact, not rounded to a tick of 1 to 4 ms | time-outs come up to a tick sooner |
-//! | spurious time-out | RFC 3522 | undone by timestamp | F-RTO (RFC 5682) absent: nothing new is sent to test | one retransmission more |
+//! | spurious time-out | RFC 3522 | undone by timestamp | F-RTO (RFC 5682) absent: nothing new is sent to test | after one that was spurious one retransmission more; after a genuine one, with bytes waiting, what else is lost goes a round trip sooner |
 //! | timestamps | RFC 7323 | always on, in nanoseconds | Linux: milliseconds; no PAWS | rounds after a retransmission measured better |
 //! | Nagle | RFC 896 | Minshall's variant: one short segment in flight at a time | no corking, no `MSG_MORE` | - |
 //! | acknowledgements | RFC 1122, 5681 | every second full segment, 16 quick ones, 40 ms or a round trip by arrivals' spacing, with data, at once around a hole, on reading the end of a write (as since Linux 6.7; before, only if it was a short segment) | no compression of SACKs, no merging of arrivals (GRO); delays exact, not up to a tick of 4 ms longer | more, smaller acknowledgements above 1 Gbit/s; ends of writes that wait for each other up to 3 ms sooner (`tests/waiting.rs`) |
-//! | receive window | RFC 9293, Fisk and Feng 2001 | half the buffer; right edge never moves back; buffer doubles with what is read in a round trip | `rcv_ssthresh` absent: a grown buffer is offered at once; bytes beyond a hole are not charged; no rounding to the scale | the peer's window may open a round trip sooner; while it would open, a reader who is behind acknowledges every segment on Linux |
+//! | receive window | RFC 9293, Fisk and Feng 2001 | half the buffer; right edge never moves back; buffer, up to 32 MiB, doubles with what is read in a round trip (`tcp_rcvbuf_grow` of 6.18) | `rcv_ssthresh` absent: a grown buffer is offered at once; bytes beyond a hole are not charged; no rounding to the scale; the share of a buffer that holds data stays a half, where Linux measures it | the peer's window may open a round trip sooner; while it would open, a reader who is behind acknowledges every segment on Linux |
 //! | send buffer | - | twice the window, reckoned at 4352 bytes a segment; the writer is called when a third is free | bytes are charged, not kernel memory | a writer of many tiny pieces gets more room than from Linux |
 //! | zero window | RFC 9293 | probes by an old sequence number, backing off | never given up; what does not fit a window is cut to it (Linux waits) | the owner times out; a short segment before a reader who stands still |
 //! | offload, pacing | - | absent | Linux sends bursts of up to 64 KiB and paces only with BBR or fq | burstiness below a burst's length |

@@ -109,6 +109,11 @@ impl Reassembly {
         self.ranges.iter().map(|range| range.1 - range.0).sum()
     }
 
+    /// Where the last range ends.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.ranges.last().map(|range| range.1)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }

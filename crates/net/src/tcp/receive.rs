@@ -3,7 +3,8 @@
 //! Acknowledgements follow Linux's `__tcp_ack_snd_check`: at once for every second full segment, for the first 16 segments, beyond or
 //! into a hole, and for duplicates; when a reader empties the buffer of a segment that ended a write; else after a delay (RFC 1122,
 //! 4.2.3.2) that adapts to the arrivals' spacing, and not at all if data takes the acknowledgement along. The buffer grows by dynamic
-//! right-sizing (`tcp_rcv_space_adjust`): twice what was read in a round trip and room for what slow start adds.
+//! right-sizing (`tcp_rcv_space_adjust`, `tcp_rcvbuf_grow` as in Linux 6.18): twice what was read in a round trip, less what still lies unread, and room for what slow
+//! start adds and for what lies beyond a hole.
 
 mod counted;
 mod timed;
@@ -48,8 +49,8 @@ pub(super) struct Receive {
     /// Read since `space_since`, and in the round trip before. Under other rules than Linux's: ever read, and the window last offered.
     copied: u32,
     space: u32,
-    /// Round trip as the receiver sees it, in microseconds; 0 before any sample.
-    rtt: u32,
+    /// Round trip as the receiver sees it, in eighths of a microsecond; 0 before any sample.
+    rtt8: u32,
     /// Low bits of the last `ts_echo` sampled.
     sampled_echo: u32,
     last_arrival: Ticks,
@@ -72,10 +73,9 @@ pub(super) struct Receive {
     owed: bool,
     /// Data goes both ways in turns: wait for data to take the acknowledgement along.
     pingpong: bool,
-    /// A segment came that is not known to be one of several: a reader who empties the buffer acknowledges it, unless data goes both ways.
-    pushed: bool,
-    /// After such a one, a short one: a reader who empties the buffer acknowledges them in any case.
-    pushed_twice: bool,
+    /// 1: a segment came that is not known to be one of several: a reader who empties the buffer acknowledges it, unless data goes both ways. 2: a short one after such a
+    /// one, which is acknowledged in any case (`ICSK_ACK_PUSHED`, `ICSK_ACK_PUSHED2`).
+    pushed: u8,
     pub(super) fin: bool,
 }
 
@@ -101,7 +101,7 @@ impl Receive {
             buffer,
             copied: 0,
             space: (cfg.initial_window * cfg.mss).min(offered(buffer, cfg)).max(1),
-            rtt: 0,
+            rtt8: 0,
             sampled_echo: 0,
             last_arrival: Ticks::ZERO,
             delay: 0,
@@ -113,8 +113,7 @@ impl Receive {
             waiting: 0,
             owed: false,
             pingpong: false,
-            pushed: false,
-            pushed_twice: false,
+            pushed: 0,
             fin: false,
         }
     }
@@ -164,6 +163,9 @@ impl Receive {
         self.owed = true;
         if start > self.next {
             self.beyond.get_or_insert_default().insert(start, end, fin, now);
+            if cfg.acks == AckRule::Adaptive {
+                self.grow_buffer(cfg, self.space);
+            }
             if cfg.acks == AckRule::Timed {
                 self.duplicates = self.duplicates.saturating_add(1);
             } else {
@@ -203,12 +205,11 @@ impl Receive {
         let pushes = segment.flags.has(Flags::PSH);
         if len >= self.full {
             self.full = len.min(cfg.mss as u16);
-            self.pushed |= pushes;
+            self.pushed = self.pushed.max(u8::from(pushes));
             let echo = segment.ts_echo.as_nanos();
             if echo != 0 && echo as u32 != self.sampled_echo {
                 self.sampled_echo = echo as u32;
-                let sample = (now.saturating_since(segment.ts_echo).as_micros() as u32).max(1);
-                self.rtt = if self.rtt == 0 { sample } else { (self.rtt - self.rtt / 8 + sample / 8).max(1) };
+                self.sample_rtt(now.saturating_since(segment.ts_echo));
             }
         } else {
             // SACK blocks shorten a full segment.
@@ -220,8 +221,7 @@ impl Receive {
             if self.last_short > 0 && len == last_short {
                 self.full = len;
             } else {
-                self.pushed_twice |= self.pushed;
-                self.pushed = true;
+                self.pushed = (self.pushed + 1).min(2);
             }
         }
         let least = cfg.delayed_ack.as_micros() as u32;
@@ -240,6 +240,16 @@ impl Receive {
             }
         }
         self.last_arrival = Ticks::at(now);
+    }
+
+    /// A shorter round trip counts at once, a longer one by an eighth, and not while something lies unread: the sender may wait for the reader (`tcp_rcv_rtt_update`).
+    fn sample_rtt(&mut self, rtt: SimDuration) {
+        let sample = (rtt.as_micros() as u32).clamp(1, 1 << 28);
+        if self.rtt8 == 0 || sample * 8 < self.rtt8 {
+            self.rtt8 = sample * 8;
+        } else if self.readable == 0 {
+            self.rtt8 += sample - self.rtt8 / 8;
+        }
     }
 
     fn add_quick(&mut self) {
@@ -362,8 +372,7 @@ impl Receive {
         }
         self.ack_now = self.waiting > 0;
         self.owed = false;
-        self.pushed = false;
-        self.pushed_twice = false;
+        self.pushed = 0;
         self.unacked = 0;
     }
 
@@ -400,9 +409,7 @@ impl Receive {
         if self.ack_now {
             return;
         }
-        if self.owed
-            && (self.unacked > u32::from(self.full) || self.readable == 0 && (self.pushed_twice || self.pushed && !self.pingpong))
-        {
+        if self.owed && (self.unacked > u32::from(self.full) || self.readable == 0 && self.pushed > u8::from(self.pingpong)) {
             self.ack_now = true;
             return;
         }
@@ -418,21 +425,32 @@ impl Receive {
 
     /// Dynamic right-sizing: once a round trip.
     fn tune(&mut self, cfg: &TcpConfig, now: SimTime) {
-        if self.rtt == 0 || self.space_since.until(now).as_micros() < u64::from(self.rtt) {
+        if self.rtt8 == 0 || self.space_since.until(now).as_micros() < u64::from(self.rtt8 / 8) {
             return;
         }
-        if self.copied > self.space {
-            if cfg.receive_buffer.max > cfg.receive_buffer.initial {
-                let copied = u64::from(self.copied);
-                let wanted = 2 * copied + 16 * u64::from(cfg.mss);
-                let growth = wanted * (copied - u64::from(self.space)) / u64::from(self.space.max(1));
-                let wanted = (wanted + 2 * growth) * 100 / u64::from(cfg.window_percent.max(1));
-                self.buffer = self.buffer.max(wanted.min(cfg.receive_buffer.max.get()) as u32);
-            }
-            self.space = self.copied;
+        let copied = self.copied.saturating_sub(self.readable);
+        if copied > self.space {
+            self.grow_buffer(cfg, copied);
         }
         self.copied = 0;
         self.space_since = Ticks::at(now);
+    }
+
+    /// Room for the window that a sender needs who sent `space` bytes in the last round trip (`tcp_rcvbuf_grow`).
+    fn grow_buffer(&mut self, cfg: &TcpConfig, space: u32) {
+        let before = u64::from(std::mem::replace(&mut self.space, space).max(1));
+        if cfg.receive_buffer.max > cfg.receive_buffer.initial {
+            // What is read is a round trip old, and slow start doubles.
+            let window = 2 * u64::from(space);
+            let window = window + 2 * window * (u64::from(space) - before.min(u64::from(space))) / before + self.reach_beyond();
+            let wanted = window * 100 / u64::from(cfg.window_percent.max(1));
+            self.buffer = self.buffer.max(wanted.min(cfg.receive_buffer.max.get()) as u32);
+        }
+    }
+
+    /// How far what lies beyond holes reaches.
+    fn reach_beyond(&self) -> u64 {
+        self.beyond.as_deref().and_then(Reassembly::end).map_or(0, |end| end.saturating_sub(self.next))
     }
 
     /// Whether a hole was filled since the last call of [`Self::take_filled`].

@@ -28,11 +28,22 @@ pub(super) struct Rtt {
     round_end: u32,
     min: u32,
     min_at: Ticks,
+    /// Least of the second half of the minimum's life, which takes over when that ends; `u32::MAX` before.
+    next_min: u32,
 }
 
 impl Rtt {
     pub(super) const fn new() -> Self {
-        Self { smoothed8: 0, deviation4: 0, round_max4: 0, variance4: 0, round_end: 0, min: u32::MAX, min_at: Ticks::ZERO }
+        Self {
+            smoothed8: 0,
+            deviation4: 0,
+            round_max4: 0,
+            variance4: 0,
+            round_end: 0,
+            min: u32::MAX,
+            min_at: Ticks::ZERO,
+            next_min: u32::MAX,
+        }
     }
 
     /// Takes a sample; `una` and `next` are the lowest unacknowledged and the next sequence number.
@@ -83,12 +94,26 @@ impl Rtt {
         self.variance4 = 0;
     }
 
-    /// Notes a round trip that the acknowledgement's delay did not stretch, if it is a new minimum.
-    pub(super) fn note_min(&mut self, now: SimTime, rtt: SimDuration) {
+    /// Notes a round trip of a segment that went once; one that a delayed acknowledgement may have stretched counts as a new minimum only.
+    ///
+    /// The minimum is that of the last five minutes (`tcp_update_rtt_min`). When its life ends, the least of the later half takes over, as of Linux's three samples the
+    /// second does (`win_minmax.c`).
+    pub(super) fn note_min(&mut self, now: SimTime, rtt: SimDuration, maybe_delayed: bool) {
         let micros = (rtt.as_micros() as u32).max(1);
-        if micros <= self.min || self.min_at.until(now) > MIN_RTT_LIFE {
-            self.min = micros;
-            self.min_at = Ticks::at(now);
+        if micros <= self.min {
+            (self.min, self.min_at, self.next_min) = (micros, Ticks::at(now), u32::MAX);
+            return;
+        }
+        let age = self.min_at.until(now);
+        if maybe_delayed || age <= MIN_RTT_LIFE / 2 {
+            return;
+        }
+        self.next_min = self.next_min.min(micros);
+        if age > MIN_RTT_LIFE {
+            (self.min, self.min_at, self.next_min) = (self.next_min, self.min_at.later_by(MIN_RTT_LIFE / 2), u32::MAX);
+            if self.min_at.until(now) > MIN_RTT_LIFE {
+                self.min_at = Ticks::at(now);
+            }
         }
     }
 
@@ -126,6 +151,22 @@ mod tests {
         let rtt = fed((0..200).map(|_| 50));
         assert_eq!(rtt.smoothed(), Some(SimDuration::from_millis(50)));
         assert_eq!(rtt.timeout(&TcpConfig::linux()), SimDuration::from_millis(250));
+    }
+
+    /// Once five minutes old, a minimum gives way to the least of the later half of them, not to whatever comes next; what a delay may have stretched never takes over.
+    #[test]
+    fn a_minimum_that_is_too_old_gives_way_to_the_least_of_its_later_half() {
+        let mut rtt = Rtt::new();
+        let mut note = |second: u64, millis: u64, maybe_delayed: bool| {
+            rtt.note_min(SimTime::from_nanos(second * 1_000_000_000), SimDuration::from_millis(millis), maybe_delayed);
+            rtt.min().unwrap().as_micros() / 1000
+        };
+        assert_eq!([note(0, 50, false), note(100, 51, false), note(200, 60, false), note(250, 90, false)], [50; 4]);
+        assert_eq!(note(301, 55, true), 50);
+        assert_eq!(note(302, 400, false), 60);
+        assert_eq!([note(303, 58, false), note(304, 400, false)], [58; 2]);
+        // After a long silence nothing else is known.
+        assert_eq!(note(2000, 300, false), 300);
     }
 
     /// RFC 6298 (2.2): the first sample R gives R + 4 R/2.

@@ -67,8 +67,8 @@ pub(super) fn profile(net: LinkProfile) -> BaseFile {
         uplink_queue: Some(uplink_queue),
         uplink_queue_packets: Some(NSTOR_PACKETS),
         downlink_queue: Some(downlink_queue),
-        // A thousand full packets, as Shadow's queue and Linux's default interface queue hold; nstor's counts packets.
-        downlink_queue_size: Some(Bytes::new(if nstor { 1 << 30 } else { 1_500_000 })),
+        // Linux: a thousand full packets, as its default interface queue holds. Shadow's CoDel has no limit (`codel_queue.rs`: `LIMIT`); nstor's queue counts packets.
+        downlink_queue_size: Some(Bytes::new(if net == LinkProfile::Linux { 1_500_000 } else { 1 << 30 })),
         downlink_queue_packets: nstor.then_some(NSTOR_PACKETS),
         codel_target: Some(SimDuration::from_millis(codel_target)),
         codel_interval: Some(SimDuration::from_millis(100)),

@@ -336,7 +336,7 @@ axes! {
     /// Most bytes that a socket's send buffer grows to. Default: "4 MiB"; with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
     send_buffer: Bytes,
-    /// Most bytes that a socket's receive buffer grows to. Default: "6 MiB"; with net "nstor" "128 KiB".
+    /// Most bytes that a socket's receive buffer grows to. Default: "32 MiB"; with net "shadow" "6 MiB", with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
     receive_buffer: Bytes,
     /// How an access link keeps its rate. Default: "serialise"; with net "shadow" "token-batches".
@@ -348,7 +348,7 @@ axes! {
     uplink_queue_packets: u32,
     /// The queue before each host's access link from the network. Default: "drop-tail"; with net "shadow" "codel".
     downlink_queue: DownlinkQueue,
-    /// Most data that this queue holds. Default: "1500 kB"; with net "nstor" "1 GiB".
+    /// Most data that this queue holds. Default: "1500 kB"; with net "shadow" and "nstor" "1 GiB".
     #[schemars(with = "Option<BytesText>")]
     downlink_queue_size: Bytes,
     /// Most packets that this queue holds, whatever their size. Default: no limit; with net "nstor" 1100.

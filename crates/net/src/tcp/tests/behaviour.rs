@@ -140,7 +140,7 @@ fn the_receive_window_grows_to_its_maximum_where_the_path_needs_it() {
     assert!(pair.ends[0].tcb.info(&pair.cfg).peer_window <= 65_536);
     pair.ends[0].to_write = 200_000_000;
     pair.run_until(at(6000));
-    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).peer_window, 6_291_456 / 2);
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).peer_window, (32 << 20) / 2);
     assert_eq!(pair.ends[0].tcb.info(&pair.cfg).send_buffer, 4_194_304);
 }
 

@@ -182,19 +182,67 @@ fn a_timeout_resends_everything_by_slow_start() {
     assert!(info.retransmitted_segments <= 33, "{}", info.retransmitted_segments);
 }
 
-/// A path that stalls for half a second and then delivers: the time-out was spurious, the window comes back (RFC 3522).
+/// A path that stalls for half a second and then delivers: the time-out was spurious, the window comes back (RFC 3522), and nothing goes again but what the time-out
+/// (and before it a probe) sent. With RACK that needs the timestamp: the acknowledgement of the original comes a plausible while after the repetition left.
 #[test]
 fn a_spurious_timeout_is_undone() {
-    let mut pair = warm(TcpConfig { slow_start_after_idle: false, rack_tlp: false, ..TcpConfig::linux() });
-    let before = pair.ends[0].tcb.info(&pair.cfg).cwnd_segments;
-    pair.ends[0].to_write = 60 * 1448;
-    pair.wires[0].delay = millis(500);
-    pair.run_until(at(2480));
-    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, 1, "timed out");
-    pair.wires[0].delay = millis(25);
+    for (rack_tlp, again) in [(false, 1), (true, 2)] {
+        let mut pair = warm(TcpConfig { slow_start_after_idle: false, rack_tlp, ..TcpConfig::linux() });
+        let before = pair.ends[0].tcb.info(&pair.cfg).cwnd_segments;
+        pair.ends[0].to_write = 60 * 1448;
+        pair.wires[0].delay = millis(500);
+        pair.run_until(at(2480));
+        assert_eq!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments, 1, "timed out");
+        pair.wires[0].delay = millis(25);
+        pair.run_until(at(4000));
+        let info = pair.ends[0].tcb.info(&pair.cfg);
+        assert!(info.cwnd_segments >= before, "{before}");
+        assert_eq!(pair.ends[1].read, 160 * 1448);
+        assert!(info.retransmitted_segments <= again, "{} went again", info.retransmitted_segments);
+    }
+}
+
+/// Data sent while losses are repaired is lost too, and goes again before the repair is over: a reduction of its own follows (`tcp_time_to_recover`: `lost_out`).
+#[test]
+fn a_loss_among_what_a_recovery_sent_reduces_again() {
+    let reductions = |lose: Vec<u64>| {
+        let mut pair = Pair::connected(TcpConfig { hystart: false, ..TcpConfig::linux() }, millis(50), 1);
+        pair.wires[0].rate = Bandwidth::from_bits_per_sec(100_000_000);
+        pair.wires[0].lose = lose;
+        pair.ends[0].to_write = 3000 * 1448;
+        let (mut found, mut last) = (Vec::new(), u32::MAX);
+        while pair.ends[1].read < 3000 * 1448 {
+            assert!(pair.step(at(60_000)));
+            let threshold = pair.ends[0].tcb.info(&pair.cfg).ssthresh_segments;
+            if threshold != last {
+                found.push(threshold);
+                last = threshold;
+            }
+        }
+        found
+    };
+    // 40 and 60 are of one flight; about the hundredth is sent during their repair.
+    assert_eq!(reductions(vec![40, 60]).len(), 2, "the beginning, and one");
+    let sent_meanwhile: Vec<_> = (90..130).filter(|&third| reductions(vec![40, 60, third]).len() == 3).collect();
+    assert!(sent_meanwhile.len() >= 10, "{sent_meanwhile:?}");
+}
+
+/// A probe repeats what was not lost: the answer waits at the other end's uplink, and meanwhile something new has come. It says that both came (`FLAG_DSACK_TLP`), and the
+/// window stays.
+#[test]
+fn a_probe_that_was_not_needed_costs_no_window_though_its_answer_acknowledges_more() {
+    let mut pair = warm(TcpConfig::linux());
+    pair.ends[0].to_write = 10 * 1448;
+    // Acknowledgements wait for 300 ms: the probe goes after two round trips.
+    pair.run_until(at(2010));
+    pair.wires[1].occupy(at(2300));
+    pair.run_until(at(2200));
+    assert_eq!(pair.ends[0].tcb.info(&pair.cfg).retransmitted_segments, 1, "a probe");
+    pair.ends[0].to_write = 1448;
     pair.run_until(at(4000));
-    assert!(pair.ends[0].tcb.info(&pair.cfg).cwnd_segments >= before, "{before}");
-    assert_eq!(pair.ends[1].read, 160 * 1448);
+    let info = pair.ends[0].tcb.info(&pair.cfg);
+    assert_eq!(pair.ends[1].read, 111 * 1448);
+    assert!(info.ssthresh_segments > 1000, "{}", info.ssthresh_segments);
 }
 
 /// PRR sends during recovery in proportion to what arrives; without it the sender is silent until half a window has arrived.
