@@ -16,12 +16,14 @@ import pytest
 
 from onionlab import _core
 from onionlab.errors import ResultsError
+from onionlab.predictor import Network, max_min
 from onionlab.reproductions import predictor
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.figures import Figure, frame
 from onionlab.reproductions.kept import Made
 from onionlab.reproductions.predictor import cells, charts, measure, networks, page, single
 from onionlab.reproductions.predictor.asked import METRICS, TOYS, Asked, Conditions, Study, read
+from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.measured import Measured
 from onionlab.running.runner import Silent
 
@@ -181,6 +183,24 @@ def test_what_is_left_behind_by_hand() -> None:
     assert found == {"stalled": 25.0, "unfinished": pytest.approx(100 / 3)}
     bulk = transfers.filter(pl.col("group") == "bulk1")
     assert measure.left_behind(bulk, latency, 1, 8.0, 10.0) == {"stalled": 0.0, "unfinished": None}
+
+
+def test_fairness_by_links_by_hand(asked: Asked) -> None:
+    """A circuit alone could have all of its links; two that meet where one ends and the other begins take a way each."""
+    whole = 1_250_000 * 498 / 593 / 1024
+    cell = Cell(Conditions(), 1, 0, ("vanilla",))
+    rows = {"place": "1 circuits", "treatment": ["fair", "vanilla"], "network": 0, "seed": 0, "what": "rate"}
+    rates = pl.DataFrame({**rows, "value": [whole, whole / 2]})
+    assert measure.by_links(asked, cell, rates) == [(cell.place, "vanilla", 0, "served-links", pytest.approx(0.5))]
+    throttled = Cell(Conditions(throttle=0.4), 1, 0, ("vanilla",))
+    assert measure.by_links(asked, throttled, rates) == []
+    # Of many circuits the paper's fair rates are lower: they share one capacity whether they begin or end there.
+    many = Cell(Conditions(), 200, 0, ("paper",))
+    drawn = networks.draw(asked.network, Conditions(), 200, 0)
+    paper = max_min(Network(networks.capacities(asked.network, Conditions(), drawn, asked.fair), drawn.circuits)) / 1024
+    rates = pl.DataFrame({"treatment": "paper", "what": "rate", "value": paper})
+    [(*_, served)] = measure.by_links(asked, many, rates)
+    assert 0.6 < served < 0.9
 
 
 def test_fairness_by_hand() -> None:

@@ -238,6 +238,11 @@ def test_help_has_an_example(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     assert "Example: onionlab shared-links" in capsys.readouterr().out
 
 
+def test_everything_has_its_own_share_of_internal_circuits() -> None:
+    with pytest.raises(QuestionError, match="mixture"):
+        shared_links(question=Question(traffic="everything", internal=0.5))
+
+
 def test_series(consensus: Path) -> None:
     more = by_circuits(consensus, [100, 1000, 10_000])
     assert more["circuits"].to_list() == [100, 1000, 10_000]

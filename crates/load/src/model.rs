@@ -143,15 +143,27 @@ impl LoadModel {
 
     /// Time-out and stall of streams where the experiment file says nothing.
     ///
-    /// A perf client has no stall (`stallout="0 seconds"` in tornettools) and users have 10 min and 5 min; what is played takes as long as it takes.
-    pub const fn patience(&self) -> [SimDuration; 2] {
+    /// A perf client has no stall (`stallout="0 seconds"` in tornettools) and users have 10 min and 5 min; what is played takes as long as it takes,
+    /// and has not stalled between two of its pieces.
+    pub fn patience(&self) -> [SimDuration; 2] {
         const ENDLESS: SimDuration = SimDuration::from_secs(7 * 86_400);
         let secs = SimDuration::from_secs;
         match self {
             Self::Bulk { .. } | Self::Web { .. } | Self::Sequence { .. } | Self::Page(_) => [secs(120), secs(30)],
-            Self::Audio(_) | Self::Video(_) => [ENDLESS, secs(30)],
+            Self::Audio(_) | Self::Video(_) => {
+                [ENDLESS, self.longest_silence().map_or(secs(30), |silence| (silence * 2).max(secs(30)))]
+            }
             Self::Perf(_) => [ENDLESS, ENDLESS],
             Self::Markov(_) | Self::TorUsers(_) => [secs(600), secs(300)],
+        }
+    }
+
+    /// For how long a server says nothing by itself, where it sends by the clock.
+    pub fn longest_silence(&self) -> Option<SimDuration> {
+        match self {
+            Self::Audio(audio) => Some(audio.interval(&AUDIO)),
+            Self::Video(video) => Some(video.interval(&VIDEO)),
+            _ => None,
         }
     }
 

@@ -78,11 +78,16 @@ impl Streaming {
         let length = self.length.as_ref().map_or(LENGTH, |length| length.draw(stream.member(0).at(k)));
         let pause = self.pause.as_ref().map_or(SimDuration::ZERO, |pause| pause.draw(stream.member(1).at(k)));
         let bytes = |duration: SimDuration| rate.bytes_in(duration).max(Bytes::new(1));
-        let interval = self.interval.unwrap_or(usual.interval);
+        let interval = self.interval(usual);
         let first = bytes(self.ahead.unwrap_or(usual.ahead));
         let request = self.request.unwrap_or(DEFAULT_REQUEST);
         let script = Script::paced(request, bytes(length), bytes(interval), interval).beginning_with(first);
         Flow::single(pause, Exchange::Script(script), None, self.port.unwrap_or(DEFAULT_PORT))
+    }
+
+    /// Nothing comes for so long where the network keeps up.
+    pub(crate) fn interval(&self, usual: &Usual) -> SimDuration {
+        self.interval.unwrap_or(usual.interval)
     }
 
     pub(crate) fn validate(&self) -> Result<(), LoadError> {
@@ -110,11 +115,14 @@ impl Streaming {
 
     pub(crate) fn mean(&self, usual: &Usual) -> MeanFlow {
         let length = self.length.as_ref().map_or(LENGTH.as_secs_f64(), |length| length.mean_units() / 1e9);
+        let ahead = self.ahead.unwrap_or(usual.ahead).as_secs_f64();
+        let interval = self.interval(usual).as_secs_f64();
         MeanFlow {
             to_server: self.request.unwrap_or(DEFAULT_REQUEST).get() as f64,
             to_client: self.rate.unwrap_or(usual.rate).as_bytes_per_sec() as f64 * length,
             pause: self.pause.as_ref().map_or(0.0, |pause| pause.mean_units() / 1e9),
-            lasts: length,
+            // What comes at once at the start is there that much sooner, and the last piece comes on the beat.
+            lasts: ((length - ahead).max(0.0) / interval).ceil() * interval,
         }
     }
 }

@@ -8,6 +8,10 @@ use crate::selector::{Path, PathSelector, Request};
 use onionlab_directory::{Flag, Position};
 use onionlab_quantities::{RandomStream, Seed, SimTime};
 
+/// So often an internal path is drawn whose guard must not be its last relay, and the bit from which on the number of its circuit says how often.
+const DRAWS: u64 = 8;
+const DRAWS_FROM: u32 = 40;
+
 /// How a client chooses the first relay of its circuits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EntryRules {
@@ -95,18 +99,19 @@ impl ClientPaths {
     }
 
     /// The path of an onion-service circuit of a client with vanguards-lite; see [`OnionPath`]. `endpoint` is the last relay where somebody
-    /// else has chosen it. `None` if the network has too few relays, or the client's version no vanguards.
+    /// else has chosen it; `stable`: the relays drawn as middle ones are to be Stable. `None` if the network has too few relays, or the client's version no vanguards.
     pub fn onion_path(
         &mut self,
         now: SimTime,
         network: &PathSelector,
         circuit: u64,
         endpoint: Option<RelayIndex>,
+        stable: bool,
     ) -> Option<OnionPath> {
         let mut draws = self.onion.member(circuit).sequence();
         let layer2 = self.layer2.as_mut()?;
         let guards = &mut self.guards;
-        OnionPath::draw(network, endpoint, &mut draws, |draws, last| {
+        OnionPath::draw(network, endpoint, stable, &mut draws, |draws, last| {
             // Nothing about the circuit restricts the guard (`guards_choose_guard`).
             let guard = match guards {
                 Some(guards) => guards.choose(now, network, true, |_| true, draws.draw())?.guard,
@@ -124,16 +129,16 @@ impl ClientPaths {
         network.pick_middle(true, draws, |relay| !network.flags(relay).contains(Flag::MiddleOnly))
     }
 
-    /// The path of a circuit of three relays that ends within the network, built ahead for onion services: all relays Stable, the last drawn as a
-    /// middle one is. With vanguards-lite as [`Self::onion_path`], without guards that are the last relay too (which tor allows); before, with
-    /// the exclusions of other circuits.
-    pub fn internal_path(&mut self, now: SimTime, network: &PathSelector, circuit: u64) -> Option<Path> {
+    /// The path of a circuit of three relays that ends within the network, for onion services: the last drawn as a middle one is, all relays Stable if they are to be. With
+    /// vanguards-lite as [`Self::onion_path`], drawn again where the guard is the last relay too (which tor allows); before, with the exclusions of other circuits.
+    pub fn internal_path(&mut self, now: SimTime, network: &PathSelector, circuit: u64, stable: bool) -> Option<Path> {
         if self.layer2.is_some() {
-            let path = self.onion_path(now, network, circuit, None).filter(|path| path.guard != path.last)?;
+            let drawn = |draw: u64| self.onion_path(now, network, circuit + (draw << DRAWS_FROM), None, stable);
+            let path = (0..DRAWS).filter_map(drawn).find(|path| path.guard != path.last)?;
             return Some(Path { guard: path.guard, middle: path.layer2, exit: path.last });
         }
-        let last = network.pick_middle(true, &mut self.onion.member(circuit).sequence(), |relay| network.has_path_to(relay))?;
-        let demand = ExitDemand::ANY.stable();
+        let last = network.pick_middle(stable, &mut self.onion.member(circuit).sequence(), |relay| network.has_path_to(relay))?;
+        let demand = if stable { ExitDemand::ANY.stable() } else { ExitDemand::ANY };
         self.path(now, network, circuit, &Request { demand, exit: Some(last), exclude: &[] })
     }
 }

@@ -99,21 +99,23 @@ pub struct OnionPath {
 }
 
 impl OnionPath {
-    /// Draws a path: the last relay by middle weight unless it is given, then what `first_two` gives for it, then the middle.
+    /// Draws a path: the last relay by middle weight unless it is given, then what `first_two` gives for it, then the middle; `stable`: among Stable relays
+    /// (`CIRCLAUNCH_NEED_UPTIME`).
     pub(crate) fn draw(
         network: &PathSelector,
         endpoint: Option<RelayIndex>,
+        stable: bool,
         draws: &mut DrawSequence,
         first_two: impl FnOnce(&mut DrawSequence, RelayIndex) -> Option<(RelayIndex, RelayIndex)>,
     ) -> Option<Self> {
         let last = match endpoint {
             Some(endpoint) => endpoint,
-            // No MiddleOnly relay is an endpoint (`CRN_FOR_HS`). Circuits built ahead for onion services are Stable.
-            None => network.pick_middle(true, draws, |relay| !network.flags(relay).contains(Flag::MiddleOnly))?,
+            // No MiddleOnly relay is an endpoint (`CRN_FOR_HS`).
+            None => network.pick_middle(stable, draws, |relay| !network.flags(relay).contains(Flag::MiddleOnly))?,
         };
         let (guard, layer2) = first_two(draws, last)?;
         let middle = match endpoint {
-            Some(_) => Some(network.pick_middle(true, draws, |relay| relay != guard && relay != layer2 && relay != last)?),
+            Some(_) => Some(network.pick_middle(stable, draws, |relay| relay != guard && relay != layer2 && relay != last)?),
             None => None,
         };
         Some(Self { guard, layer2, middle, last })
@@ -176,7 +178,7 @@ mod tests {
         let mut used = |secs| {
             let mut count: BTreeMap<RelayIndex, u32> = BTreeMap::new();
             for circuit in 0..400 {
-                let path = client.onion_path(at(secs), &network, circuit, None).unwrap();
+                let path = client.onion_path(at(secs), &network, circuit, None, true).unwrap();
                 *count.entry(path.layer2).or_default() += 1;
             }
             count
@@ -197,10 +199,10 @@ mod tests {
         let network = network();
         let (mut client, mut service) = (client(&network, "client"), client(&network, "service"));
         for circuit in 0..500 {
-            let to = client.onion_path(at(0), &network, circuit, None).unwrap();
+            let to = client.onion_path(at(0), &network, circuit, None, true).unwrap();
             assert_eq!(to.relays().count(), 3);
             assert!(network.flags(to.last).contains(Flag::Stable));
-            let from = service.onion_path(at(0), &network, circuit, Some(to.last)).unwrap();
+            let from = service.onion_path(at(0), &network, circuit, Some(to.last), true).unwrap();
             assert_eq!(from.relays().count(), 4);
             let joined = to.joined(&from).unwrap();
             assert_eq!(joined[2], to.last);
@@ -237,17 +239,25 @@ mod tests {
         let network = network();
         let rules = GuardRules::new(GuardVersion::V0_3_5, &Params::default(), None);
         let mut old = ClientPaths::new(&network, EntryRules::Guards(rules), None, Seed(5), "old").unwrap();
-        assert!(old.onion_path(at(0), &network, 0, None).is_none());
+        assert!(old.onion_path(at(0), &network, 0, None, true).is_none());
         let mut new = client(&network, "new");
         let mut seconds = [std::collections::BTreeSet::new(), std::collections::BTreeSet::new()];
         for circuit in 0..200 {
             for (paths, seconds) in [&mut old, &mut new].into_iter().zip(&mut seconds) {
-                let Some(path) = paths.internal_path(at(0), &network, circuit) else { continue };
+                let path = paths.internal_path(at(0), &network, circuit, true).unwrap();
                 seconds.insert(path.middle);
                 assert!(path.guard != path.middle && path.middle != path.exit && path.guard != path.exit);
                 assert!([path.middle, path.exit].iter().all(|&relay| network.flags(relay).contains(Flag::Stable)));
             }
         }
         assert!(seconds[0].len() > 10 && seconds[1].len() == 4, "{seconds:?}");
+        let stable = |paths: &mut ClientPaths, circuit| {
+            let last = paths.internal_path(at(0), &network, circuit, false).unwrap().exit;
+            network.flags(last).contains(Flag::Stable)
+        };
+        for paths in [&mut old, &mut new] {
+            let of = (0..200).filter(|&circuit| stable(paths, circuit)).count();
+            assert!((50..195).contains(&of), "{of} of 200 end at a Stable relay where none was asked for");
+        }
     }
 }

@@ -161,7 +161,7 @@ impl World {
             launched: circuit.launched,
             built: circuit.built_at(),
             timed_out: circuit.timed_out,
-            purpose: CircuitPurpose::of(circuit.intent),
+            purpose: CircuitPurpose::of(circuit),
             joined: self.joined_at(id),
             closed: closed.then(|| self.queue.now()),
             outcome: match (closed, circuit.built_at()) {
@@ -187,7 +187,7 @@ impl World {
             circuit.client = crate::ids::ClientId::NONE;
             let set = circuit.set;
             self.free_circuits.push(id);
-            self.forget_leg(set);
+            self.forget_leg(id, set);
             self.forget_switching(id);
             self.forget_latency(id);
         }

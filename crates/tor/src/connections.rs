@@ -8,7 +8,7 @@
 //! Shadow 1.13 tells what is ready by going through a hash table over descriptors (`shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`); one that is closed is
 //! free after a minute (`TCPS_TIMEWAIT` and `TCPS_LASTACK` of `shd-tcp.c`). GLib puts
 //! descriptor `d` at `d` modulo a prime that depends on how many there are (`ghash.c`), so that old connections and new ones are mixed there. Simplified: two that belong in one
-//! place keep tor's order, where GLib looks for another place for the second; and all that wait count as ready.
+//! place keep tor's order, where GLib looks for another place for the second.
 
 use crate::settings::Epoll;
 use onionlab_net::SocketId;
@@ -97,15 +97,16 @@ impl Connections {
         }
     }
 
-    /// Those that wait, in order; they do not any more.
-    pub fn take_waiting(&mut self, epoll: Epoll) -> Vec<SocketId> {
-        let mut waiting: Vec<Connection> = self.array.iter().copied().filter(|connection| connection.waits).collect();
-        for connection in &mut self.array {
-            connection.waits = false;
-        }
+    /// Those that wait, in order; they do not any more. Shadow's table holds those that are ready; the others, which nothing follows for now, come behind.
+    pub fn take_waiting(&mut self, epoll: Epoll, is_ready: impl Fn(SocketId) -> bool) -> Vec<SocketId> {
+        let took = |connection: &mut Connection| std::mem::take(&mut connection.waits).then_some(*connection);
+        let mut waiting: Vec<Connection> = self.array.iter_mut().filter_map(took).collect();
         if epoll == Epoll::Shadow1_13 {
-            let prime = prime(waiting.len() as u32);
-            waiting.sort_by_key(|connection| connection.descriptor % prime);
+            let (mut ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|connection| is_ready(connection.socket));
+            let prime = prime(ready.len() as u32);
+            ready.sort_by_key(|connection| connection.descriptor % prime);
+            ready.extend(others);
+            waiting = ready;
         }
         waiting.into_iter().map(|connection| connection.socket).collect()
     }
@@ -131,8 +132,8 @@ mod tests {
         for socket in sockets([1, 3, 4, 5, 9, 8]) {
             connections.wait(socket);
         }
-        assert_eq!(connections.take_waiting(Epoll::Linux), sockets([3, 4, 5, 9, 1]));
-        assert_eq!(connections.take_waiting(Epoll::Linux), []);
+        assert_eq!(connections.take_waiting(Epoll::Linux, |_| true), sockets([3, 4, 5, 9, 1]));
+        assert_eq!(connections.take_waiting(Epoll::Linux, |_| true), []);
     }
 
     /// Four connections have descriptors 10 to 13; one is closed, and the lowest that is free is taken again. Divided by 7 the rests are 3, 4, 5, 6: in order. With nine of them it is
@@ -154,7 +155,7 @@ mod tests {
             for &number in numbers {
                 connections.wait(SocketId(number));
             }
-            connections.take_waiting(Epoll::Shadow1_13)
+            connections.take_waiting(Epoll::Shadow1_13, |_| true)
         };
         // 5 has descriptor 11, 4 has 13.
         assert_eq!(waiting(&[1, 4, 5]), sockets([1, 5, 4]));
@@ -166,7 +167,7 @@ mod tests {
             many.wait(SocketId(number));
         }
         // Descriptors 10, 20, 30, 31, 32, 40, 41, 42, 49 modulo 31: 10, 20, 30, 0, 1, 9, 10, 11, 18.
-        assert_eq!(many.take_waiting(Epoll::Shadow1_13), sockets([21, 22, 30, 0, 31, 32, 39, 10, 20]));
+        assert_eq!(many.take_waiting(Epoll::Shadow1_13, |_| true), sockets([21, 22, 30, 0, 31, 32, 39, 10, 20]));
     }
 
     /// By hand: a table of 8 is full with 8 keys and grows to 32, as 2 * 8 = 16 needs five bits; of 32 with 31, of 64 with 61, of 128 with 121, of 256 with 241.
@@ -202,7 +203,7 @@ mod tests {
                 }
             }
             let waiting: Vec<_> = list.iter().filter(|(_, waits)| *waits).map(|&(socket, _)| socket).collect();
-            prop_assert_eq!(connections.take_waiting(Epoll::Linux), waiting);
+            prop_assert_eq!(connections.take_waiting(Epoll::Linux, |_| true), waiting);
         }
     }
 }

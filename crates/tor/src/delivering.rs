@@ -66,19 +66,27 @@ impl World {
         let end = stream.end(place);
         end.outbuf -= bytes;
         match &mut end.control {
-            StreamControl::Windows { deliver, .. } | StreamControl::Receives(deliver) => {
-                if end.outbuf <= u64::from(STREAM_SENDME_MAX_OUTBUF) {
-                    for _ in 0..deliver.take_sendmes() {
-                        self.send_from(place, Cell::new(CellKind::SendmeStream, circuit).on(id));
-                    }
-                }
-            }
+            StreamControl::Windows { .. } | StreamControl::Receives(_) => self.consider_sending_sendmes(id, place),
             StreamControl::Sends(_) => {}
             StreamControl::XonXoff(edge) => {
                 let advice = edge.delivering.drained(now, Bytes::new(bytes), Bytes::new(end.outbuf), &parameters);
                 if let Some(advice) = advice {
                     self.advise(id, place, advice);
                 }
+            }
+        }
+    }
+
+    /// SENDMEs of a stream with windows, unless much waits behind this end (`connection_edge_consider_sending_sendme`): after each DATA cell, and when something was written.
+    pub(crate) fn consider_sending_sendmes(&mut self, id: StreamId, place: Place) {
+        let stream = &mut self.streams[id.index()];
+        let circuit = stream.circuit;
+        let end = stream.end(place);
+        if let StreamControl::Windows { deliver, .. } | StreamControl::Receives(deliver) = &mut end.control
+            && end.outbuf <= u64::from(STREAM_SENDME_MAX_OUTBUF)
+        {
+            for _ in 0..deliver.take_sendmes() {
+                self.send_from(place, Cell::new(CellKind::SendmeStream, circuit).on(id));
             }
         }
     }

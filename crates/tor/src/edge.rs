@@ -94,6 +94,7 @@ impl World {
         // Written in the next pass: cells that came in one read leave in one write, not in a segment each.
         if self.streams[cell.stream.index()].exit == ExitState::Connected {
             self.start_writing_to_server(cell.stream);
+            self.consider_sending_sendmes(cell.stream, Place::Exit);
         }
     }
 

@@ -14,6 +14,7 @@
 use crate::CELL_BYTES;
 use crate::bucket;
 use crate::channel::Opening;
+use crate::circuit::Place;
 use crate::ids::{EndId, StreamId};
 use crate::records::ChannelClose;
 use crate::traffic::QueueId;
@@ -259,15 +260,34 @@ impl World {
 
     /// The callbacks of one socket in one pass; a read takes `bytes` from the kernel at most.
     pub(crate) fn serve(&mut self, socket: SocketId, effects: Effects, bytes: u64) {
-        match self.sockets.get(socket.index()).copied().unwrap_or(SocketUse::Nothing) {
+        let used = self.sockets.get(socket.index()).copied().unwrap_or(SocketUse::Nothing);
+        let flushes = self.held_open > 0 && self.is_called_back(used, effects);
+        match used {
             SocketUse::Nothing => {}
             SocketUse::Channel(end) => self.serve_channel(end, effects, bytes),
             SocketUse::Exit(stream) => self.serve_exit(stream, effects, bytes),
             SocketUse::Server(stream) => self.server_upcall(stream, effects),
         }
-        if self.held_open > 0 {
+        if flushes {
             self.flush_held_open(self.net.host(socket));
         }
+    }
+
+    /// Whether tor watches the socket for what has happened, so that it has a callback.
+    fn is_called_back(&self, used: SocketUse, effects: Effects) -> bool {
+        let always = effects.has(Effects::CONNECTED | Effects::PEER_CLOSED | Effects::RESET);
+        let (writes, reads) = match used {
+            SocketUse::Nothing | SocketUse::Server(_) => return false,
+            SocketUse::Channel(end) => {
+                let end = &self.ends[end.index()];
+                (!end.write_blocked && end.outbuf.len() > 0, !end.read_blocked)
+            }
+            SocketUse::Exit(stream) => {
+                let waiting = self.streams[stream.index()].ends[Place::Exit as usize].outbuf > 0;
+                (waiting && !self.streams[stream.index()].blocked.writing, self.is_watched_for_reading(stream))
+            }
+        };
+        always || writes && effects.has(Effects::WRITABLE) || reads && effects.has(Effects::READABLE)
     }
 
     fn serve_channel(&mut self, end: EndId, effects: Effects, bytes: u64) {

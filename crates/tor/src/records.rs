@@ -1,7 +1,7 @@
 //! What a run leaves behind: plain rows, announced here, written by whoever runs the world.
 
 use crate::channel::ChannelKind;
-use crate::circuit::Intent;
+use crate::circuit::{Circuit, Intent};
 use crate::head_of_line::Held;
 use crate::ids::ClientId;
 use crate::links::LinkSample;
@@ -147,8 +147,13 @@ pub enum CircuitPurpose {
 }
 
 impl CircuitPurpose {
-    pub(crate) const fn of(intent: Intent) -> Self {
-        match intent {
+    /// What it was launched for, or turned into: circuits that are late are built on for measurement alone, and are counted as what they were.
+    pub(crate) fn of(circuit: &Circuit) -> Self {
+        if circuit.set.is_some() {
+            return Self::Leg;
+        }
+        match circuit.intent {
+            Intent::Internal if circuit.hops.onion.is_some() => Self::Rendezvous,
             Intent::Exit | Intent::Spare => Self::Exit,
             Intent::Leg => Self::Leg,
             Intent::Internal => Self::Internal,

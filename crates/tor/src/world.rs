@@ -167,10 +167,6 @@ pub struct World {
     pub(crate) old_clients: RandomStream,
     /// How long an end leaves its channel open without circuits.
     pub(crate) idle_times: RandomStream,
-    /// By which introduction point a client comes to an onion service.
-    pub(crate) introduction_points: RandomStream,
-    /// By the first leg's serial: which of several linked sets a stream takes.
-    pub(crate) sets_order: RandomStream,
     pub(crate) resumptions: u64,
     /// A buffer for the streams of the circuit that resumes.
     pub(crate) resuming: Vec<StreamId>,
@@ -291,8 +287,6 @@ impl World {
             event_loop: EventLoop::default(),
             first_streams: RandomStream::new(config.seed, "circuits", "first stream to resume"),
             random_cells: RandomStream::new(config.seed, "circuits", "cells with random bytes"),
-            introduction_points: RandomStream::new(config.seed, "clients", "introduction point"),
-            sets_order: RandomStream::new(config.seed, "clients", "order of sets"),
             idle_times: RandomStream::new(config.seed, "channels", "idle time-out"),
             old_clients: RandomStream::new(config.seed, "clients", "builds with TAP"),
             resumptions: 0,

@@ -13,6 +13,9 @@ const MAX_TIME: SimDuration = SimDuration::from_secs(7 * 86_400);
 /// Most circuits that a tor lets be built at a time (`MAX_MAX_CLIENT_CIRCUITS_PENDING`).
 const MAX_PENDING: u32 = 1024;
 
+/// `MaxCircuitDirtiness` of clients that measure, as tornettools writes it: with ten minutes, ten used Conflux sets would soon keep them from building more.
+const PERF_LIFETIME: SimDuration = SimDuration::from_secs(10);
+
 /// What the torrc of a group's clients says; `None`: nothing, so that tor's default applies.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -63,10 +66,11 @@ pub(super) fn options(key: &str, file: &ClientsFile, load: &LoadModel, patience:
         let reason = format!("is {timeout} and has no effect: a transfer has failed after {patience} (`timeout`, `stall`)");
         return Err(Fault::conflict(format!("{key}.socks-timeout"), reason));
     }
+    let usual_lifetime = matches!(load, LoadModel::Perf(_)).then_some(PERF_LIFETIME);
     let pending = file.max_client_circuits_pending;
     let pending = pending.map(|most| within(format!("{key}.max-client-circuits-pending"), most, 1, MAX_PENDING)).transpose()?;
     Ok(ClientOptions {
-        circuit_lifetime: time("circuit-lifetime", file.circuit_lifetime, 1)?,
+        circuit_lifetime: time("circuit-lifetime", file.circuit_lifetime, 1)?.or(usual_lifetime),
         // tor raises less to ten seconds.
         circuit_stream_timeout: time("circuit-stream-timeout", file.circuit_stream_timeout, 10)?,
         socks_timeout: time("socks-timeout", file.socks_timeout, 1)?,

@@ -57,7 +57,7 @@ pub struct ClientsFile {
     /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed. Default: "30 s"; "5 min" for the loads "markov" and "tor-users", none for "perf".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
-    /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`, which it raises to 10 s), "1 s" to "7 d". Default: the treatment's `circuit-lifetime`.
+    /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`, which it raises to 10 s), "1 s" to "7 d". Default: the treatment's `circuit-lifetime`; with a load "perf" 10 s, as tornettools sets it.
     #[schemars(with = "Option<DurationText>")]
     pub circuit_lifetime: Option<SimDuration>,
     /// A stream whose exit does not answer for this time tries another circuit (tor's `CircuitStreamTimeout`), "10 s" to "7 d". Default: 10 s twice, then 15 s each time.

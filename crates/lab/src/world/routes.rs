@@ -78,9 +78,9 @@ impl PathSource for Routes {
         relays.relay(relay).is_some_and(|relay| relays.selector.serves(relay, port))
     }
 
-    fn onion_path(&self, client: ClientId, circuit: u64, to: HostId) -> Option<[HostId; 4]> {
+    fn onion_path(&self, client: ClientId, circuit: u64, to: HostId, stable: bool) -> Option<[HostId; 4]> {
         let (paths, relays) = self.onion(client)?;
-        let path = paths.borrow_mut().onion_path(NOW, &relays.selector, circuit, Some(relays.relay(to)?))?;
+        let path = paths.borrow_mut().onion_path(NOW, &relays.selector, circuit, Some(relays.relay(to)?), stable)?;
         Some([path.guard, path.layer2, path.middle?, path.last].map(|relay| relays.hosts[relay.get()]))
     }
 
@@ -130,7 +130,7 @@ impl Routes {
             };
             let Some(point) = self.introduction_point(*id, 0) else { return false };
             (0..TRIES).any(|circuit| self.path(&request(circuit)).is_some())
-                && (0..TRIES).any(|circuit| self.onion_path(*id, circuit, point).is_some())
+                && (0..TRIES).any(|circuit| self.onion_path(*id, circuit, point, true).is_some())
         };
         ids.into_iter().find(|id| !finds(id))
     }
@@ -145,7 +145,7 @@ fn drawn(paths: &mut ClientPaths, relays: &Relays, request: &PathRequest<'_>) ->
         Purpose::Exit { ports, pending: true } => ExitDemand::pending(ports),
         Purpose::Exit { ports, pending: false } => ExitDemand::predicted(ports),
         Purpose::Internal => {
-            let path = paths.internal_path(NOW, &relays.selector, request.circuit)?;
+            let path = paths.internal_path(NOW, &relays.selector, request.circuit, request.stable)?;
             return Some(relays.hosts_of([path.guard, path.middle, path.exit]));
         }
     };

@@ -174,7 +174,8 @@ impl PathSelector {
     }
 
     fn entry(&self, request: &Request<'_>, exit: RelayIndex, draws: &mut DrawSequence) -> Option<RelayIndex> {
-        let fits = |guard| self.guard_fits(request, guard, exit);
+        // Only guards are kept apart from those of a set's other legs (`guards_choose_guard`), not the first relays of clients without (`choose_good_entry_server`).
+        let fits = |guard| self.compatible(guard, exit) && self.has_middle(guard, exit);
         let flagged = self.entries[usize::from(request.demand.needs_stable())].as_ref();
         flagged.and_then(|entries| pick(entries, draws, fits)).or_else(|| pick(&self.any_entry, draws, fits))
     }

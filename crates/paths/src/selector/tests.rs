@@ -215,8 +215,15 @@ fn families_and_other_legs_are_kept_out() {
     for i in 0..500 {
         let Path { guard, middle, exit } = selector.choose(&request, stream(i)).unwrap();
         assert_eq!(exit, RelayIndex(5));
-        assert!([2, 7, 9].contains(&guard.0), "{guard:?} is neither of the exit's family nor excluded");
+        // Without guards nothing keeps the first relay apart from those of other legs.
+        assert!([1, 2, 7, 8, 9].contains(&guard.0), "{guard:?} is not of the exit's family");
         assert!(![0, 1, 3, 5, 8].contains(&middle.0), "{middle:?}");
+    }
+    for guard in [1, 8, 0].map(RelayIndex) {
+        assert!(
+            selector.over_guard(&request, guard, &mut stream(1).sequence()).is_none(),
+            "a guard of another leg, or of the family"
+        );
     }
 }
 

@@ -72,9 +72,9 @@ pub trait PathSource: Send {
     fn exits_to(&self, relay: HostId, port: u16) -> bool;
     /// The server of a client's stream, or the host of an onion service. The key is the same under every treatment; where each flow of a client of one user has one stream, it is the flow's ordinal.
     fn server(&self, client: ClientId, stream: u64) -> HostId;
-    /// The relays of a circuit of an onion service or its client that ends at this one, which somebody else has chosen; none if there is no such path. Asked only where there
-    /// are onion services.
-    fn onion_path(&self, _client: ClientId, _circuit: u64, _to: HostId) -> Option<[HostId; 4]> {
+    /// The relays of a circuit of an onion service or its client that ends at this one, which somebody else has chosen, Stable ones where that is asked for; none if there is no
+    /// such path. Asked only where there are onion services.
+    fn onion_path(&self, _client: ClientId, _circuit: u64, _to: HostId, _stable: bool) -> Option<[HostId; 4]> {
         None
     }
     /// Whether two relays may stand in one circuit that is built ahead and gets a fourth relay. Asked only where there are onion services.
@@ -146,6 +146,8 @@ pub(crate) struct Client {
     /// As an onion service: its introduction points, and how many relays it has drawn for them.
     pub introductions: Vec<Introduction>,
     pub introductions_sought: u64,
+    /// How often it has come to an introduction point.
+    pub met: u64,
 }
 
 impl Client {
@@ -161,10 +163,15 @@ impl Client {
             refusing: Vec::new(),
             introductions: Vec::new(),
             introductions_sought: 0,
+            met: 0,
             config,
         }
     }
 }
+
+/// Members of a client's own random values, beside those of its users and loads (`user_stream`): the order of its Conflux sets, and at which points it meets services.
+pub(crate) const SETS_ORDER: u64 = 1 << 62;
+pub(crate) const INTRODUCTIONS: u64 = SETS_ORDER + 1;
 
 impl World {
     pub(crate) fn boot(&mut self, client: ClientId) {

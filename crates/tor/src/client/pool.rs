@@ -185,7 +185,8 @@ impl World {
             if serves {
                 self.clients[client.index()].ports.used_internal(now, &self.settings.client);
             }
-            if self.launch(client, Purpose::Internal, true).is_some() {
+            let stable = serves || self.clients[client.index()].ports.stable_internal_predicted(now);
+            if self.launch(client, Purpose::Internal, stable).is_some() {
                 return true;
             }
         }
@@ -208,7 +209,12 @@ impl World {
         let path = match purpose {
             Purpose::Exit { .. } => self.exit_path(&request),
             Purpose::Internal => self.paths.path(&request),
-        }?;
+        };
+        let Some(path) = path else {
+            // What is drawn for the next number may do.
+            self.clients[client.index()].pool.launched += 1;
+            return None;
+        };
         let intent = match purpose {
             Purpose::Exit { .. } => Intent::Exit,
             Purpose::Internal => Intent::Internal,
@@ -369,7 +375,7 @@ impl World {
             let circuit = &self.circuits[id.index()];
             if circuit.intent == Intent::Leg {
                 // The first in the order of a hash table whose keys are random (`conflux_get_circ_for_conn`).
-                return (true, false, None, self.sets_order.at(u64::from(self.serials[id.index()].0)).bits());
+                return (true, false, None, self.sets[circuit.set.index()].place);
             }
             (false, !circuit.relaxed, circuit.first_used, (circuit.began - SimTime::ZERO).as_nanos())
         };

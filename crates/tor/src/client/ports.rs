@@ -11,6 +11,8 @@ pub(crate) struct PredictedPorts {
     ports: Vec<(u16, SimTime)>,
     /// An internal circuit was wanted last.
     internal: SimTime,
+    /// Stable internal circuits were expected last: when tor started. No stream asks for such later (`connection_ap_handshake_rewrite_and_attach` notes internal ones without).
+    stable_internal: SimTime,
     /// Anything was wanted last.
     last: SimTime,
     /// For so long after its use something is predicted.
@@ -20,12 +22,12 @@ pub(crate) struct PredictedPorts {
 impl PredictedPorts {
     pub fn new(random: RandomStream) -> Self {
         let (ports, zero) = (Vec::new(), SimTime::ZERO);
-        Self { random, draws: 0, ports, internal: zero, last: zero, lifetime: SimDuration::ZERO }
+        Self { random, draws: 0, ports, internal: zero, stable_internal: zero, last: zero, lifetime: SimDuration::ZERO }
     }
 
     /// tor has started: it expects the first port, and to need internal circuits.
     pub fn begin(&mut self, now: SimTime, settings: &ClientSettings) {
-        self.internal = now;
+        (self.internal, self.stable_internal) = (now, now);
         self.used(settings.first_port, now, settings);
     }
 
@@ -64,6 +66,11 @@ impl PredictedPorts {
     /// Whether internal circuits will be.
     pub fn internal_predicted(&self, now: SimTime) -> bool {
         self.internal + self.lifetime >= now
+    }
+
+    /// Whether they are to be Stable (`rep_hist_get_predicted_internal`).
+    pub fn stable_internal_predicted(&self, now: SimTime) -> bool {
+        self.stable_internal + self.lifetime >= now
     }
 
     /// After how long without use a circuit launched now is closed: when nothing is predicted any more, and up to a twentieth later (`origin_circuit_new`).

@@ -410,7 +410,7 @@ impl World {
         self.sampler.bytes_tried_again += transfer.written - transfer.unread;
         transfer.unread = transfer.written;
         let patience = self.clients[transfer.client.index()].config.options.socks_timeout;
-        if transfer.start + patience <= self.queue.now() {
+        if transfer.began + patience <= self.queue.now() {
             self.finish_transfer(id, Outcome::NoCircuit);
             return;
         }

@@ -7,7 +7,7 @@ mod end;
 
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Intent, Place};
-use crate::client::{PathRequest, Purpose};
+use crate::client::{PathRequest, Purpose, SETS_ORDER};
 use crate::ids::{CircuitId, ClientId, SetId};
 use crate::records::CloseReason;
 use crate::world::World;
@@ -45,13 +45,21 @@ struct Member {
     linked_from: [SimTime; 2],
     /// LINKED has come.
     linked: bool,
+    /// The exit has closed it, of which the client does not know yet.
+    gone_at_exit: bool,
     /// By direction, as of [`Place`] of the sender: what each CONFLUX_SWITCH under way says.
     switches: [VecDeque<u64>; 2],
 }
 
 impl Member {
     const fn new(circuit: CircuitId) -> Self {
-        Self { circuit, linked_from: [SimTime::ZERO; 2], linked: false, switches: [VecDeque::new(), VecDeque::new()] }
+        Self {
+            circuit,
+            linked_from: [SimTime::ZERO; 2],
+            linked: false,
+            gone_at_exit: false,
+            switches: [VecDeque::new(), VecDeque::new()],
+        }
     }
 }
 
@@ -66,6 +74,8 @@ pub(crate) struct Set {
     linked: bool,
     closed: [bool; 2],
     launches: u16,
+    /// Its place among the client's sets, drawn: of several that are linked the last one takes a stream.
+    pub(crate) place: u64,
     /// Circuits that name it: the last one that is gone frees it.
     circuits: u32,
 }
@@ -73,6 +83,11 @@ pub(crate) struct Set {
 impl Set {
     fn leg(&self, circuit: CircuitId) -> Option<usize> {
         self.members.iter().position(|member| member.circuit == circuit)
+    }
+
+    /// The circuit by which streams know the set, as long as it has not gone.
+    fn first(&self) -> Option<CircuitId> {
+        self.members.first().map(|member| member.circuit).filter(|circuit| circuit.is_some())
     }
 }
 
@@ -87,8 +102,11 @@ impl World {
     fn sets_of(&self, client: ClientId) -> (usize, usize) {
         let sets = || self.clients[client.index()].sets.iter().map(|set| &self.sets[set.index()]);
         let is_ready = |set: &Set| {
-            let first = || &self.circuits[set.members[0].circuit.index()];
-            !set.linked || first().first_used.is_none() && !first().unusable
+            let fresh = |first: CircuitId| {
+                let first = &self.circuits[first.index()];
+                first.first_used.is_none() && !first.unusable
+            };
+            !set.linked || set.first().is_some_and(fresh)
         };
         (sets().filter(|set| is_ready(set)).count(), sets().filter(|set| set.linked).count())
     }
@@ -137,6 +155,7 @@ impl World {
             linked: false,
             closed: [false; 2],
             launches: u16::from(settings.legs),
+            place: self.clients[client.index()].config.stream.member(SETS_ORDER).at(first).bits(),
             circuits: 0,
         };
         let id = SetId(self.sets.insert(set) as u32);
@@ -157,7 +176,7 @@ impl World {
         let exit = others.first().map(|path| path[2]);
         let purpose = Purpose::Exit { ports, pending: false };
         let path = self.exit_path(&PathRequest { client, circuit, purpose, stable: true, exclude: &exclude, exit })?;
-        let fits = exit.is_none_or(|exit| exit == path[2]) && !exclude.contains(&path[0]) && !exclude.contains(&path[1]);
+        let fits = exit.is_none_or(|exit| exit == path[2]) && !exclude.contains(&path[1]);
         fits.then_some(path)
     }
 
@@ -203,7 +222,8 @@ impl World {
         }
         set.ends[Place::Client as usize].measured(leg, rtt);
         set.members[leg].linked = true;
-        set.linked = set.members.iter().all(|member| member.linked);
+        // Not over a leg that is no more: the client will hear of it, and replaces it.
+        set.linked = set.members.iter().all(|member| member.linked && !member.gone_at_exit);
         let linked = set.linked;
         self.send_on(Place::Client, Cell::new(CellKind::LinkedAck, cell.circuit));
         if linked {
@@ -239,7 +259,7 @@ impl World {
 
     /// Whether the circuit is the first leg of a linked set: streams know a set by it.
     pub(crate) fn leads_a_set(&self, id: CircuitId) -> bool {
-        self.linked_set(id).is_some_and(|set| self.sets[set.index()].members[0].circuit == id)
+        self.linked_set(id).is_some_and(|set| self.sets[set.index()].first() == Some(id))
     }
 
     /// Whether streams on this circuit go over a set.
@@ -249,18 +269,23 @@ impl World {
 
     /// The circuit that carries the lists of streams of this one's set; itself if it has none.
     pub(crate) fn home(&self, id: CircuitId) -> CircuitId {
-        self.linked_set(id).map_or(id, |set| self.sets[set.index()].members[0].circuit)
+        self.linked_set(id).and_then(|set| self.sets[set.index()].first()).unwrap_or(id)
     }
 
     /// Other legs of the circuit's linked set.
     pub(crate) fn siblings(&self, id: CircuitId) -> Vec<CircuitId> {
         let Some(set) = self.linked_set(id) else { return Vec::new() };
-        self.sets[set.index()].members.iter().map(|member| member.circuit).filter(|&other| other != id).collect()
+        self.sets[set.index()]
+            .members
+            .iter()
+            .map(|member| member.circuit)
+            .filter(|&other| other != id && other.is_some())
+            .collect()
     }
 
     /// Whether the circuit's window at this end and its queue have room (`circuit_ready_to_send`).
     fn is_ready(&self, id: CircuitId, place: Place) -> bool {
-        !self.way_out(id, place).blocked && self.circuits[id.index()].edges[place as usize].package.can_send()
+        id.is_some() && !self.way_out(id, place).blocked && self.circuits[id.index()].edges[place as usize].package.can_send()
     }
 
     /// The circuit on which a DATA cell of this circuit's streams would leave now; none if that has no room. Without a set it is the circuit itself, which may be blocked.
@@ -348,6 +373,8 @@ impl World {
         if !set.linked {
             if place == Place::Client {
                 self.replace_leg(id, set_id);
+            } else if let Some(leg) = set.leg(id) {
+                set.members[leg].gone_at_exit = true;
             }
             return;
         }
@@ -408,9 +435,12 @@ impl World {
         }
     }
 
-    /// A circuit that named the set is gone at all its hops.
-    pub(crate) fn forget_leg(&mut self, set: SetId) {
+    /// A circuit that named the set is gone at all its hops: its number is another's soon.
+    pub(crate) fn forget_leg(&mut self, id: CircuitId, set: SetId) {
         if set.is_some() {
+            if let Some(leg) = self.sets[set.index()].leg(id) {
+                self.sets[set.index()].members[leg].circuit = CircuitId::NONE;
+            }
             self.sets[set.index()].circuits -= 1;
             if self.sets[set.index()].circuits == 0 {
                 self.sets.remove(set.index());

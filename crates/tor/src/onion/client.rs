@@ -3,7 +3,7 @@
 use super::{Meeting, Owner, Step};
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Intent};
-use crate::client::{PathRequest, Purpose};
+use crate::client::{INTRODUCTIONS, PathRequest, Purpose};
 use crate::ids::{CircuitId, ClientId, FlowId, MeetingId, TransferId};
 use crate::queues::Direction;
 use crate::records::{CircuitSerial, CloseReason};
@@ -62,8 +62,9 @@ impl World {
     /// A rendezvous circuit is as young as its last stream: to build another one costs so much.
     fn use_again(&mut self, client: ClientId, id: CircuitId) {
         self.circuits[id.index()].first_used = Some(self.queue.now());
+        let entry = (id, self.serials[id.index()]);
         let dirty = &mut self.clients[client.index()].pool.dirty;
-        if let Some(place) = dirty.iter().position(|&(other, _)| other == id)
+        if let Some(place) = dirty.iter().position(|&other| other == entry)
             && let Some(entry) = dirty.remove(place)
         {
             dirty.push_back(entry);
@@ -101,7 +102,8 @@ impl World {
     fn introduction_point(&mut self, client: ClientId, service: ClientId) -> Option<((CircuitId, CircuitSerial), HostId)> {
         let points: Vec<CircuitId> = self.established_introductions(service).collect();
         let state = &mut self.clients[client.index()];
-        let draw = self.introduction_points.member(u64::from(client.0)).at(state.pool.launched);
+        let draw = state.config.stream.member(INTRODUCTIONS).at(state.met);
+        state.met += 1;
         let circuit = *points.get(draw.below(points.len().max(1) as u64) as usize)?;
         Some(((circuit, self.serials[circuit.index()]), self.circuits[circuit.index()].last_relay()))
     }
@@ -144,7 +146,8 @@ impl World {
         Some(id)
     }
 
-    /// The youngest unused internal circuit with which `point` goes: none of its relays is that one, or of its family or subnet (`circuit_find_to_cannibalize`).
+    /// An unused internal circuit with which `point` goes: none of its relays is that one, or of its family or subnet. The first that was not built to be Stable, else the youngest
+    /// (`circuit_find_to_cannibalize`, which such a circuit is asked of that need not be Stable).
     fn built_ahead(&self, client: ClientId, point: Option<HostId>) -> Option<CircuitId> {
         let fits = |id: &&CircuitId| {
             let circuit = &self.circuits[id.index()];
@@ -153,7 +156,9 @@ impl World {
                 && !circuit.unusable
                 && point.is_none_or(|point| circuit.hops.iter().skip(1).all(|hop| self.paths.compatible(hop.host, point)))
         };
-        self.clients[client.index()].pool.clean.iter().rev().find(fits).copied()
+        let stable = |id: &&CircuitId| self.circuits[id.index()].stable;
+        let mut fitting = self.clients[client.index()].pool.clean.iter().filter(fits);
+        fitting.clone().find(|id| !stable(id)).or_else(|| fitting.next_back()).copied()
     }
 
     fn launch_anew(&mut self, client: ClientId, intent: Intent, point: Option<HostId>) -> Option<CircuitId> {
@@ -161,18 +166,20 @@ impl World {
             return None;
         }
         let circuit = self.clients[client.index()].pool.launched;
+        // Only where a service lets itself be found circuits are to last (`CIRCLAUNCH_NEED_UPTIME`).
+        let stable = intent == Intent::Introduction;
         let path = if let Some(point) = point {
-            self.paths.onion_path(client, circuit, point).map(|[guard, second, third, _]| [guard, second, third])
+            self.paths.onion_path(client, circuit, point, stable).map(|[guard, second, third, _]| [guard, second, third])
         } else {
             let purpose = Purpose::Internal;
-            self.paths.path(&PathRequest { client, circuit, purpose, stable: true, exclude: &[], exit: None })
+            self.paths.path(&PathRequest { client, circuit, purpose, stable, exclude: &[], exit: None })
         };
         let Some(path) = path else {
             // What is drawn for the next number may do.
             self.clients[client.index()].pool.launched += 1;
             return None;
         };
-        Some(self.launch_on(client, path, intent, true))
+        Some(self.launch_on(client, path, intent, stable))
     }
 
     /// An open circuit gets one more relay.

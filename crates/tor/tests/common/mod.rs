@@ -97,7 +97,7 @@ impl PathSource for Fixed {
         };
         from.clone().find(serves).or_else(|| from.clone().next())
     }
-    fn onion_path(&self, client: ClientId, _: u64, to: HostId) -> Option<[HostId; 4]> {
+    fn onion_path(&self, client: ClientId, _: u64, to: HostId, _: bool) -> Option<[HostId; 4]> {
         let route = &self.1[&client.0];
         Some([route.internal[0], route.internal[1], route.third, to])
     }

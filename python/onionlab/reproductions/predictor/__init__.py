@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -84,7 +85,7 @@ def run(
         with watching(observe) as observer:
             ahead, reduce = cells.prepare(asked, planned, out), partial(_reduced, asked, planned)
             found = list(work_off(ahead, reduce, observer, kept))
-        networks += found
+        networks += [_with_links(asked, one, reduced) for one, reduced in zip(planned, found, strict=True)]
         made[study.name] = made_together(found)
     return Measured(
         toys,
@@ -97,6 +98,11 @@ def run(
 
 def _reduced(asked: Asked, planned: Sequence[Cell], number: int, results: Experiment) -> Reduced:
     return measure.cell(asked, planned[number], results)
+
+
+def _with_links(asked: Asked, one: Cell, reduced: Reduced) -> Reduced:
+    figures = [reduced.frames["figures"], frame(measure.by_links(asked, one, reduced.frames["rates"]))]
+    return replace(reduced, frames={**reduced.frames, "figures": pl.concat(figures)})
 
 
 def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool) -> Path:

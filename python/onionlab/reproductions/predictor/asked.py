@@ -25,6 +25,7 @@ METRICS = (
     "deviation",
     "shares",
     "served-85",
+    "served-links",
     "starved",
     "wire",
     "web-latency",

@@ -144,6 +144,29 @@ def cell(asked: Asked, one: Cell, results: Experiment) -> Reduced:
     return Reduced({"figures": frame(figures), "rates": rates}, Made.of(results), {"costs": costs})
 
 
+def by_links(asked: Asked, one: Cell, rates: pl.DataFrame) -> list[Figure]:
+    """``served-links``: the index ``served`` with the fair rates of the links that are simulated, from a network's ``rates``.
+
+    The paper's fair rates, and its controllers, count each circuit once against one capacity of each of its relays. A link
+    carries as much each way, though, and nothing on it passes between a relay and the client or the server that stand on it:
+    exits send, entries receive, and only middles do both. Where relays have a limit of tor's, that counts each circuit, and the
+    paper's fair rates are the links' too; there, and of web mixes, this is empty.
+    """
+    rows = rates.filter(what="rate")
+    if one.conditions.throttle or rows.is_empty():
+        return []
+    drawn = draw(asked.network, one.conditions, one.circuits, one.number)
+    each_way = capacities(asked.network, one.conditions, drawn, asked.fair)
+    out, into = range(len(each_way)), range(len(each_way), 2 * len(each_way))
+    paths = [(out[exit_], into[middle], out[middle], into[entry]) for exit_, middle, entry in drawn.circuits]
+    fair = [float(rate) / KIB for rate in max_min(Network(each_way * 2, paths))]
+    return [
+        (one.place, treatment, one.number, "served-links", fairness(own["value"].to_list(), fair).served)
+        for (treatment,), own in rows.group_by("treatment", maintain_order=True)
+        if treatment != "fair"
+    ]
+
+
 def _planned(fair: Fair) -> Fair:
     """The capacities of controllers: a share of the link in whole cells, as if the rest were for headers."""
     return replace(fair, wire=round(fair.cell / PLANNED))

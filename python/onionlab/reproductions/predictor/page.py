@@ -59,6 +59,7 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "latency, ms": ("latency", 0),
     "throughput, KiB/s": ("throughput", 0),
     "fairness": ("served", 3),
+    "by links": ("served-links", 3),
     "starved, %": ("starved", 1),
     "stalled, %": ("stalled", 1),
     "bytes sent for each of payload": ("wire", 2),

@@ -77,8 +77,8 @@ def choice(measured: Measured, variant: Variant) -> Iterator[str]:
     yield (
         "A scheduler of circuits can only choose among cells that wait in circuit queues. In the mean a cell waits there, "
         f"at a middle and by the scheduler, {'; '.join(parts)}. (A first byte waits there {PASSES} times: a stream is "
-        "opened, then asked over, each there and back.) The rest passes in sockets and on links, where no scheduler of "
-        "circuits reaches."
+        "opened, then asked over, each there and back.) What waits before other relays' sockets, at exits above all whose way "
+        "to a middle is full, is not in this."
     )
     yield ""
 

@@ -69,6 +69,10 @@ pub(super) fn clients(
         let [usual_timeout, usual_stall] = load.patience();
         let timeout = wait(&key, "timeout", file.timeout, usual_timeout)?;
         let stall = wait(&key, "stall", file.stall, usual_stall)?;
+        if let Some(silence) = load.longest_silence().filter(|silence| *silence >= stall) {
+            let reason = format!("is {stall}, within which nothing may come: the load's `interval` is {silence}");
+            return Err(Fault::conflict(format!("{key}.stall"), reason));
+        }
         let options = client_options::options(&key, file, &load, timeout.min(stall))?;
         let start = start(&key, file.start, duration)?;
         let boot_before = file.boot_before.unwrap_or(SimDuration::from_secs(10));
