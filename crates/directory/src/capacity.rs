@@ -58,8 +58,10 @@ const SLOWEST_BY_HAND: u64 = 1_000;
 pub struct CapacityModel {
     /// Consensus weight of an average relay of the network.
     mean_weight: f64,
-    /// Link rate in bytes per second to which `factor` refers.
+    /// Link rate in bytes per second to which a class's factor refers.
     mean_rate: f64,
+    /// By which every rate is multiplied in the end.
+    scale: f64,
     /// By [`Class::index`].
     fits: [Fit; 4],
     /// Least rate in bytes per second, by [`Class::index`].
@@ -72,13 +74,20 @@ pub struct CapacityModel {
 impl CapacityModel {
     /// The fitted model, for a network with these relays.
     ///
-    /// A sample has the mean weight of its original, so that the model of either gives the same rates.
+    /// A sample has the mean weight of its original, so that the model of either gives the same weight the same rate.
     pub fn for_network(network: &Consensus) -> Self {
         let mean_weight = network.totals().total() as f64 / network.relays.len().max(1) as f64;
-        Self { mean_weight, mean_rate: mean_weight * 1000.0 * ADVERTISED_SHARE, fits: FITS, slowest: [SLOWEST; 4], spread: None }
+        Self {
+            mean_weight,
+            mean_rate: mean_weight * 1000.0 * ADVERTISED_SHARE,
+            scale: 1.0,
+            fits: FITS,
+            slowest: [SLOWEST; 4],
+            spread: None,
+        }
     }
 
-    /// The same model with every rate multiplied by `factor`.
+    /// The same model with every rate multiplied by `factor`, the least one too.
     ///
     /// # Errors
     /// The factor is not a number above zero.
@@ -86,7 +95,7 @@ impl CapacityModel {
         if !(factor.is_finite() && factor > 0.0) {
             return Err(DirectoryError::Capacity { name: "factor", value: factor });
         }
-        self.mean_rate *= factor;
+        self.scale *= factor;
         Ok(self)
     }
 
@@ -108,7 +117,7 @@ impl CapacityModel {
 
     /// The same model with log-normal spread around the fit, as wide as the residuals of the real relays.
     ///
-    /// A relay's deviation is a function of the seed and its fingerprint: in every sample that it gets into, it has the same.
+    /// A relay's deviation is a function of the seed and its fingerprint.
     pub fn with_spread(mut self, seed: Seed) -> Self {
         self.spread = Some(seed);
         self
@@ -119,7 +128,7 @@ impl CapacityModel {
         &self.fits[class.index()]
     }
 
-    /// The relay's link rate; at least 75 kB/s, except in a class whose relation was given by hand.
+    /// The relay's link rate; at least 75 kB/s (times the factor of [`Self::scaled`]), except in a class whose relation was given by hand.
     pub fn rate(&self, relay: &Relay) -> Bandwidth {
         let fit = self.fit(relay.class());
         let relative = relay.weight as f64 / self.mean_weight.max(f64::MIN_POSITIVE);
@@ -131,6 +140,7 @@ impl CapacityModel {
                 median * RandomStream::new(seed, &entity, "capacity").at(0).log_normal(0.0, fit.residual)
             }
         };
-        Bandwidth::from_bytes_per_sec((libm::round(rate) as u64).clamp(self.slowest[relay.class().index()], 1 << 50))
+        let rate = rate.max(self.slowest[relay.class().index()] as f64) * self.scale;
+        Bandwidth::from_bytes_per_sec((libm::round(rate) as u64).clamp(SLOWEST_BY_HAND, 1 << 50))
     }
 }

@@ -96,19 +96,16 @@ impl Families {
             let by_digest: HashMap<[u8; 32], Fingerprint> =
                 relays.iter().filter_map(|relay| Some((relay.microdesc?, relay.fingerprint))).collect();
             let owned = microdescs(text).filter_map(|item| Some((*by_digest.get(&digest(item))?, item)));
-            declared(owned, &names)
+            declared(owned, &names, document)?
         } else if starts("router") {
             let owned = server_descriptors(text).filter_map(|item| Some((names.own_fingerprint(item)?, item)));
-            declared(owned, &names)
+            declared(owned, &names, document)?
         } else {
             let lists = text.lines().map(|line| line.split('#').next().unwrap_or_default());
             let lists =
                 lists.map(|line| line.split_ascii_whitespace().flat_map(|word| names.named(word)).collect::<BTreeSet<_>>());
             let lists: Vec<BTreeSet<Fingerprint>> = lists.filter(|list| !list.is_empty()).collect();
-            let pairs = lists.iter().map(|list| list.len().pow(2)).sum::<usize>();
-            if pairs > Self::MAX_PAIRS {
-                return Err(DirectoryError::LargeFamilies { document: document.to_owned(), pairs, most: Self::MAX_PAIRS });
-            }
+            not_too_many(lists.iter().map(|list| list.len().pow(2)).sum(), document)?;
             (lists.len(), Self::from_lists(lists))
         };
         if found == 0 {
@@ -183,8 +180,21 @@ impl Names {
     }
 }
 
+/// Refuses more pairs of relays than any network's families have.
+fn not_too_many(pairs: usize, document: &str) -> Result<(), DirectoryError> {
+    if pairs > Families::MAX_PAIRS {
+        return Err(DirectoryError::LargeFamilies { document: document.to_owned(), pairs, most: Families::MAX_PAIRS });
+    }
+    Ok(())
+}
+
 /// How many of the descriptors belong to a relay, and the mutual declarations among these.
-fn declared<'a>(descriptors: impl Iterator<Item = (Fingerprint, &'a str)>, names: &Names) -> (usize, Families) {
+fn declared<'a>(
+    descriptors: impl Iterator<Item = (Fingerprint, &'a str)>,
+    names: &Names,
+    document: &str,
+) -> Result<(usize, Families), DirectoryError> {
+    let mut pairs = 0;
     let mut declared: BTreeMap<Fingerprint, BTreeSet<Fingerprint>> = BTreeMap::new();
     let mut keys: BTreeMap<&str, BTreeSet<Fingerprint>> = BTreeMap::new();
     for (relay, text) in descriptors {
@@ -192,7 +202,14 @@ fn declared<'a>(descriptors: impl Iterator<Item = (Fingerprint, &'a str)>, names
         for line in text.lines() {
             let mut words = line.split_ascii_whitespace();
             match words.next() {
-                Some("family") => family.extend(words.flat_map(|word| names.named(word))),
+                Some("family") => {
+                    let before = family.len();
+                    for word in words {
+                        family.extend(names.named(word));
+                        not_too_many(pairs + family.len() - before, document)?;
+                    }
+                    pairs += family.len() - before;
+                }
                 Some("family-ids") => words.for_each(|key| {
                     keys.entry(key).or_default().insert(relay);
                 }),
@@ -206,12 +223,13 @@ fn declared<'a>(descriptors: impl Iterator<Item = (Fingerprint, &'a str)>, names
         .iter()
         .map(|(relay, family)| (*relay, family.iter().filter(|other| mutual(relay, other)).copied().collect()))
         .collect();
+    not_too_many(pairs + keys.values().map(|of_key| of_key.len().pow(2)).sum::<usize>(), document)?;
     for of_key in keys.values() {
         for &relay in of_key {
             sets.entry(relay).or_default().extend(of_key.iter().copied().filter(|&other| other != relay));
         }
     }
-    (declared.len(), Families::from_sets(sets))
+    Ok((declared.len(), Families::from_sets(sets)))
 }
 
 /// The microdescriptors of a text, without the annotations between them.

@@ -1,10 +1,13 @@
 //! A smaller network that behaves like the whole: stratified sampling of relays.
 //!
-//! As `tornettools` does (Jansen, Tracey and Goldberg, "Once is Never Enough", USENIX Security 2021, section 3): each
+//! After `tornettools` (Jansen, Tracey and Goldberg, "Once is Never Enough", USENIX Security 2021, section 3): each
 //! class keeps its share of the relays; within a class the relays are sorted by consensus weight, cut into as many bins as
 //! are wanted, and one relay is drawn from each bin, so that the sample follows the distribution of weights. Then the
 //! weights of each class are multiplied by one factor so that the class keeps its share of the bandwidth, and the
 //! bandwidth weights are computed anew. What that did to the network is reported, not hidden ([`Divergence`]).
+//!
+//! Two things differ there: of each bin the median relay is taken, and what varies between networks is who is in them, drawn beforehand by how often each relay ran; and
+//! weights are not brought to their classes' shares. So class shares vary between its networks, and the rank within a bin between ours.
 
 use crate::consensus::Consensus;
 use crate::error::DirectoryError;

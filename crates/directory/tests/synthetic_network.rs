@@ -101,12 +101,12 @@ fn capacities_add_up_to_about_what_the_network_advertises() {
 }
 
 #[test]
-fn a_relay_keeps_its_capacity_in_every_sample() {
+fn a_weight_has_the_same_capacity_in_every_sample() {
     let full = embedded();
     let sample = sample(&full, Size::Relays(858), Seed(4)).unwrap().network;
     let rate = |network: &Consensus, relay: &Relay| CapacityModel::for_network(network).rate(relay).as_bits_per_sec() as f64;
     for relay in &sample.relays {
-        // Scaled back to the weight that it had, its rate is what it was, as far as rounding of weights changes the mean.
+        // With the weight that it had before its class was scaled to its share, its rate is what it was, as far as rounding of weights changes the mean.
         let before = full.relays.iter().find(|other| other.fingerprint == relay.fingerprint).unwrap();
         let ratio = rate(&sample, before) / rate(&full, before);
         assert!((ratio - 1.0).abs() < 0.01, "{ratio}");
@@ -122,6 +122,9 @@ fn capacities_can_be_overridden() {
     assert!((doubled / model.rate(relay).as_bits_per_sec() as f64 - 2.0).abs() < 1e-6);
     let linear = model.clone().with_class(relay.class(), 1.0, 1.0).unwrap();
     assert!((linear.rate(relay).as_bytes_per_sec() as f64 / (relay.weight as f64 * 840.0) - 1.0).abs() < 1e-6);
+    let small = network.relays.iter().min_by_key(|relay| model.rate(relay)).unwrap();
+    assert_eq!(model.rate(small).as_bytes_per_sec(), 75_000);
+    assert_eq!(model.clone().scaled(0.02).unwrap().rate(small).as_bytes_per_sec(), 1500, "the least rate is multiplied too");
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
         assert!(model.clone().scaled(bad).is_err());
         assert!(model.clone().with_class(Class::Exit, 1.0, bad).is_err());

@@ -251,7 +251,7 @@ pub fn run_with(
         cpu_seconds: processor.zip(processor::of_thread()).map(|(before, now)| now - before),
         peak_memory_bytes: memory::peak(),
         relays: names.relays.iter().flatten().count() as u32,
-        clients: names.clients.len() as u32,
+        clients: (names.clients.len() - names.services) as u32,
         divergence_json: divergence,
     };
     summary.write(directory.path())?;

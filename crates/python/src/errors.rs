@@ -69,7 +69,12 @@ pub fn no_such_point(point: usize, points: usize) -> PyErr {
 pub fn run(error: &onionlab_lab::RunError) -> PyErr {
     use onionlab_lab::RunError as Lab;
     let make = match error {
-        Lab::World(WorldError::Directory(_) | WorldError::Latency(_)) => DocumentError::new_err,
+        Lab::World(
+            WorldError::Directory(_)
+            | WorldError::Latency(_)
+            | WorldError::NoExitPolicies { .. }
+            | WorldError::NoSuchCountry { .. },
+        ) => DocumentError::new_err,
         Lab::World(WorldError::Policy { .. }) => ScenarioError::new_err,
         Lab::Cancelled => Cancelled::new_err,
         Lab::World(_) | Lab::Policy(_) | Lab::NoSuchRun { .. } | Lab::Records(_) => RunError::new_err::<String>,

@@ -28,5 +28,6 @@ fn an_exit_holds_no_connections_of_clients_that_have_gone() {
     let most = records.relays.iter().filter(|sample| sample.relay.index() == exit).map(|sample| sample.sockets).max().unwrap();
     println!("{given_up} gave up, {most} sockets at most");
     assert!(most <= 1 + 60 + 60, "{most} sockets");
-    assert_eq!(world.bytes_to_servers() % 200, 0, "whole requests");
+    // A share of few tokens cuts a request; nothing is written twice.
+    assert!(world.bytes_to_servers() <= 200 * records.transfers.len() as u64, "{}", world.bytes_to_servers());
 }

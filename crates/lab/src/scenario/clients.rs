@@ -96,10 +96,10 @@ pub struct ClientsFile {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 #[schemars(rename = "LoadTarget")]
 pub struct LoadTargetFile {
-    /// Offered load as a share of the capacity of the relays at `position`; above 1 means overload. Above 0, at most 4.
+    /// Offered load as a share of the capacity of the relays meant by `position`; above 1 means overload. Above 0, at most 4. Other relays may be used more or less: a run's `divergence_json` has what is expected of each class.
     #[schemars(range(min = 0.0, max = 4.0))]
     pub utilisation: f64,
-    /// The position in the path whose relays are meant.
+    /// The position in the path whose relays are meant, those that serve it alone: guards that are no exits, exits that are no guards, or relays that are neither. Where there are none of them, relays that are guards and exits.
     pub position: Position,
 }
 

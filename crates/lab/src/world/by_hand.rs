@@ -28,7 +28,7 @@ pub(super) fn layout<'a>(
         Members::Hosts { hosts, path, server } => Some((group, hosts, *path, *server)),
         Members::Count { .. } | Members::Share { .. } | Members::Scaled { .. } | Members::Document { .. } => None,
     });
-    let relays = if groups.clone().any(|(_, _, path, _)| path.is_none()) { Some(relays(network)?) } else { None };
+    let relays = if groups.clone().any(|(_, _, path, _)| path.is_none()) { Some(relays(scenario, network)?) } else { None };
     let params = in_force(treatment, Params::default());
     let mut clients = Vec::new();
     let mut routes = Vec::new();
@@ -94,7 +94,7 @@ const fn class(role: Given) -> Option<Class> {
 }
 
 /// Draws paths among the relays by hand, all of which may stand in one path.
-fn relays(network: &ExplicitNetwork) -> Result<Relays, WorldError> {
+fn relays(scenario: &ResolvedScenario, network: &ExplicitNetwork) -> Result<Relays, WorldError> {
     let (relays, hosts): (Vec<Relay>, Vec<HostId>) = network
         .hosts
         .iter()
@@ -114,5 +114,5 @@ fn relays(network: &ExplicitNetwork) -> Result<Relays, WorldError> {
     };
     let families = Families::from_lists(network.families.iter().map(|family| family.iter().map(fingerprint).collect::<Vec<_>>()));
     let options = PathOptions { distinct_subnets: false, families, ..PathOptions::default() };
-    Ok(Relays { selector: selector(&relays, &weights, &options)?, hosts })
+    Ok(Relays { selector: selector(&relays, &weights, &options, scenario)?, hosts })
 }

@@ -34,7 +34,7 @@ pub(super) fn layout<'a>(
     let relays: Vec<Relay> = network.relays.iter().map(relay).collect();
     let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
     let options = PathOptions { distinct_subnets: network.distinct_subnets, ..PathOptions::default() };
-    let selector = selector(&relays, &weights, &options)?;
+    let selector = selector(&relays, &weights, &options, scenario)?;
     let params = network.consensus_params.iter().map(|(name, value)| (name.clone(), *value)).collect();
     let params = in_force(treatment, params);
     let mut clients = Vec::new();

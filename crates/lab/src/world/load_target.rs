@@ -144,7 +144,11 @@ mod tests {
                 .unwrap();
         assert!((demand(&perf, 2, 0.9) - 160.0).abs() < 1e-9);
         // What is played takes its time: 50 kB/s, and a pause of the same length.
-        let audio: LoadModel = toml::from_str("kind = \"audio\"\nlength = \"100 s\"\npause = \"100 s\"").unwrap();
-        assert!((demand(&audio, 1, 0.0) - 25_000.0).abs() < 1e-9);
+        let audio = |ahead: u32| -> LoadModel {
+            toml::from_str(&format!("kind = \"audio\"\nlength = \"100 s\"\nahead = \"{ahead} s\"\npause = \"100 s\"")).unwrap()
+        };
+        assert!((demand(&audio(0), 1, 0.0) - 25_000.0).abs() < 1e-9);
+        // What comes at once at the start does not take its time: 70 s are sent in 70 s.
+        assert!((demand(&audio(30), 1, 0.0) - 5e6 / 170.0).abs() < 1e-9);
     }
 }

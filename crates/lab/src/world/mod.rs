@@ -122,8 +122,10 @@ pub struct Names {
     pub relays: Vec<Option<(RelayClass, Bandwidth)>>,
     /// By host: whether a relay has the treatment's own settings.
     pub treated: Vec<bool>,
-    /// By client: its host and the name of its group.
+    /// By client, onion services among them: its host and the name of its group.
     pub clients: Vec<(HostId, String)>,
+    /// How many of these are onion services.
+    pub services: usize,
 }
 
 impl Names {
@@ -211,6 +213,7 @@ pub fn build_with(
         hosts: layout.hosts.iter().map(|host| host.name.clone()).collect(),
         relays: layout.hosts.iter().map(relay).collect(),
         clients: layout.clients.iter().map(|client| (client.host, client.group.group.clone())).collect(),
+        services: layout.clients.iter().filter(|client| client.serves).count(),
     };
     onion::check(&layout.routes, &layout.clients, |host| names.hosts[host.index()].clone())?;
     let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
@@ -245,10 +248,19 @@ pub fn build_with(
 }
 
 /// What the paths of a network are drawn from.
-fn selector(relays: &[Relay], weights: &BandwidthWeights, options: &PathOptions) -> Result<PathSelector, PathError> {
+///
+/// # Errors
+/// There are no paths, or no exit serves a port to which a load goes.
+fn selector(
+    relays: &[Relay],
+    weights: &BandwidthWeights,
+    options: &PathOptions,
+    scenario: &ResolvedScenario,
+) -> Result<PathSelector, PathError> {
     let selector = PathSelector::new(relays, weights, options)?;
-    // Every load goes to this port; tor begins with circuits to it, or in 0.2.4 to port 80.
-    selector.exits(ExitDemand::pending(&[DEFAULT_PORT]))?;
+    for group in scenario.clients.iter().filter(|group| group.onion.is_none()) {
+        selector.exits(ExitDemand::pending(&[group.load.port().unwrap_or(DEFAULT_PORT)]))?;
+    }
     Ok(selector)
 }
 

@@ -52,7 +52,7 @@ pub(super) fn layout<'a>(
     }
     let servers: Vec<HostId> = (0..common.servers).map(|index| add_server(&mut land, index, common.server_rate)).collect();
     let options = PathOptions { families, ipv6_subnets: has_ipv6_subnets(treatment.tor), ..PathOptions::default() };
-    let selector = selector(&network.relays, &network.weights, &options)?;
+    let selector = selector(&network.relays, &network.weights, &options, scenario)?;
     let mut report = divergence(&report);
     let counts = match scenario.load_target {
         None => given_counts(&scenario.clients, report["scale"].as_f64().unwrap_or(1.0))?,

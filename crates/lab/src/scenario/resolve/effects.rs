@@ -94,6 +94,12 @@ pub(super) fn without_effect(
             "links = \"per-circuit\"",
         ),
         (
+            "relay-channel-idle",
+            given.relay_channel_idle.is_some(),
+            treatment.links != Links::PerCircuit,
+            "channels between relays that several circuits share",
+        ),
+        (
             "client-channel-idle",
             given.client_channel_idle.is_some(),
             treatment.per_circuit_clients != Some(true),

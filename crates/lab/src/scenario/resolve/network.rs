@@ -212,6 +212,7 @@ fn listed_families(file: &NetworkFile, hosts: &[Host], indices: &BTreeMap<&str, 
         Some(FamiliesFile::Lists(lists)) => lists,
     };
     let mut families = Vec::with_capacity(lists.len());
+    let mut pairs = 0;
     for (index, list) in lists.iter().enumerate() {
         let key = format!("network.families[{index}]");
         count(&key, list.len(), 100_000)?;
@@ -223,8 +224,8 @@ fn listed_families(file: &NetworkFile, hosts: &[Host], indices: &BTreeMap<&str, 
             }
             family.push(host);
         }
+        pairs += family.len().pow(2);
         families.push(family);
-        let pairs = families.iter().map(|family: &Vec<u32>| family.len().pow(2)).sum::<usize>();
         if pairs > Families::MAX_PAIRS {
             let most = format!("at most {} in all families", Families::MAX_PAIRS);
             return Err(Fault::out_of_range(key, format!("{pairs} pairs of relays"), most));

@@ -98,6 +98,12 @@ pub fn plan(points: &[ResolvedScenario]) -> Vec<PlannedRun> {
     runs
 }
 
+/// How many runs [`plan`] would have at most, if no two points shared any.
+pub(crate) fn most_runs(points: &[ResolvedScenario]) -> usize {
+    let runs = |point: &ResolvedScenario| point.treatments.len() * point.seeds.len() * point.networks as usize;
+    points.iter().map(runs).sum()
+}
+
 impl ResolvedScenario {
     /// Whether there are onion services.
     pub fn has_onion_services(&self) -> bool {

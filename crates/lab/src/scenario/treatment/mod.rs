@@ -328,10 +328,10 @@ axes! {
     /// Shortest delay of an acknowledgement that waits for a second segment, "0 s" to "1 s". Default: "40 ms"; with net "shadow" "1 ms", with "nstor" "200 ms".
     #[schemars(with = "Option<DurationText>")]
     delayed_ack: SimDuration,
-    /// Least time that a retransmission time-out allows beyond the round trip (with net "nstor": altogether), "1 ms" to "10 s". Default: "200 ms"; with net "shadow" and "nstor" "1 s".
+    /// Least time that a retransmission time-out allows beyond the round trip (with net "shadow" and "nstor": altogether), "1 ms" to "10 s". Default: "200 ms"; with net "shadow" and "nstor" "1 s".
     #[schemars(with = "Option<DurationText>")]
     min_rto: SimDuration,
-    /// With net "shadow": which round trips set the retransmission time-out. With "released" `min-rto` is the least time-out altogether. Default: "never".
+    /// With net "shadow": which round trips set the retransmission time-out. Default: "never".
     round_trips: RoundTrips,
     /// Most bytes that a socket's send buffer grows to. Default: "4 MiB"; with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
