@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import polars as pl
 import pytest
 from scipy import stats
 
 from onionlab.results.comparison import _unpaired_difference
-from onionlab.stats.compare import paired_differences, per_network, summarise, verdict
+from onionlab.stats.compare import paired_differences, per_network, seeds_as_networks, summarise, verdict
 from onionlab.stats.intervals import Interval, t_interval
 from onionlab.stats.skewed import mean_interval, mean_intervals
 
@@ -102,6 +104,58 @@ def test_copies_of_one_run_are_sure_of_nothing() -> None:
     ):
         assert row[column] is None, column
     assert row["verdict"] == "9.1 % higher by the same in every network, hence no interval"
+
+
+def counted(share: dict[str, float], times: dict[str, list[float]]) -> pl.DataFrame:
+    """Figures of as many networks as there are times; of each treatment's 100 downloads so many are given up."""
+    parts = []
+    for treatment, values in times.items():
+        lost = share[treatment]
+        of = {"ttlb_median": values, "failed": [lost] * len(values), "failed_timeout": [lost] * len(values)}
+        of |= {"completed": [100 - lost] * len(values), "unfinished": [0.0] * len(values)}
+        for metric, each in of.items():
+            parts.append(figures({(treatment, network, 1): value for network, value in enumerate(each)}, metric))
+    return pl.concat(parts)
+
+
+def of_b(rows: pl.DataFrame, metric: str) -> dict[str, Any]:
+    return rows.filter(pl.col("metric") == metric, pl.col("treatment") == "b").row(0, named=True)
+
+
+def test_what_is_faster_because_the_slow_ones_failed_is_not_better() -> None:
+    base = [4.0, 4.4, 3.9, 4.2, 4.1, 4.3]
+    times = {"a": base, "b": [0.9 * value for value in base]}
+    rows = summarise(counted({"a": 0.0, "b": 0.0}, times), ["a", "b"])
+    assert of_b(rows, "ttlb_median")["verdict"].startswith("better: 10.0 % lower")
+    row = of_b(summarise(counted({"a": 0.0, "b": 12.0}, times), ["a", "b"]), "ttlb_median")
+    told = "10.0 % lower among completed downloads, but 12 points more did not complete, hence neither better nor worse"
+    assert (row["verdict"], row["p"], row["difference_low"]) == (told, None, None)
+    # Slower although more fail is worse all the same.
+    slower = summarise(counted({"a": 0.0, "b": 12.0}, {"a": base, "b": [1.1 * value for value in base]}), ["a", "b"])
+    assert of_b(slower, "ttlb_median")["verdict"].startswith("worse: 10.0 % higher")
+
+
+def test_shares_that_differ_by_the_same_everywhere_are_no_copies() -> None:
+    """In ten networks all fail instead of none, while times differ: the test of signs gives 2^-9. Of three it is not sure."""
+    rng = np.random.default_rng(1)
+    for networks, sure in ((10, True), (3, False)):
+        times = {treatment: list(rng.lognormal(1.0, 0.2, networks)) for treatment in ("a", "b")}
+        rows = summarise(counted({"a": 0.0, "b": 100.0}, times), ["a", "b"])
+        row = of_b(rows, "failed")
+        if sure:
+            assert row["verdict"] == "worse: 100 points higher, by the same in every network"
+            assert row["p"] == 2.0**-9
+            assert (row["difference_low"], row["difference_high"]) == (100, 100)
+        else:
+            assert row["verdict"] == "100 points higher by the same in every network, hence no interval"
+
+
+def test_of_a_network_that_is_not_sampled_seeds_are_what_is_repeated() -> None:
+    values: Values = {("a", 0, seed): 1.0 + 0.1 * seed for seed in (3, 5, 8)} | {("b", 0, seed): 2.0 for seed in (3, 5, 8)}
+    row = summarise(seeds_as_networks(figures(values)), ["a", "b"]).filter(pl.col("treatment") == "b").row(0, named=True)
+    expected = t_interval([2.0 - (1.0 + 0.1 * seed) for seed in (3, 5, 8)])
+    assert expected is not None
+    assert (row["networks"], row["difference_low"]) == (3, pytest.approx(expected.low))
 
 
 def test_samples_that_share_no_network_are_no_pairs() -> None:

@@ -20,6 +20,7 @@ from fake_core import FakeCore
 from onionlab import _core, cli, importing, unpacking, untrusted
 from onionlab.errors import ScenarioError, UntrustedError
 from onionlab.importing import ImportedError, Options, torrc
+from onionlab.importing.model import Times
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
 from onionlab.importing.write import document, experiment
 
@@ -117,6 +118,8 @@ def test_clients_with_another_torrc_are_a_group_of_their_own(folder: Path) -> No
         ("A 1\n", 'A "2 # 3" # 4\n', "", ["2 # 3"]),
         ("A 1 # 2\n", "# A 3\n", "", ["1"]),
         ("A 1 \\\n  2\n", "", "", ["1   2"]),
+        ("A 1 \\\n# A 3\n  2\n", "", "", ["1   2"]),
+        ("A 1\n", "", "--/A --b 5", None),
         ("A 1\n%include ../../more\nA 3\n", "", "", ["3"]),
         ("%include ../../more\n", "", "", ["2"]),
         ("%include /somewhere/else/far.torrc\n", "", "", ["far"]),
@@ -549,3 +552,10 @@ def test_whatever_version_of_tor_is_asked_for_is_a_text_of_the_file(tmp_path: Pa
     with pytest.raises(ImportedError, match="tor") as refused:
         importing.import_network(DATA / "small.network.json", tmp_path / "out", options=Options(tor=asked))
     assert "\n" not in str(refused.value)
+
+
+def test_nothing_is_measured_before_all_clients_have_started() -> None:
+    for stop in (420, 500, 600, 700, 1200, 2399):
+        times = Times().until(stop)
+        assert times.traffic + 60 <= times.measure_from < stop
+    assert Times().until(3600).measure_from == 1200

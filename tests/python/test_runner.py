@@ -9,6 +9,7 @@ import io
 import json
 import os
 import threading
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -270,6 +271,34 @@ def test_evaluating_from_another_time_on_repeats_nothing(core: FakeCore, experim
     results = run(experiment_file)
     assert core.made == []
     assert results.measured["start_ns"].min() >= 20_000_000_000  # type: ignore[operator]
+
+
+def test_a_begin_that_was_chosen_goes_when_the_file_says_another_or_all_is_made_afresh(
+    core: FakeCore, experiment_file: Path
+) -> None:
+    assert run(experiment_file, measure_from="15 s").measure_from == 15
+    assert run(experiment_file).measure_from == 15
+    assert run(experiment_file, fresh=True).measure_from == 10
+    assert run(experiment_file, measure_from="15 s").measure_from == 15
+    experiment_file.write_text(EXPERIMENT.replace('measure-from = "10 s"', 'measure-from = "20 s"'), encoding="utf-8")
+    assert run(experiment_file).measure_from == 20
+
+
+def test_an_interrupt_right_after_an_edit_leaves_what_there_was(core: FakeCore, experiment_file: Path) -> None:
+    before = run(experiment_file).transfers
+    experiment_file.write_text(EXPERIMENT.replace('duration = "60 s"', 'duration = "50 s"'), encoding="utf-8")
+
+    def step(_: str) -> None:
+        _thread.interrupt_main()
+        # Until the interrupt is heard.
+        time.sleep(0.1)
+
+    core.on_step, core.steps = step, 10
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment_file, jobs=1)
+    out = experiment_file.parent / "out"
+    assert (out / "experiment.toml").read_text(encoding="utf-8") == EXPERIMENT
+    assert onionlab.load(out).transfers.equals(before)
 
 
 def test_editing_the_file_while_it_runs_changes_nothing(core: FakeCore, experiment_file: Path) -> None:

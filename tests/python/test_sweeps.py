@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -131,6 +132,29 @@ def test_groups_whose_names_look_alike_have_charts_of_their_own(small: Path) -> 
     charts = onionlab.run(small, small.parent / "out", report=False).charts
     assert charts["ttlb-median-web"].title == "Time to last byte, median, Web"
     assert charts["ttlb-median-web-2"].title == "Time to last byte, median, web"
+
+
+def test_charts_have_the_intervals_as_they_are(small: Path) -> None:
+    """Two small networks: some intervals are much wider than the axis, and run out of the picture rather than end in it."""
+    results = onionlab.run(small, small.parent / "out", report=False)
+    for metric in ("ttlb_median", "ttfb_p90"):
+        chart = metric_chart(results, "web", metric)
+        assert chart.specification is not None
+        drawn = sorted(row["high"] for row in chart.specification["datasets"]["curves"] if row["high"] is not None)
+        assert drawn == pytest.approx(sorted(chart.data["high"].drop_nulls().to_list()), rel=1e-5)
+
+
+def test_warnings_about_different_kinds_stay_apart(small: Path) -> None:
+    """Names with numbers in them: what is said of one size is not what is said of another."""
+    sizes = ", ".join(f'{{ size = "{size} MiB", weight = 1.0, timeout = "60 s" }}' for size in (1, 5))
+    load = f'load = {{ kind = "perf", pause = "2 s", sizes = [{sizes}] }}'
+    web = 'load = { kind = "web", size = "100 KiB", pause = { uniform = ["1 s", "3 s"] } }'
+    small.write_text((SMALL + COUNTS).replace(web, load), encoding="utf-8")
+    results = onionlab.run(small, small.parent / "out", report=False)
+    told = [warning for warning in page(results, [])["warnings"] if "unfinished" in warning]
+    assert any("1 MiB" in warning for warning in told)
+    assert any("5 MiB" in warning for warning in told)
+    assert not any(re.match(r"At ([3-9]|[0-9]{2,}) of 2", warning) for warning in told)
 
 
 def test_a_key_of_one_treatment_does_not_repeat_the_others(small: Path) -> None:

@@ -99,8 +99,16 @@ def test_the_begin_that_was_chosen_stays_for_the_whole_search(
     assert call(monkeypatch, "report", out, "--measure-from", "20 s") == 0
     assert json.loads((out / "evaluation.json").read_text()) == chosen
     assert call(monkeypatch, "report", out, "--measure-from", "25 s") == 0
-    assert json.loads((out / "evaluation.json").read_text()) == {"measure_from": "25 s", "until_ci": None}
+    found = json.loads((out / "evaluation.json").read_text())
+    assert (found["measure_from"], found["until_ci"]) == ("25 s", None)
     assert core.made
+
+
+def test_no_number_of_networks_makes_an_interval_a_share_of_zero(core: FakeCore, short_file: Path) -> None:
+    with pytest.raises(ScenarioError, match="is 0 for web") as refused:
+        until(short_file, UntilCi(0.05, metric="failed_stall"))
+    assert "10 networks of the pilot are kept" in str(refused.value)
+    assert len(core.made) == 2 * PILOT
 
 
 def test_a_begin_that_is_found_is_found_on_the_pilot(core: FakeCore, short_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

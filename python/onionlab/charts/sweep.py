@@ -141,7 +141,8 @@ def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, wha
         .drop("point")
     )
     y = _vertical(rows, what, difference)
-    shown = rows.with_columns(pl.col("low", "high").clip(*y.domain))
+    # Intervals that are too wide run out of the picture, whose marks are clipped; but there is no logarithm of zero.
+    shown = rows.with_columns(pl.col("low").clip(lower_bound=y.domain[0])) if y.logarithmic else rows
     layers = _layers(experiment, axis, y, banded=rows["low"].null_count() < rows.height, difference=difference)
     width, height = (theme.WIDTH, theme.HEIGHT) if len(order) == 1 else (theme.WIDTH // 2 - 45, theme.HEIGHT // 2 + 30)
     plot = alt.LayerChart(layer=layers, data=alt.NamedData("curves"), width=width, height=height)

@@ -76,6 +76,10 @@ class Perf:
     options: TorOptions = OF_PERF_CLIENTS
 
 
+#: Clients that measure start so many seconds after the traffic, as tornettools has it.
+LAST_PERF = 60
+
+
 @dataclass(frozen=True)
 class Times:
     """When things happen, in simulated seconds.
@@ -99,8 +103,9 @@ class Times:
     measure_from: int = 1200
 
     def until(self, stop: int) -> Times:
-        """With another end: statistics begin halfway where the usual time would leave less; the load sets in for ten minutes."""
-        measure_from = Times.measure_from if stop >= 2 * Times.measure_from else max(min(self.traffic, stop - 1), stop // 2)
+        """With another end: statistics begin halfway where the usual time would leave less, but never before all have started."""
+        started = self.traffic + max(self.spread, LAST_PERF)
+        measure_from = Times.measure_from if stop >= 2 * Times.measure_from else max(min(started, stop - 1), stop // 2)
         return replace(self, stop=stop, measure_from=measure_from)
 
 

@@ -116,7 +116,8 @@ def read(root: Path, home: Path, arguments: str | list[str] | None, budget: Budg
         name = word.lstrip("-")
         if name.lower() in ALONE:
             continue
-        value = next(words, "")
+        # What takes an option back has no value (`config_parse_commandline`).
+        value = "" if name.startswith("/") else next(words, "")
         if name.lower() in ("f", "defaults-torrc"):
             named[name.lower()] = value
         elif name:
@@ -169,6 +170,9 @@ def _lines(root: Path, home: Path, path: Path, budget: Budget, depth: int) -> It
     pieces: list[str] = []
     start = 0
     for number, line in enumerate(lines, 1):
+        # A comment within a value that goes on is left out, and the value goes on (`parse_config_line_from_str_verbose`).
+        if pieces and line.lstrip().startswith("#"):
+            continue
         start = start if pieces else number
         piece = line.split("#")[0] if '"' not in line else line
         if piece.endswith("\\"):

@@ -20,13 +20,16 @@ import polars as pl
 
 from onionlab.errors import ResultsError
 from onionlab.live_network.tor_metrics import QUANTITIES, Metrics
-from onionlab.quantity import format_fixed
+from onionlab.quantity import decimals, format_fixed
 from onionlab.results.describe import scale as scale_of
 from onionlab.results.experiment import Experiment
 from onionlab.results.measuring import measures
 from onionlab.results.request_times import with_requests
 from onionlab.stats.intervals import Floats, Interval, lower_quantile, t_interval
 from onionlab.stats.metrics import measured_sum, ordered
+
+#: How the goodput of relays is called, before its share of Tor.
+GOODPUT = "goodput of relays"
 
 #: Quantiles that are shown, where the live network's are known.
 SHOWN = (0.1, 0.25, 0.5, 0.75, 0.9)
@@ -88,7 +91,8 @@ def calibrate(experiment: Experiment, metrics: Metrics, scale: float | None = No
             f'{experiment.directory} has no group of clients that measure (load = {{ kind = "perf" }}, not from onion services)'
         )
     share = scale if scale is not None else scale_of(experiment)
-    return [_one(experiment, metrics, treatment, groups, share) for treatment in experiment.treatments]
+    finished = set(experiment.runs["treatment"])
+    return [_one(experiment, metrics, treatment, groups, share) for treatment in experiment.treatments if treatment in finished]
 
 
 def over_networks(calibrations: Sequence[Calibration]) -> tuple[Line, ...]:
@@ -149,7 +153,7 @@ def _theirs(metrics: Metrics, share: float | None) -> dict[Key, float]:
 
 
 def _goodput(share: float) -> Key:
-    return f"goodput of relays at {100 * share:g} %, Gbit/s", "mean"
+    return f"{GOODPUT} at {100 * share:g} %, Gbit/s", "mean"
 
 
 def _ahead(experiment: Experiment, treatment: str) -> bool:
@@ -184,14 +188,22 @@ def page(calibrations: list[Calibration], metrics: Metrics, directory: Path) -> 
     most = max((line.ours.count for one in calibrations for line in one.lines), default=0)
     if most > 1:
         lines += [f"Simulated are means over {most} networks with 95 % intervals between networks.", ""]
+    shown = {line.name for one in calibrations for line in one.lines}
+    if metrics.relay_goodput is not None and not any(name.startswith(GOODPUT) for name in shown):
+        lines += ["The goodput of relays is left out: which share of Tor this network is, is not known (`--scale` says it).", ""]
     for one in calibrations:
         lines += [f"**{one.treatment}**, {one.transfers} downloads:", ""]
         lines += ["| | | simulated | live | ratio |", "| --- | --- | ---: | ---: | ---: |"]
         for line in one.lines:
             low, high = line.ours.low, line.ours.high
             # No figure can be negative, though Student's interval does not know.
-            bounds = "" if low is None or high is None else f" [{format_fixed(max(low, 0.0), 2)}, {format_fixed(high, 2)}]"
-            theirs, ratio = format_fixed(line.theirs, 2), format_fixed(line.ratio, 2)
-            lines.append(f"| {line.name} | {line.of} | {format_fixed(line.ours.mean, 2)}{bounds} | {theirs} | {ratio} |")
+            places = max(2, decimals(line.ours.mean, 2))
+            bounds = (
+                "" if low is None or high is None else f" [{format_fixed(max(low, 0.0), places)}, {format_fixed(high, places)}]"
+            )
+            if line.ours.count < most:
+                bounds += f" ({line.ours.count} of {most} networks)"
+            theirs, ratio = format_fixed(line.theirs, places), format_fixed(line.ratio, 2)
+            lines.append(f"| {line.name} | {line.of} | {format_fixed(line.ours.mean, places)}{bounds} | {theirs} | {ratio} |")
         lines.append("")
     return "\n".join(lines)

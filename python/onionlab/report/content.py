@@ -61,8 +61,15 @@ COUNT_COLUMNS = {
 
 
 def finished_networks(experiment: Experiment) -> int:
-    """Number of networks of which there is any run."""
-    return len({run.network for run in experiment.finished})
+    """Number of networks of which there is any run; of seeds, where these are what is repeated."""
+    return len({run.seed if experiment.by_seed else run.network for run in experiment.finished})
+
+
+def repeated(experiment: Experiment) -> str:
+    """What means are taken over, in words."""
+    if experiment.by_seed:
+        return "seeds"
+    return "sampled networks" if describe.sampled(experiment) else "networks"
 
 
 @dataclass(frozen=True)
@@ -342,6 +349,7 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "colours": colours(treatments),
         "confidence": round(100 * CONFIDENCE),
         "several_networks": finished_networks(experiment) > 1,
+        "repeated": repeated(experiment),
         "warnings": describe.warnings(experiment),
         "sentences": sentences(experiment),
         "effects": effect_lines(experiment.summary),

@@ -18,6 +18,7 @@ from onionlab.report.content import (
     experiment_file,
     finished_networks,
     heads,
+    repeated,
     software,
     totals,
 )
@@ -55,14 +56,39 @@ def _lines(experiment: Experiment, kind: str, columns: list[str]) -> list[Row]:
     return lines
 
 
+def _names(experiment: Experiment) -> re.Pattern[str]:
+    """Kinds of client, groups and treatments, whose numbers are no amounts."""
+    scenarios = experiment.plan.scenarios or [experiment.plan.scenario]
+    groups = {str(group["group"]) for scenario in scenarios for group in scenario["clients"]}
+    kinds = {kind for point in range(len(experiment.plan.points)) for kind in experiment.at(point).kinds}
+    longest_first = sorted({*groups, *kinds, *experiment.treatments}, key=len, reverse=True)
+    return re.compile("|".join(map(re.escape, longest_first)))
+
+
+def _without_amounts(warning: str, names: re.Pattern[str]) -> str:
+    """A warning with ``#`` for each number that is not part of a name."""
+    found: list[str] = []
+    end = 0
+    for name in names.finditer(warning):
+        found += [_NUMBER.sub("#", warning[end : name.start()]), name.group()]
+        end = name.end()
+    return "".join([*found, _NUMBER.sub("#", warning[end:])])
+
+
 def warnings(experiment: Experiment) -> list[str]:
     """What to keep in mind, said once however many points it is true of; of several numbers the largest is said."""
     points = len(experiment.plan.points)
+    names = _names(experiment)
     found: dict[str, list[str]] = {}
     for point in range(points):
         if experiment.at(point).finished:
+            # One that is said twice at a point differs in more than how much.
+            said: set[str] = set()
             for warning in describe.warnings(experiment.at(point)):
-                found.setdefault(_NUMBER.sub("#", warning), []).append(warning)
+                key = _without_amounts(warning, names)
+                key = key if key not in said else warning
+                said.add(key)
+                found.setdefault(key, []).append(warning)
     told = []
     for alike in found.values():
         worst = max(alike, key=lambda warning: [float(number.replace(",", "")) for number in _NUMBER.findall(warning)])
@@ -89,6 +115,7 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "colours": colours(treatments),
         "confidence": round(100 * CONFIDENCE),
         "several_networks": finished_networks(experiment) > 1,
+        "repeated": repeated(experiment),
         "warnings": warnings(experiment),
         "client_columns": heads(CLIENT_COLUMNS),
         "clients": [(kind, _lines(experiment, kind, list(CLIENT_COLUMNS))) for kind in experiment.kinds],

@@ -22,7 +22,7 @@ from onionlab.errors import ResultsError
 from onionlab.plan import in_words, value_text
 from onionlab.results.experiment import Experiment, load
 from onionlab.stats import per_network, summarise
-from onionlab.stats.compare import correct_for_number, verdict
+from onionlab.stats.compare import correct_for_number, seeds_as_networks, verdict
 from onionlab.stats.metrics import WHOLE
 from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
 
@@ -259,8 +259,10 @@ class Comparison:
 
         ``paired`` over networks, or ``Welch`` over two samples of networks, which knows no number of networks needed.
         """
-        frame = summarise(self.figures, self.labels, [*self.kinds, WHOLE])
-        values = per_network(self.figures).partition_by("treatment", "kind", "metric", as_dict=True, maintain_order=True)
+        by_seed = all(variant.experiment.by_seed for variant in self.variants)
+        figures = seeds_as_networks(self.figures) if by_seed else self.figures
+        frame = summarise(figures, self.labels, [*self.kinds, WHOLE])
+        values = per_network(figures).partition_by("treatment", "kind", "metric", as_dict=True, maintain_order=True)
         rows = frame.to_dicts()
         for row in rows:
             row["pairing"] = None

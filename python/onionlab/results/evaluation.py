@@ -39,6 +39,8 @@ class Evaluation:
     measure_from: str | None = None
     #: The rule that found the number of networks, with what came out (`onionlab.running.until`); None where the file gives it.
     until_ci: dict[str, Any] | None = None
+    #: What the experiment file said of the begin when another was chosen; where it says something else by now, that counts.
+    instead_of: str | None = None
 
     def write(self, root: Path) -> None:
         """Write ``evaluation.json``, or remove it where nothing was chosen."""
@@ -67,6 +69,8 @@ class Evaluation:
 
         if self.measure_from is not None and self.measure_from != AUTO:
             seconds(str(self.measure_from))
+        if self.instead_of is not None:
+            seconds(str(self.instead_of))
         if (outcome := self.until_ci) is not None:
             numbers = [outcome["networks"], outcome["width"], 0 if outcome["found"] is None else outcome["found"]]
             if not all(isinstance(number, int | float) for number in numbers) or outcome["metric"] not in METRICS:
@@ -100,4 +104,12 @@ def remember_measure_from(chosen: str, root: Path, plan: Plan) -> None:
     if chosen != FROM_FILE:
         check_measure_from(chosen, plan, known="auto, file and a time such as '40 s'")
     before, begin = Evaluation.read(root), None if chosen == FROM_FILE else chosen
-    Evaluation(begin, before.until_ci if begin == before.measure_from else None).write(root)
+    until = before.until_ci if begin == before.measure_from else None
+    Evaluation(begin, until, None if begin is None else str(plan.scenario["measure-from"])).write(root)
+
+
+def still_chosen(kept: Evaluation, plan: Plan) -> Evaluation:
+    """What was chosen before, without a begin of the measurement that was chosen while the experiment file said another."""
+    if kept.instead_of in (None, str(plan.scenario["measure-from"])):
+        return kept
+    return Evaluation()

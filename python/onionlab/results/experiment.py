@@ -21,6 +21,7 @@ from onionlab.quantity import format_bytes, format_duration, seconds
 from onionlab.records import UNREADABLE, check_values, read_parquet, scan_table
 from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.stats import Settling, metrics, per_run, steady_state, summarise, variance_split
+from onionlab.stats.compare import seeds_as_networks
 from onionlab.stats.steady import begin_of_steady_state
 
 if TYPE_CHECKING:
@@ -327,12 +328,21 @@ class Experiment:
     def summary(self) -> pl.DataFrame:
         """Means over networks with intervals and paired differences to the first treatment; see `onionlab.stats.summarise`.
 
+        Of one network that is not sampled, means over its seeds, and ``networks`` counts these.
+
         With a sweep, the summary of each point, ``point`` in front. Its ``p_holm`` is corrected for the comparisons at that point
         alone: with twelve points there are twelve families, in each of which something false may be found.
         """
         if self.swept:
             return self._over_points(lambda experiment: experiment.summary)
-        return summarise(self.figures, self.treatments, [*self.kinds, metrics.WHOLE])
+        figures = seeds_as_networks(self.figures) if self.by_seed else self.figures
+        return summarise(figures, self.treatments, [*self.kinds, metrics.WHOLE])
+
+    @property
+    def by_seed(self) -> bool:
+        """Whether seeds, not networks, are what is repeated: of one network, by hand or made elsewhere, there are several."""
+        kind = self.plan.scenario.get("network", {}).get("kind")
+        return kind in ("explicit", "file") and self.plan.networks == 1 and len(self.plan.seeds) > 1
 
     @cached_property
     def variance(self) -> pl.DataFrame:

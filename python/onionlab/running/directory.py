@@ -68,7 +68,10 @@ def _check_foreign(root: Path) -> None:
 
 @contextmanager
 def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
-    """Prepare and lock the results directory; undo the preparation if the experiment is refused before any run finished."""
+    """Prepare and lock the results directory; undo that if the experiment is refused or stopped before any of its runs finished.
+
+    So an experiment that was edited and then stopped at once leaves what there was, which the older file made.
+    """
     if root.exists() and not root.is_dir():
         raise ResultsError(f"{root} is a file; the results need a directory")
     _check_foreign(root)
@@ -93,7 +96,7 @@ def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
         try:
             write_all({root / "experiment.toml": text.encode(), root / "plan.json": plan.to_json().encode()})
             yield
-        except OnionlabError:
+        except (OnionlabError, KeyboardInterrupt):
             if not any(is_finished(root, plan, planned) for planned in plan.runs):
                 _undo(root, made, before)
             raise

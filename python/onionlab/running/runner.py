@@ -10,12 +10,13 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 
 from onionlab.errors import RunError
 from onionlab.plan import Plan, read_experiment, what_differs
 from onionlab.results.describe import plural
-from onionlab.results.evaluation import Evaluation, check_measure_from
+from onionlab.results.evaluation import Evaluation, check_measure_from, still_chosen
 from onionlab.results.experiment import Experiment, Failure, opened
 from onionlab.running.directory import check_own, prepared
 from onionlab.running.observer import Observer, Passing, Replaced, Silent
@@ -67,7 +68,10 @@ def run_once(
         check_own(root, plan, ", --fresh replaces them")
     # What cannot be evaluated is refused now and not when all runs are made.
     Evaluation.read(root)
+    anew = fresh and measure_from is None
     with prepared(root, text, plan):
+        if anew:
+            Evaluation().write(root)
         work = Work(experiment, text, plan, root, watcher)
         waiting = work.waiting(fresh=fresh)
         watcher.planned(plan, len(plan.runs) - len(waiting), Replaced() if fresh else _replaced(waiting))
@@ -153,8 +157,10 @@ def _replaced(waiting: Sequence[Task]) -> Replaced:
 
 def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, *, report: bool) -> Experiment:
     """The results of an experiment whose runs are over."""
-    kept = Evaluation.read(work.root)
-    Evaluation(kept.measure_from if measure_from is None else measure_from).write(work.root)
+    kept = still_chosen(Evaluation.read(work.root), work.plan)
+    if measure_from is not None:
+        kept = Evaluation(measure_from, instead_of=str(work.plan.scenario["measure-from"]))
+    replace(kept, until_ci=None).write(work.root)
     results = opened(work.root, work.plan, failures)
     if not results.finished:
         why = "; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures)

@@ -34,6 +34,7 @@ import polars as pl
 from onionlab.errors import ScenarioError
 from onionlab.plan import Plan, read_experiment
 from onionlab.quantity import format_number
+from onionlab.results.describe import plural
 from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.results.experiment import Experiment, load, recorded_groups
 from onionlab.running.observer import Observer
@@ -267,8 +268,8 @@ def run_until(
     Raises
     ------
     ScenarioError
-        If networks are not sampled, or the metric or the kind has no values, or each point of a sweep is to be measured from
-        another time on.
+        If networks are not sampled, the metric or the kind has no values or a mean of zero, or each point of a sweep is to be
+        measured from another time on.
     """
     pilot = networks = _pilot(experiment, rule, root, measure_from)
     while True:
@@ -287,11 +288,12 @@ def run_until(
         if results.evaluation.measure_from == AUTO:
             measure_from = f"{results.measure_from:.15g} s"
             tell(f"measured from {measure_from} on, as the goodput of {networks} networks asks for")
-            results = replace(results, evaluation=Evaluation(measure_from))
+            results = replace(results, evaluation=replace(results.evaluation, measure_from=measure_from))
         rule = _settled(rule, results)
+        _refuse_hopeless(results, rule, pilot)
         more, found = _next(results, rule, pilot, networks)
         outcome = {**asdict(rule), "networks": networks, "found": found, "reached": more == networks and not results.failures}
-        Evaluation(results.evaluation.measure_from, outcome).write(root)
+        replace(results.evaluation, until_ci=outcome).write(root)
         if results.failures or more == networks or networks >= rule.at_most:
             break
         networks = min(more, rule.at_most)
@@ -308,7 +310,8 @@ def _pilot(experiment: Path, rule: UntilCi, root: Path, measure_from: str | None
     plan = Plan.of(experiment, read_experiment(experiment))
     if plan.scenario.get("network", {}).get("kind") in ("explicit", "file"):
         raise ScenarioError(
-            f"{experiment}: --until-ci adds sampled networks, and this network is not sampled; repeat with `seeds`"
+            f"{experiment}: --until-ci adds sampled networks, and this network is not sampled; "
+            "more `seeds` in the file narrow its intervals"
         )
     if rule.of == "difference" and len(plan.treatments) < 2:
         raise ScenarioError(f"{experiment}: --of difference needs two treatments")
@@ -342,6 +345,16 @@ def _settled(rule: UntilCi, results: Experiment) -> UntilCi:
     if kind is None:
         raise ScenarioError(f"--metric {rule.metric} has no value for {' or '.join(asked)}")
     return replace(rule, kind=kind)
+
+
+def _refuse_hopeless(results: Experiment, rule: UntilCi, pilot: int) -> None:
+    """Refuse a rule that no number of networks fulfils: no width is a share of a mean that is zero."""
+    if any(values and scale == 0 for values, scale in samples(results, rule, pilot)):
+        where = " at some point of the sweep" if results.plan.points else ""
+        raise ScenarioError(
+            f"--metric {rule.metric} is 0 for {rule.kind} under some treatment{where}: no interval is as narrow as a share of "
+            f"that; the {plural(pilot, 'network')} of the pilot are kept"
+        )
 
 
 def _next(results: Experiment, rule: UntilCi, pilot: int, networks: int) -> tuple[int, float | None]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import polars as pl
 
 from onionlab.quantity import format_number
-from onionlab.stats.intervals import Floats, Interval, difference_interval
+from onionlab.stats.intervals import CONFIDENCE, Floats, Interval, are_copies, difference_interval
 from onionlab.stats.metrics import HEADLINE, METRICS
 from onionlab.stats.multiple import holm, paired_p_value
 from onionlab.stats.power import detectable, networks_needed
@@ -37,6 +38,11 @@ _NUMBERS = {
     "detectable": pl.Float64,
     "verdict": pl.String,
 }
+
+
+def seeds_as_networks(figures: pl.DataFrame) -> pl.DataFrame:
+    """Figures of one network that is not sampled, with its seeds in the place of networks: they are what is repeated there."""
+    return figures.with_columns(network=pl.col("seed").rank("dense").cast(figures.schema["network"]) - 1, seed=pl.lit(0))
 
 
 def per_network(figures: pl.DataFrame) -> pl.DataFrame:
@@ -110,6 +116,29 @@ def verdict(metric: str, difference: Interval | None, base_mean: float | None, *
     return f"{judged}{direction}, the interval excludes zero"
 
 
+#: Times of downloads, of which only those count that came so far.
+OF_COMPLETED = ("ttfb_median", "ttfb_p90", "ttlb_median", "ttlb_p90")
+
+#: Where so many points more or fewer did not complete, their times do not say which treatment is better, %.
+MISSING = 1.0
+
+#: Figures of two networks that are hardly ever the same.
+CONTINUOUS = (*OF_COMPLETED, "goodput")
+
+#: Shares and counts, of which two networks often have the same.
+COUNTED = tuple(metric for metric in METRICS if metric.startswith("failed") or metric in ("completed", "unfinished"))
+
+
+def _not_judged(difference: Interval, base_mean: float | None, missing: float) -> str:
+    """The verdict on times where the slow downloads of one treatment are missing because they did not complete."""
+    size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % " if base_mean else ""
+    which = f"{format_number(abs(missing), 2)} points {'more' if missing > 0 else 'fewer'} did not complete"
+    return (
+        f"{size}{'higher' if difference.mean > 0 else 'lower'} among completed downloads, but {which}, "
+        "hence neither better nor worse"
+    )
+
+
 def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[str] | None = None) -> pl.DataFrame:
     """Summarise over networks, with the paired difference of every treatment to the first one.
 
@@ -147,6 +176,8 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
         .items()
     }
     none = pl.DataFrame(schema={"difference": pl.Float64, "base": pl.Float64})
+    missing = {key: _more_missing(figures, key[0], treatments[0], key[1]) for key in {(one, kind) for one, kind, _ in pairs}}
+    copied = {key: _are_copies(pairs, *key) for key in missing}
     rows: list[dict[str, object]] = []
     for (key, values), interval in zip(samples.items(), mean_intervals(samples.values()), strict=True):
         treatment, kind, metric = key
@@ -154,7 +185,8 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
             continue
         row = {"kind": kind, "metric": metric, "unit": METRICS[metric].unit, "treatment": treatment, **_mean(values, interval)}
         if treatment != treatments[0]:
-            row |= _difference(metric, pairs.get(key, none))
+            both, of_pair = pairs.get(key, none), (treatment, kind)
+            row |= _difference(metric, both, missing.get(of_pair, 0.0), copied=copied.get(of_pair, True))
         rows.append(row)
     correct_for_number(rows)
     frame = pl.DataFrame(rows, schema={**dict.fromkeys(("kind", "metric", "unit", "treatment"), pl.String), **_NUMBERS})
@@ -199,12 +231,58 @@ def correct_for_number(rows: Sequence[dict[str, object]]) -> None:
         row["p_holm"] = corrected
 
 
-def _difference(metric: str, both: pl.DataFrame) -> dict[str, object]:
-    """Columns of the paired difference for one metric, kind and treatment."""
+def _more_missing(figures: pl.DataFrame, treatment: str, base: str, kind: str) -> float:
+    """By how many points the share of downloads that did not complete is greater than under the base, mean over pairs."""
+    counts = ("completed", "unfinished", *(metric for metric in METRICS if metric.startswith("failed_")))
+    own = figures.filter(pl.col("kind") == kind, pl.col("metric").is_in(counts), pl.col("value").is_not_null())
+    shares = own.group_by("treatment", "network", "seed").agg(
+        share=100 * (1 - pl.col("value").filter(pl.col("metric") == "completed").sum() / pl.col("value").sum())
+    )
+    there, here = (shares.filter(pl.col("treatment") == one, pl.col("share").is_finite()) for one in (treatment, base))
+    pairs = there.join(here, on=["network", "seed"], suffix="_base")
+    mean = (pairs["share"] - pairs["share_base"]).mean()
+    return float(mean) if isinstance(mean, int | float) else 0.0
+
+
+def _are_copies(pairs: Mapping[tuple[str, str, str], pl.DataFrame], treatment: str, kind: str) -> bool:
+    """Whether the pairs of a kind are copies of one another: no figure that hardly ever is the same twice differs among them."""
+    times = [pairs.get((treatment, kind, metric)) for metric in CONTINUOUS]
+    return all(are_copies(both["difference"].to_numpy()) for both in times if both is not None)
+
+
+def _difference(metric: str, both: pl.DataFrame, missing: float, *, copied: bool) -> dict[str, object]:
+    """Columns of the paired difference for one metric, kind and treatment.
+
+    ``missing``: by how many points more downloads did not complete; ``copied``: whether the pairs are copies of one another.
+    """
     values = both["difference"].to_list()
     difference = difference_interval(values)
     mean = both["base"].mean()
     base_mean = float(mean) if isinstance(mean, int | float) else None
+    if difference is not None and metric in OF_COMPLETED:
+        better = METRICS[metric].better * difference.mean > 0
+        if abs(missing) >= MISSING and better == (missing > 0) and difference.excludes_zero:
+            return {
+                "verdict": _not_judged(difference, base_mean, missing),
+                "difference": difference.mean,
+                "difference_networks": difference.count,
+                "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
+            }
+    sign = 2.0 ** (1 - len(values))
+    if difference is not None and difference.low is None and not copied and metric in COUNTED and sign <= 1 - CONFIDENCE:
+        # Shares and counts can differ by the same everywhere without being copies: the test of signs sees that.
+        difference = replace(difference, low=difference.mean, high=difference.mean)
+        return {
+            "verdict": verdict(metric, difference, base_mean).replace(
+                "the interval excludes zero", "by the same in every network"
+            ),
+            "difference": difference.mean,
+            "difference_low": difference.low,
+            "difference_high": difference.high,
+            "difference_networks": difference.count,
+            "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
+            "p": sign,
+        }
     columns: dict[str, object] = {"verdict": verdict(metric, difference, base_mean)}
     if difference is not None:
         columns |= {
