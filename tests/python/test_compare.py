@@ -132,7 +132,7 @@ def test_what_is_faster_because_the_slow_ones_failed_is_not_better() -> None:
     assert (row["verdict"], row["p"], row["difference_low"]) == (told, None, None)
     # Slower although more fail is worse all the same.
     slower = summarise(counted({"a": 0.0, "b": 12.0}, {"a": base, "b": [1.1 * value for value in base]}), ["a", "b"])
-    assert of_b(slower, "ttlb_median")["verdict"].startswith("worse: 10.0 % higher")
+    assert of_b(slower, "ttlb_median")["verdict"].startswith("worse: 10 % higher")
 
 
 def test_shares_that_differ_by_the_same_everywhere_are_no_copies() -> None:

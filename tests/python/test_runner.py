@@ -288,10 +288,14 @@ def test_an_interrupt_right_after_an_edit_leaves_what_there_was(core: FakeCore, 
     before = run(experiment_file).transfers
     experiment_file.write_text(EXPERIMENT.replace('duration = "60 s"', 'duration = "50 s"'), encoding="utf-8")
 
+    interrupted = threading.Event()
+
     def step(_: str) -> None:
-        _thread.interrupt_main()
+        if not interrupted.is_set():
+            interrupted.set()
+            _thread.interrupt_main()
         # Until the interrupt is heard.
-        time.sleep(0.1)
+        time.sleep(0.05)
 
     core.on_step, core.steps = step, 10
     with pytest.raises(KeyboardInterrupt):
