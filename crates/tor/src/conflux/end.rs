@@ -62,13 +62,14 @@ impl End {
         }
     }
 
-    /// A multiplexed cell is sent now (`conflux_decide_circ_for_send`, `conflux_note_cell_sent`). Cells without data go even when no leg has room, on the current one.
-    pub fn send(&mut self, data: bool, ready: impl Fn(usize) -> bool) -> Option<Decision> {
+    /// A multiplexed cell is sent now (`conflux_decide_circ_for_send`, `conflux_note_cell_sent`); `next`: the leg for it by [`Self::next_leg`]. Cells without data go even when
+    /// no leg has room, on the current one.
+    pub fn send(&mut self, data: bool, next: Option<usize>) -> Option<Decision> {
         let current = *self.current.get_or_insert_with(|| {
             let measured = self.legs.iter().enumerate().filter_map(|(leg, state)| Some((state.rtt?, leg)));
             measured.min().map_or(0, |(_, leg)| leg)
         });
-        let leg = match self.next_leg(ready) {
+        let leg = match next {
             Some(leg) => leg,
             None if data => return None,
             None => current,
@@ -132,6 +133,11 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::VecDeque;
 
+    fn send(end: &mut End, data: bool, ready: impl Fn(usize) -> bool) -> Option<Decision> {
+        let next = end.next_leg(ready);
+        end.send(data, next)
+    }
+
     fn ms(millis: u64) -> SimDuration {
         SimDuration::from_millis(millis)
     }
@@ -157,33 +163,33 @@ mod tests {
         let mut exit = end(Choice::LowRtt, &[Some(100), Some(60)]);
         let decision = |leg, switch| Some(Decision { leg, switch });
         for _ in 0..3 {
-            assert_eq!(exit.send(true, |_| true), decision(1, None));
+            assert_eq!(send(&mut exit, true, |_| true), decision(1, None));
         }
-        assert_eq!(exit.send(true, |leg| leg == 0), decision(0, Some(3)));
-        assert_eq!(exit.send(true, |leg| leg == 0), decision(0, None));
-        assert_eq!(exit.send(true, |_| true), decision(1, Some(2)));
-        assert_eq!(exit.send(true, |_| false), None);
-        assert_eq!(exit.send(false, |_| false), decision(1, None), "an END goes all the same");
+        assert_eq!(send(&mut exit, true, |leg| leg == 0), decision(0, Some(3)));
+        assert_eq!(send(&mut exit, true, |leg| leg == 0), decision(0, None));
+        assert_eq!(send(&mut exit, true, |_| true), decision(1, Some(2)));
+        assert_eq!(send(&mut exit, true, |_| false), None);
+        assert_eq!(send(&mut exit, false, |_| false), decision(1, None), "an END goes all the same");
         exit.measured(1, ms(140));
-        assert_eq!(exit.send(true, |_| true), decision(0, Some(2)));
+        assert_eq!(send(&mut exit, true, |_| true), decision(0, Some(2)));
     }
 
     #[test]
     fn min_rtt_uses_one_leg_and_waits_for_it() {
         let mut client = end(Choice::MinRtt, &[Some(100), Some(60)]);
         assert_eq!(client.next_leg(|leg| leg == 0), None);
-        assert_eq!(client.send(true, |leg| leg == 0), None);
-        assert_eq!(client.send(true, |_| true), Some(Decision { leg: 1, switch: None }));
+        assert_eq!(send(&mut client, true, |leg| leg == 0), None);
+        assert_eq!(send(&mut client, true, |_| true), Some(Decision { leg: 1, switch: None }));
     }
 
     /// BEGIN can be faster than LINKED_ACK on another leg: that one is not used before it is measured; without any measurement the first is.
     #[test]
     fn a_leg_without_a_round_trip_time_is_not_used() {
         let mut exit = end(Choice::LowRtt, &[None, Some(60)]);
-        assert_eq!(exit.send(true, |leg| leg == 0), None);
-        assert_eq!(exit.send(true, |_| true), Some(Decision { leg: 1, switch: None }));
+        assert_eq!(send(&mut exit, true, |leg| leg == 0), None);
+        assert_eq!(send(&mut exit, true, |_| true), Some(Decision { leg: 1, switch: None }));
         let mut exit = end(Choice::LowRtt, &[None, None]);
-        assert_eq!(exit.send(false, |_| true), Some(Decision { leg: 0, switch: None }));
+        assert_eq!(send(&mut exit, false, |_| true), Some(Decision { leg: 0, switch: None }));
     }
 
     /// What a channel carries: a switch, or a numbered cell.
@@ -222,7 +228,7 @@ mod tests {
                 let leg = leg % legs;
                 match step {
                     0 => sender.measured(leg, ms(rtt)),
-                    1 => if let Some(Decision { leg, switch }) = sender.send(data, |leg| ready[leg]) {
+                    1 => if let Some(Decision { leg, switch }) = send(&mut sender, data, |leg| ready[leg]) {
                         wires[leg].extend(switch.map(Sent::Switch));
                         wires[leg].push_back(Sent::Cell(sent));
                         sent += 1;

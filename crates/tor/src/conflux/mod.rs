@@ -311,9 +311,9 @@ impl World {
     pub(crate) fn leg_for(&mut self, id: CircuitId, kind: CellKind, place: Place) -> Option<CircuitId> {
         let Some(set_id) = self.linked_set(id).filter(|_| is_multiplexed(kind)) else { return Some(id) };
         let set = &self.sets[set_id.index()];
-        let ready: Vec<bool> = set.members.iter().map(|member| self.is_ready(member.circuit, place)).collect();
+        let next = set.ends[place as usize].next_leg(|leg| self.is_ready(set.members[leg].circuit, place));
         let set = &mut self.sets[set_id.index()];
-        let decision = set.ends[place as usize].send(kind == CellKind::Data, |leg| ready[leg])?;
+        let decision = set.ends[place as usize].send(kind == CellKind::Data, next)?;
         let member = &mut set.members[decision.leg];
         let circuit = member.circuit;
         if let Some(by) = decision.switch {
