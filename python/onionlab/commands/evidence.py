@@ -171,7 +171,7 @@ def reproduce(
         bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
     ] = False,
     quarter: Annotated[
-        bool, typer.Option("--quarter", help="cci: a quarter of Tor too, once; hours, and 16 GiB of memory or more.")
+        bool, typer.Option("--quarter", help="cci: a quarter of Tor too, once; two hours or more for each of two ways.")
     ] = False,
     parts: Annotated[
         list[str] | None,
