@@ -68,9 +68,8 @@ def run_once(
         check_own(root, plan, ", --fresh replaces them")
     # What cannot be evaluated is refused now and not when all runs are made.
     Evaluation.read(root)
-    anew = fresh and measure_from is None
     with prepared(root, text, plan):
-        if anew:
+        if fresh and measure_from is None:
             Evaluation().write(root)
         work = Work(experiment, text, plan, root, watcher)
         waiting = work.waiting(fresh=fresh)

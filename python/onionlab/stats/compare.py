@@ -78,7 +78,14 @@ def paired_differences(figures: pl.DataFrame, treatment: str, base: str) -> pl.D
     )
 
 
-def verdict(metric: str, difference: Interval | None, base_mean: float | None, *, paired: bool = True) -> str:
+def verdict(
+    metric: str,
+    difference: Interval | None,
+    base_mean: float | None,
+    *,
+    paired: bool = True,
+    shown: str = "the interval excludes zero",
+) -> str:
     """Say in words what a difference shows.
 
     Parameters
@@ -91,6 +98,8 @@ def verdict(metric: str, difference: Interval | None, base_mean: float | None, *
         Mean of the first treatment over the same networks, for the relative size.
     paired : bool
         Whether there is a difference in each network; else it is one of the means of two samples of networks.
+    shown
+        By what a difference is shown.
     """
     if difference is None:
         return "no network has a value of both"
@@ -113,7 +122,7 @@ def verdict(metric: str, difference: Interval | None, base_mean: float | None, *
         return f"no difference shown ({direction} on average, the interval includes zero)"
     sense = METRICS[metric].better * (1 if difference.mean > 0 else -1)
     judged = {1: "better: ", -1: "worse: ", 0: ""}[sense]
-    return f"{judged}{direction}, the interval excludes zero"
+    return f"{judged}{direction}, {shown}"
 
 
 #: Times of downloads, of which only those count that came so far.
@@ -273,9 +282,7 @@ def _difference(metric: str, both: pl.DataFrame, missing: float, *, copied: bool
         # Shares and counts can differ by the same everywhere without being copies: the test of signs sees that.
         difference = replace(difference, low=difference.mean, high=difference.mean)
         return {
-            "verdict": verdict(metric, difference, base_mean).replace(
-                "the interval excludes zero", "by the same in every network"
-            ),
+            "verdict": verdict(metric, difference, base_mean, shown="by the same in every network"),
             "difference": difference.mean,
             "difference_low": difference.low,
             "difference_high": difference.high,

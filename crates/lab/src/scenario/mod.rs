@@ -159,7 +159,7 @@ impl Scenario {
             }
             resolved.push(point);
         }
-        // Points share runs, but none with others than the treatments are that stay: counting them means making them, which for far too many is not done.
+        // Points may share runs: how many there are is known once they are planned, which is not done for far too many.
         let most = resolved::most_runs(&resolved);
         let runs = if most > MAX_RUNS * 10 { most } else { plan(&resolved).len() };
         if runs > MAX_RUNS {
