@@ -268,46 +268,35 @@ def _difference(metric: str, both: pl.DataFrame, missing: float, *, copied: bool
     difference = difference_interval(values)
     mean = both["base"].mean()
     base_mean = float(mean) if isinstance(mean, int | float) else None
-    if difference is not None and metric in OF_COMPLETED:
-        better = METRICS[metric].better * difference.mean > 0
-        if abs(missing) >= MISSING and better == (missing > 0) and difference.excludes_zero:
-            return {
-                "verdict": _not_judged(difference, base_mean, missing),
-                "difference": difference.mean,
-                "difference_networks": difference.count,
-                "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
-            }
+    if difference is None:
+        return {"verdict": verdict(metric, difference, base_mean)}
+    columns: dict[str, object] = {
+        "difference": difference.mean,
+        "difference_networks": difference.count,
+        "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
+    }
+    better = METRICS[metric].better * difference.mean > 0
+    if metric in OF_COMPLETED and difference.excludes_zero and abs(missing) >= MISSING and better == (missing > 0):
+        return columns | {"verdict": _not_judged(difference, base_mean, missing)}
     sign = 2.0 ** (1 - len(values))
-    if difference is not None and difference.low is None and not copied and metric in COUNTED and sign <= 1 - CONFIDENCE:
+    if metric in COUNTED and difference.low is None and not copied and sign <= 1 - CONFIDENCE:
         # Shares and counts can differ by the same everywhere without being copies: the test of signs sees that.
-        difference = replace(difference, low=difference.mean, high=difference.mean)
-        return {
-            "verdict": verdict(metric, difference, base_mean, shown="by the same in every network"),
-            "difference": difference.mean,
-            "difference_low": difference.low,
-            "difference_high": difference.high,
-            "difference_networks": difference.count,
-            "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
-            "p": sign,
-        }
-    columns: dict[str, object] = {"verdict": verdict(metric, difference, base_mean)}
-    if difference is not None:
-        columns |= {
-            "difference": difference.mean,
-            "difference_low": difference.low,
-            "difference_high": difference.high,
-            "difference_networks": difference.count,
-            "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
-            "p": paired_p_value(values),
-            "networks_needed": networks_needed(values),
-            "detectable": detectable(values),
-        }
+        same = replace(difference, low=difference.mean, high=difference.mean)
+        words = verdict(metric, same, base_mean, shown="by the same in every network")
+        return columns | {"difference_low": same.low, "difference_high": same.high, "p": sign, "verdict": words}
+    columns |= {
+        "difference_low": difference.low,
+        "difference_high": difference.high,
+        "p": paired_p_value(values),
+        "networks_needed": networks_needed(values),
+        "detectable": detectable(values),
+        "verdict": verdict(metric, difference, base_mean),
+    }
     base = both["base"].to_numpy()
     if (base > 0).all():
         ratio = geometric_interval((base + both["difference"].to_numpy()) / base)
         if ratio is not None:
             # The logarithms of copies may differ in their last digit.
-            unsure = difference is None or difference.low is None
-            bounds = (None, None) if unsure else (ratio.low, ratio.high)
+            bounds = (None, None) if difference.low is None else (ratio.low, ratio.high)
             columns |= {"ratio": ratio.mean, "ratio_low": bounds[0], "ratio_high": bounds[1]}
     return columns
