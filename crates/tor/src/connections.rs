@@ -168,6 +168,11 @@ mod tests {
         }
         // Descriptors 10, 20, 30, 31, 32, 40, 41, 42, 49 modulo 31: 10, 20, 30, 0, 1, 9, 10, 11, 18.
         assert_eq!(many.take_waiting(Epoll::Shadow1_13, |_| true), sockets([21, 22, 30, 0, 31, 32, 39, 10, 20]));
+        // Of the same only the first three are ready, 10, 20 and 30 modulo 7: 3, 6, 2. The others are watched again all the same.
+        for number in [0, 10, 20, 21, 22] {
+            many.wait(SocketId(number));
+        }
+        assert_eq!(many.take_waiting(Epoll::Shadow1_13, |socket| socket.0 <= 20), sockets([20, 0, 10, 21, 22]));
     }
 
     /// By hand: a table of 8 is full with 8 keys and grows to 32, as 2 * 8 = 16 needs five bits; of 32 with 31, of 64 with 61, of 128 with 121, of 256 with 241.

@@ -183,6 +183,20 @@ fn second_legs_of_used_sets_stand_for_plain_circuits() {
     }
 }
 
+/// A leg that is late is built on for measurement, and another takes its place; in the records it is the leg that it was.
+#[test]
+fn a_late_leg_is_recorded_as_a_leg() {
+    let mut plan = two_ways([1000.0, 1000.0], [20.0, 400.0], &download("10 kB"));
+    let build_timeout = &mut plan.settings.client.build_timeout;
+    (build_timeout.learn, build_timeout.initial) = (true, onionlab_quantities::SimDuration::from_millis(900));
+    let (_, records) = plan.run(60);
+    let late: Vec<_> = records.circuits.iter().filter(|circuit| circuit.timed_out).collect();
+    assert!(late.len() >= 3, "{}", late.len());
+    let far = |circuit: &CircuitRecord| circuit.path[0].0 == 5;
+    assert!(late.iter().all(|circuit| far(circuit)), "over the second way's guard");
+    assert!(late.iter().any(|circuit| circuit.purpose == CircuitPurpose::Leg));
+}
+
 /// When nothing is expected any more, sets that nothing has used go and none are built; with a stream they come back.
 #[test]
 fn without_expectations_no_sets_are_built() {

@@ -28,6 +28,8 @@ fn an_exit_holds_no_connections_of_clients_that_have_gone() {
     let most = records.relays.iter().filter(|sample| sample.relay.index() == exit).map(|sample| sample.sockets).max().unwrap();
     println!("{given_up} gave up, {most} sockets at most");
     assert!(most <= 1 + 60 + 60, "{most} sockets");
-    // A share of few tokens cuts a request; nothing is written twice.
-    assert!(world.bytes_to_servers() <= 200 * records.transfers.len() as u64, "{}", world.bytes_to_servers());
+    // A share of few tokens cuts a request. Whoever was answered had sent a whole one, and nothing is written twice.
+    let answered = records.transfers.iter().filter(|transfer| transfer.first_byte.is_some()).count() as u64;
+    let asked = 200 * records.transfers.len() as u64;
+    assert!((200 * answered..=asked).contains(&world.bytes_to_servers()), "{} of {asked}", world.bytes_to_servers());
 }
