@@ -235,3 +235,13 @@ def test_real_report_in_a_browser(small: Path, tmp_path: Path) -> None:
     assert isinstance(charts, list)
     assert {chart["name"] for chart in charts} >= {"chart-time-to-last-byte-web", "chart-network-throughput", "chart-utilisation"}
     assert all(chart["size"][0] > 400 and chart["size"][1] > 200 and chart["lines"] >= 2 for chart in charts)
+
+
+def test_onion_services_are_no_clients(tmp_path: Path) -> None:
+    path = tmp_path / "onion.toml"
+    path.write_text(
+        'title = "Two clients of three services"\nduration = "5 s"\n[network]\nkind = "synthetic"\nrelays = 40\n[[clients]]\n'
+        'group = "web"\ncount = 2\nload = { kind = "bulk", size = "10 kB" }\nonion = { services = 3 }\n',
+        encoding="utf-8",
+    )
+    assert onionlab.run(path, tmp_path / "out", report=False).runs["clients"].to_list() == [2]
