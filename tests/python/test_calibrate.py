@@ -311,6 +311,16 @@ def test_downloads_from_onion_services_are_not_held_against_those_from_servers()
         calibrate(one, live())
 
 
+def test_what_is_left_out_is_said_and_a_treatment_without_runs_ends_nothing() -> None:
+    found = calibrate(experiment(), live(), scale=0.0)
+    assert not [line for one in found for line in one.lines if line.name.startswith("goodput")]
+    assert "The goodput of relays is left out" in page(found, live(), Path("out/x"))
+    assert "left out" not in page(calibrate(experiment(), live()), live(), Path("out/x"))
+    half = experiment()
+    half.runs = half.runs.filter(pl.col("treatment") == "a")
+    assert [one.treatment for one in calibrate(half, live())] == ["a"]
+
+
 def test_nobody_measures() -> None:
     with pytest.raises(ResultsError, match="no group of clients that measure"):
         calibrate(experiment("web"), live())
