@@ -296,10 +296,9 @@ mod tests {
         assert_eq!(error, "list: its families make 64000000 pairs of relays; at most 50000000 are allowed");
         assert_eq!(Families::parse(&"r0 r1 ".repeat(10_000), "list", &relays).unwrap().relays(), 2);
         let descriptors = |says: &str| -> String {
-            relays
-                .iter()
-                .map(|relay| format!("router {} 10.0.0.1 9001 0 0\nfingerprint {}\n{says}\n", relay.name, relay.fingerprint))
-                .collect()
+            let router =
+                |relay: &Relay| format!("router {} 10.0.0.1 9001 0 0\nfingerprint {}\n{says}\n", relay.name, relay.fingerprint);
+            relays.iter().map(router).collect::<Vec<_>>().concat()
         };
         let error = Families::parse(&descriptors("family-ids k"), "descriptors", &relays).unwrap_err().to_string();
         assert_eq!(error, "descriptors: its families make 64000000 pairs of relays; at most 50000000 are allowed");
