@@ -79,6 +79,11 @@ impl Shaper {
         Passage { through, free: through }
     }
 
+    /// Its rate.
+    pub const fn rate(&self) -> Bandwidth {
+        self.rate
+    }
+
     pub const fn is_unlimited(&self) -> bool {
         self.rate.as_bits_per_sec() >= Bandwidth::UNLIMITED.as_bits_per_sec()
     }

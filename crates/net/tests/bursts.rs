@@ -74,3 +74,26 @@ fn what_waits_for_the_uplink_tells_no_round_trip() {
         assert_eq!(info.rto.as_micros() / 1000, rto, "busy: {busy}");
     }
 }
+
+/// 80 ms of 4 Mbit/s, the slower link, are 40,000 bytes; a quarter more are 50,000, which the opener has for a send buffer when the SYN is answered. Whoever reads has 87,380
+/// at least, which grow to twice what comes in a round trip; the window, offered before, follows as data comes. Without a round trip all are what they began with.
+#[test]
+fn buffers_have_what_the_path_holds() {
+    let fitted = |tcp: TcpConfig| {
+        let mut star = Star::shaped(BURSTS, tcp, &[20, 4, 1000], UplinkQueue::WriteHeap, 1_000_000);
+        // What is sent at time nought has no time that could be echoed.
+        star.start(2, 1, 1000);
+        star.run_until(millis(1000));
+        star.start(0, 1, 200_000);
+        star.run_until(millis(1100));
+        let buffer = star.info(1).send_buffer;
+        star.run_until(millis(5000));
+        assert_eq!(star.delivered()[1], 200_000);
+        (buffer, star.info(1).peer_window)
+    };
+    let (buffer, window) = fitted(shadow_1());
+    assert_eq!(buffer, 50_000);
+    assert!((87_380..120_000).contains(&window), "{window}");
+    let (buffer, window) = fitted(TcpConfig { round_trips: RoundTrips::Never, ..shadow_1() });
+    assert!(buffer == 131_072 && window > 174_000, "{buffer} {window}");
+}

@@ -5,8 +5,9 @@
 //! server may wait until its client gives up, while other connections go on. So it matters that a new connection is the last only until another is closed, whose place it then
 //! takes.
 //!
-//! Shadow 1.13 tells what is ready by going through a hash table over descriptors (`shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`); one that is closed is
-//! free after a minute (`TCPS_TIMEWAIT` and `TCPS_LASTACK` of `shd-tcp.c`). GLib puts
+//! Shadow 1.13 tells what is ready by going through a hash table over descriptors (`shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`). One that is closed here first is
+//! free after a minute (`TCPS_TIMEWAIT` of `shd-tcp.c`); one whose other end has closed it is free as soon as that end knows of it (`TCPS_LASTACK`, as of a7b7d49, four commits after
+//! v1.13.2), here at once. GLib puts
 //! descriptor `d` at `d` modulo a prime that depends on how many there are (`ghash.c`), so that old connections and new ones are mixed there. Simplified: two that belong in one
 //! place keep tor's order, where GLib looks for another place for the second.
 
@@ -53,6 +54,8 @@ struct Connection {
     descriptor: u32,
     /// It has found no tokens, and is not watched for reading or for writing.
     waits: bool,
+    /// The other end closes it first.
+    passive: bool,
 }
 
 impl Connections {
@@ -72,13 +75,25 @@ impl Connections {
             |Reverse(lowest)| lowest,
         );
         self.places.insert(socket, self.array.len());
-        self.array.push(Connection { socket, descriptor, waits: false });
+        self.array.push(Connection { socket, descriptor, waits: false, passive: false });
+    }
+
+    /// The other end of this one has closed it, or will have before it is closed here.
+    pub fn other_end_closes(&mut self, socket: SocketId) {
+        if let Some(&place) = self.places.get(&socket) {
+            self.array[place].passive = true;
+        }
     }
 
     /// The last one takes the place of one that is closed (`connection_remove`).
     pub fn remove(&mut self, socket: SocketId, now: SimTime) {
         let Some(place) = self.places.remove(&socket) else { return };
-        self.closed.push_back((now + KEPT, self.array.swap_remove(place).descriptor));
+        let closed = self.array.swap_remove(place);
+        if closed.passive {
+            self.free.push(Reverse(closed.descriptor));
+        } else {
+            self.closed.push_back((now + KEPT, closed.descriptor));
+        }
         if let Some(moved) = self.array.get(place) {
             self.places.insert(moved.socket, place);
         }
@@ -151,6 +166,12 @@ mod tests {
         connections.add(SocketId(5), SimTime::ZERO + KEPT);
         assert_eq!(connections.array.iter().map(|connection| connection.descriptor).collect::<Vec<_>>(), [10, 13, 14, 11]);
         connections.remove(SocketId(6), SimTime::ZERO + KEPT);
+        // 12 is given at last, and 13, which the other end of 4 has closed, at once.
+        connections.other_end_closes(SocketId(4));
+        connections.remove(SocketId(4), SimTime::ZERO + KEPT);
+        connections.add(SocketId(7), SimTime::ZERO + KEPT);
+        connections.add(SocketId(4), SimTime::ZERO + KEPT);
+        assert_eq!(connections.array.iter().map(|connection| connection.descriptor).collect::<Vec<_>>(), [10, 11, 12, 13]);
         let mut waiting = |numbers: &[u32]| {
             for &number in numbers {
                 connections.wait(SocketId(number));

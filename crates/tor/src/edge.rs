@@ -336,8 +336,15 @@ impl World {
         let stream = &self.streams[id.index()];
         let end = &stream.ends[Place::Exit as usize];
         let done = stream.answer_written >= stream.size && end.inbuf == 0 && end.outbuf == 0;
+        // A server closes when it has sent and received everything.
+        let closes =
+            done && stream.request_received >= stream.awaited && stream.writer.as_ref().is_none_or(|writer| writer.is_finished());
         let (circuit, socket) = (stream.circuit, stream.socket);
         self.circuits[circuit.index()].streams.retain(|&other| other != id);
+        let exit = self.net.host(socket);
+        if closes && let Some(buckets) = &mut self.nodes[exit.index()].buckets {
+            buckets.connections.other_end_closes(socket);
+        }
         self.use_socket(socket, SocketUse::Nothing);
         self.use_socket(socket.peer(), SocketUse::Nothing);
         if done && self.net.readable(socket) == 0 {

@@ -1,12 +1,13 @@
 //! From wires into sockets: through the downlink's queue, one packet at a time.
 
 use super::Transport;
-use super::{NetEvent, Network};
+use super::host::Host;
+use super::{NetEvent, Network, SocketId};
 use crate::packet::{Body, PacketId};
 use crate::queue::QueueDiscipline;
 use crate::tcp::{Effects, RoundTrips};
 use onionlab_engine::{EventQueue, HostId};
-use onionlab_quantities::SimTime;
+use onionlab_quantities::{SimDuration, SimTime};
 
 impl Network {
     /// A packet reaches the downlink of `to`.
@@ -114,6 +115,22 @@ impl Network {
         Some((id, bytes, packet.queued))
     }
 
+    /// The socket's buffers get what its path holds by the slower of both links, and a quarter more: latencies count in whole milliseconds, each way for itself.
+    #[cold]
+    fn fit_buffers(&mut self, id: SocketId) {
+        let [own, other] = [id, id.peer()].map(|socket| &self.hosts[self.sockets[socket.index()].host.index()]);
+        let latency = self.connections[id.connection()].path.latency;
+        let round_trip = SimDuration::from_millis(2 * latency.as_micros().div_ceil(1000));
+        let held = |from: &Host, to: &Host| {
+            let rate = from.up.rate().min(to.down.rate());
+            rate.bytes_in(round_trip).get().saturating_mul(5) / 4
+        };
+        let (sent, received) = (held(own, other), held(other, own));
+        if let Transport::Tcp(tcb) = &mut self.sockets[id.index()].transport {
+            tcb.fit(&self.protocols.tcp, sent, received);
+        }
+    }
+
     fn drop_before_downlink(&mut self, host: HostId, id: PacketId) {
         self.hosts[host.index()].counters.downlink_drops += 1;
         let to = self.packets.get(id).to;
@@ -147,6 +164,9 @@ impl Network {
             && let Transport::Tcp(tcb) = &mut self.sockets[to.index()].transport
         {
             tcb.forget_echo();
+            if tcb.is_to_fit() {
+                self.fit_buffers(to);
+            }
         }
         if self.sockets[to.index()].released {
             self.forget_if_silent(to);

@@ -37,8 +37,9 @@ pub enum RoundTrips {
     /// Those that the other end makes known by chance, as Shadow 1.13 has it: a segment echoes the time of the one before it only if it leaves while that
     /// one is being processed and the wire is free. So do data that an acknowledgement releases, the answer to a SYN, and what answers data beyond
     /// a hole, but neither acknowledgements, which wait a millisecond, nor data that is written later. Whoever receives such a segment takes its
-    /// round trip, by RFC 6298 in whole milliseconds, unless a time-out is not answered yet. Time-outs are that version's altogether then (module `stale`), and receive
-    /// buffers, which grow to twice what was read in a round trip once one is known.
+    /// round trip, by RFC 6298 in whole milliseconds, unless a time-out is not answered yet. Time-outs are that version's altogether then (module `stale`), and so are
+    /// buffers: when the first round trip is known both get what the path holds by the slower of both links and a quarter more, and receive buffers grow to twice what was
+    /// read in a round trip.
     Released,
     /// None: the time-out is `initial_rto` all the time, as Shadow 3 has it, where nothing leaves while a segment is being processed. What a time-out leaves behind is as with [`Self::Released`].
     Never,

@@ -78,6 +78,19 @@ impl Tcb {
         self.receive.echo = SimTime::ZERO;
     }
 
+    /// The first round trip is known, so that the buffers are to have what the path holds.
+    pub(crate) const fn is_to_fit(&self) -> bool {
+        !self.fitted && self.rtt.is_known()
+    }
+
+    /// Buffers for so many bytes to the other end and from it, between bounds of their own (`_tcp_tuneInitialBufferSizes`, which v1.13.2 does not come to and a7b7d49,
+    /// four commits later, does). They may be smaller than what a connection begins with; a window that was offered remains.
+    pub(crate) fn fit(&mut self, cfg: &TcpConfig, sent: u64, received: u64) {
+        self.fitted = true;
+        self.send_buffer = sent.clamp(16_384, cfg.send_buffer.max.get().max(16_384)) as u32;
+        self.receive.fit(received.clamp(87_380, cfg.receive_buffer.max.get().max(87_380)) as u32);
+    }
+
     /// The threshold that a loss sets; Shadow's is one above half of the window.
     fn lower_threshold(&mut self, cfg: &TcpConfig) {
         let reduced = self.congestion.threshold_after_loss(cfg);

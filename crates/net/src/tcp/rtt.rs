@@ -88,6 +88,11 @@ impl Rtt {
         self.variance4 = variance * 4000;
     }
 
+    /// Whether a round trip is known.
+    pub(super) const fn is_known(&self) -> bool {
+        self.smoothed8 > 0
+    }
+
     /// Nothing is known of round trips any more.
     pub(super) fn forget(&mut self) {
         self.smoothed8 = 0;

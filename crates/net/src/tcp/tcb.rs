@@ -92,6 +92,8 @@ pub struct Tcb {
     /// The FIN is to follow the data.
     pub(super) closing: bool,
     pub(super) fin_sent: bool,
+    /// The buffers have what the path holds ([`RoundTrips::Released`](super::RoundTrips::Released)).
+    pub(super) fitted: bool,
     pub(super) due: Due,
 }
 
@@ -120,6 +122,7 @@ impl Tcb {
             starved: false,
             closing: false,
             fin_sent: false,
+            fitted: false,
             due: Due::Nothing,
         }
     }

@@ -36,6 +36,11 @@ impl Receive {
         self.waiting = self.waiting.saturating_sub(1);
     }
 
+    /// The buffer is as large as this now.
+    pub(in crate::tcp) fn fit(&mut self, bytes: u32) {
+        self.buffer = bytes;
+    }
+
     /// Data was read: the buffer grows to twice all that was read in a round trip, which without one to measure by is all that ever was
     /// (`_tcp_autotuneReceiveBuffer`).
     pub(super) fn read_timed(&mut self, cfg: &TcpConfig, now: SimTime, smoothed: Option<SimDuration>) {
