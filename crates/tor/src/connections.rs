@@ -24,7 +24,7 @@ const KEPT: SimDuration = SimDuration::from_secs(60);
 /// The largest primes below powers of two, from eight on (`prime_mod` of `ghash.c`).
 const PRIMES: [u32; 14] = [7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093, 8191, 16_381, 32_749, 65_521];
 
-/// The prime by which GLib 2.56, of the time of Shadow 1.13, divides when so many keys have been put into an empty table: with each that leaves no sixteenth of the places
+/// The prime by which GLib 2.56, of CentOS 7.6 on which the published networks ran (from 2.59 on it multiplies by 11 first), divides when so many keys have been put into an empty table: with each that leaves no sixteenth of the places
 /// free the table grows to the power of two above twice their number (`g_hash_table_maybe_resize`).
 fn prime(keys: u32) -> u32 {
     let full = |size: u32| size - size / 17;
@@ -97,6 +97,12 @@ impl Connections {
         if let Some(moved) = self.array.get(place) {
             self.places.insert(moved.socket, place);
         }
+    }
+
+    /// How many descriptors there have been.
+    #[cfg(test)]
+    pub const fn descriptors(&self) -> u32 {
+        self.given
     }
 
     /// All, in order.

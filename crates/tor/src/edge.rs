@@ -336,13 +336,13 @@ impl World {
         let stream = &self.streams[id.index()];
         let end = &stream.ends[Place::Exit as usize];
         let done = stream.answer_written >= stream.size && end.inbuf == 0 && end.outbuf == 0;
-        // A server closes when it has sent and received everything.
-        let closes =
+        // A server closes as soon as it has sent and received everything, which is before the client's END comes.
+        let server_closes =
             done && stream.request_received >= stream.awaited && stream.writer.as_ref().is_none_or(|writer| writer.is_finished());
         let (circuit, socket) = (stream.circuit, stream.socket);
         self.circuits[circuit.index()].streams.retain(|&other| other != id);
         let exit = self.net.host(socket);
-        if closes && let Some(buckets) = &mut self.nodes[exit.index()].buckets {
+        if server_closes && let Some(buckets) = &mut self.nodes[exit.index()].buckets {
             buckets.connections.other_end_closes(socket);
         }
         self.use_socket(socket, SocketUse::Nothing);
@@ -455,6 +455,8 @@ mod tests {
             (most, least) = (most.max(held.len()), least.min(held.len()));
         }
         assert!(most > least, "streams came and went: {most} {least}");
+        // Servers close first, so that each stream has the descriptor of the one before it, though no minute has passed.
+        assert_eq!(world.nodes[exit.index()].buckets.as_ref().unwrap().connections.descriptors() as usize, most);
     }
 
     /// Packets come from the server each 12 ms, and tokens each 17. A read that empties the bucket is the last until the wake-up: ten of 1,000 bytes in a second.

@@ -233,7 +233,7 @@ pub enum LinkShaping {
 pub enum RoundTrips {
     /// All, as on Linux.
     Measured,
-    /// Those of segments that leave at once in answer to another, above all of data that an acknowledgement releases, as in Shadow 1.13: they tell the end that receives them. Time-outs, receive buffers and the order at an uplink are that version's too.
+    /// Those of segments that leave at once in answer to another, above all of data that an acknowledgement releases, as in Shadow 1.13: they tell the end that receives them. Time-outs, buffers and the order at an uplink are that version's too.
     Released,
     /// None, as in Shadow 3: the time-out begins with a second, and each time-out doubles it.
     Never,
