@@ -336,9 +336,10 @@ impl World {
         let stream = &self.streams[id.index()];
         let end = &stream.ends[Place::Exit as usize];
         let done = stream.answer_written >= stream.size && end.inbuf == 0 && end.outbuf == 0;
-        // A server closes as soon as it has sent and received everything, which is before the client's END comes.
-        let server_closes =
-            done && stream.request_received >= stream.awaited && stream.writer.as_ref().is_none_or(|writer| writer.is_finished());
+        // A server closes as soon as it has sent and received everything, which is mostly before the client's END comes.
+        let script = stream.writer.as_ref();
+        let all = script.map_or(stream.awaited, |writer| writer.expects());
+        let server_closes = done && stream.request_received >= all && script.is_none_or(|writer| writer.is_finished());
         let (circuit, socket) = (stream.circuit, stream.socket);
         self.circuits[circuit.index()].streams.retain(|&other| other != id);
         let exit = self.net.host(socket);
