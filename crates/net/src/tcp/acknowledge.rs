@@ -44,6 +44,10 @@ impl Tcb {
         }
         self.watch_window(cfg, now);
         let mut effects = Effects::NONE;
+        if advanced && cfg.round_trips == RoundTrips::Released {
+            // `_tcp_processPacket`: with each acknowledgement of something new, whether anyone waits for room or not.
+            self.tune_send_buffer(cfg);
+        }
         if advanced && self.starved {
             // `tcp_should_expand_sndbuf`: the buffer grows while it, not the network, limits the writer.
             let out = self.flight.as_deref().map_or(0, Flight::in_network);

@@ -88,6 +88,8 @@ impl Tcb {
     pub(crate) fn fit(&mut self, cfg: &TcpConfig, sent: u64, received: u64) {
         self.fitted = true;
         self.send_buffer = sent.clamp(16_384, cfg.send_buffer.max.get().max(16_384)) as u32;
+        // Who finds it full now has to hear of room.
+        self.starved |= !self.is_writable(cfg);
         self.receive.fit(received.clamp(87_380, cfg.receive_buffer.max.get().max(87_380)) as u32);
     }
 
