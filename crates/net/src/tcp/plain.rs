@@ -16,6 +16,10 @@ const DUPLICATES: u32 = 3;
 /// Window after a time-out (Shadow: ten; RFC 5681 says one).
 const RESTART_WINDOW: u32 = 10;
 
+/// Least send and receive buffers once they are fitted (`CONFIG_SEND_BUFFER_MIN_SIZE`, `CONFIG_RECV_BUFFER_MIN_SIZE`).
+const LEAST_SENT: u64 = 16_384;
+const LEAST_RECEIVED: u64 = 87_380;
+
 impl Tcb {
     /// An acknowledgement: `acked` segments for the first time, or none and it is a duplicate.
     pub(super) fn plain_ack(&mut self, cfg: &TcpConfig, now: SimTime, flight: &mut Flight, acked: u32, duplicate: bool) {
@@ -87,10 +91,10 @@ impl Tcb {
     /// four commits later, does). They may be smaller than what a connection begins with; a window that was offered remains.
     pub(crate) fn fit(&mut self, cfg: &TcpConfig, sent: u64, received: u64) {
         self.fitted = true;
-        self.send_buffer = sent.clamp(16_384, cfg.send_buffer.max.get().max(16_384)) as u32;
+        self.send_buffer = sent.clamp(LEAST_SENT, cfg.send_buffer.max.get().max(LEAST_SENT)) as u32;
         // Who finds it full now has to hear of room.
         self.starved |= !self.is_writable(cfg);
-        self.receive.fit(received.clamp(87_380, cfg.receive_buffer.max.get().max(87_380)) as u32);
+        self.receive.fit(received.clamp(LEAST_RECEIVED, cfg.receive_buffer.max.get().max(LEAST_RECEIVED)) as u32);
     }
 
     /// The threshold that a loss sets; Shadow's is one above half of the window.
