@@ -2,7 +2,7 @@
 
 use super::harness::Pair;
 use super::{at, millis};
-use crate::tcp::{BufferLimits, Flags, RoundTrips, TcpConfig};
+use crate::tcp::{BufferLimits, Effects, Flags, RoundTrips, TcpConfig};
 use onionlab_quantities::{Bandwidth, SimDuration, SimTime};
 
 const MSS: u64 = 1460;
@@ -395,4 +395,22 @@ fn any_room_in_a_receive_buffer_is_offered() {
         pair.ends[1].tcb.readable() / MSS
     };
     assert_eq!((taken(shadow_1()), taken(TcpConfig::shadow())), (32, 31));
+}
+
+/// What is fitted to less than lies in it is full, and who wrote, and was told of no lack of room then, hears when there is some. Each acknowledgement lets it grow to two windows, though nobody waits.
+#[test]
+fn who_finds_a_buffer_full_when_it_is_fitted_hears_of_room() {
+    let mut pair = shadow_1_connected(millis(50));
+    let (cfg, now) = (pair.cfg.clone(), pair.now);
+    let tcb = &mut pair.ends[0].tcb;
+    assert_eq!(tcb.write(&cfg, now, 60_000), 60_000);
+    tcb.fit(&cfg, 0, 0);
+    assert!(!tcb.is_writable(&cfg));
+    pair.ends[0].effects = Effects::NONE;
+    pair.run_until(now + millis(10_000));
+    assert!(pair.ends[0].effects.has(Effects::WRITABLE));
+    let sent_all = |pair: &Pair| (pair.ends[1].read, pair.ends[0].tcb.info(&pair.cfg).send_buffer);
+    let (read, buffer) = sent_all(&pair);
+    assert_eq!(read, 60_000);
+    assert_eq!(buffer, 2 * u64::from(pair.ends[0].tcb.congestion.cwnd) * 2404);
 }
