@@ -12,7 +12,7 @@ mod switching;
 mod tables;
 
 use crate::memory;
-use crate::processor;
+use crate::processor::Meter;
 use crate::records::{RUN, RecordError, RunDirectory, TableWriter};
 use crate::scenario::ResolvedScenario;
 use crate::scenario::treatment::FlowControl;
@@ -177,7 +177,7 @@ pub fn run_with(
     interpreter: Option<&dyn Interpreter>,
     mut progress: impl FnMut(Progress) -> Continue,
 ) -> Result<(PathBuf, Summary), RunError> {
-    let (began, processor) = (Instant::now(), processor::of_thread());
+    let (began, mut processor) = (Instant::now(), Meter::start());
     let planned = scenario
         .plan()
         .into_iter()
@@ -212,6 +212,9 @@ pub fn run_with(
             next_sample = now + scenario.sample_interval;
         }
         tables.take(&mut world)?;
+        if let Some(meter) = &mut processor {
+            meter.look();
+        }
         let so_far = Progress {
             sim_time: now,
             sim_end: end,
@@ -248,7 +251,7 @@ pub fn run_with(
         events: world.events(),
         cell_hops: world.cell_hops(),
         wall_seconds: began.elapsed().as_secs_f64(),
-        cpu_seconds: processor.zip(processor::of_thread()).map(|(before, now)| now - before),
+        cpu_seconds: processor.as_mut().map(Meter::look),
         peak_memory_bytes: memory::peak(),
         relays: names.relays.iter().flatten().count() as u32,
         clients: (names.clients.len() - names.services) as u32,
