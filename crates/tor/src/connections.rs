@@ -5,12 +5,12 @@
 //! server may wait until its client gives up, while other connections go on. So it matters that a new connection is the last only until another is closed, whose place it then
 //! takes.
 //!
-//! Shadow 1.13 tells what is ready by going through a hash table over descriptors (`shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`). One that is closed here first is
+//! Shadow 1.13 tells what is ready by going through a hash table over descriptors ([`hash_order`], `shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`). One that is closed here first is
 //! free after a minute (`TCPS_TIMEWAIT` of `shd-tcp.c`); one whose other end has closed it is free as soon as that end knows of it (`TCPS_LASTACK`, as of a7b7d49, four commits after
-//! v1.13.2), here at once. GLib puts
-//! descriptor `d` at `d` modulo a prime that depends on how many there are (`ghash.c`), so that old connections and new ones are mixed there. Simplified: two that belong in one
-//! place keep tor's order, where GLib looks for another place for the second.
+//! v1.13.2), here at once. Those that wait are put into the table in tor's order. A new connection, which finds its place taken, lies
+//! now here and now there, and does not always come last. Simplified: the table is empty before, where Shadow's still holds what is ready at that time.
 
+use crate::hash_order;
 use crate::settings::Epoll;
 use onionlab_net::SocketId;
 use onionlab_quantities::{SimDuration, SimTime};
@@ -21,20 +21,6 @@ use std::collections::{BinaryHeap, HashMap, VecDeque};
 const FIRST_DESCRIPTOR: u32 = 10;
 /// How long Shadow keeps a descriptor after its connection is closed (`CONFIG_TCPCLOSETIMER_DELAY`).
 const KEPT: SimDuration = SimDuration::from_secs(60);
-/// The largest primes below powers of two, from eight on (`prime_mod` of `ghash.c`).
-const PRIMES: [u32; 14] = [7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093, 8191, 16_381, 32_749, 65_521];
-
-/// The prime by which GLib 2.56, of CentOS 7.6 on which the published networks ran (from 2.59 on it multiplies by 11 first), divides when so many keys have been put into an empty table: with each that leaves no sixteenth of the places
-/// free the table grows to the power of two above twice their number (`g_hash_table_maybe_resize`).
-fn prime(keys: u32) -> u32 {
-    let full = |size: u32| size - size / 17;
-    let mut size = 8;
-    while keys >= full(size) {
-        size = (2 * full(size) + 1).next_power_of_two();
-    }
-    PRIMES[(size.trailing_zeros() as usize - 3).min(PRIMES.len() - 1)]
-}
-
 /// The connections of one process.
 #[derive(Debug, Default)]
 pub(crate) struct Connections {
@@ -123,11 +109,9 @@ impl Connections {
         let took = |connection: &mut Connection| std::mem::take(&mut connection.waits).then_some(*connection);
         let mut waiting: Vec<Connection> = self.array.iter_mut().filter_map(took).collect();
         if epoll == Epoll::Shadow1_13 {
-            let (mut ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|connection| is_ready(connection.socket));
-            let prime = prime(ready.len() as u32);
-            ready.sort_by_key(|connection| connection.descriptor % prime);
-            ready.extend(others);
-            waiting = ready;
+            let (ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|connection| is_ready(connection.socket));
+            let descriptors: Vec<u32> = ready.iter().map(|connection| connection.descriptor).collect();
+            waiting = hash_order::order(&descriptors).map(|index| ready[index]).chain(others).collect();
         }
         waiting.into_iter().map(|connection| connection.socket).collect()
     }
@@ -157,8 +141,8 @@ mod tests {
         assert_eq!(connections.take_waiting(Epoll::Linux, |_| true), []);
     }
 
-    /// Four connections have descriptors 10 to 13; one is closed, and the lowest that is free is taken again. Divided by 7 the rests are 3, 4, 5, 6: in order. With nine of them it is
-    /// 31, and of 40 connections 30 % 31 and 31 % 31 are the last and the first.
+    /// Four connections have descriptors 10 to 13; one is closed, and the lowest that is free is taken again. Divided by 7 the rests are 3, 4, 5, 6: in order. With nine of 40 the table
+    /// has grown.
     #[test]
     fn shadow_goes_by_descriptors() {
         let mut connections = Connections::default();
@@ -193,20 +177,14 @@ mod tests {
         for number in [0, 10, 20, 21, 22, 30, 31, 32, 39] {
             many.wait(SocketId(number));
         }
-        // Descriptors 10, 20, 30, 31, 32, 40, 41, 42, 49 modulo 31: 10, 20, 30, 0, 1, 9, 10, 11, 18.
-        assert_eq!(many.take_waiting(Epoll::Shadow1_13, |_| true), sockets([21, 22, 30, 0, 31, 32, 39, 10, 20]));
+        // Descriptors 10, 20, 30, 31, 32, 40, 41, 42, 49: the table of 8 has 40, 42, 30, 10, 31, 32, 20, 41 when it grows. Modulo 31 in this order: 9, 11, 30, 10, 0, 1, 20, 10, where 10 is, so
+        // that 41 comes by 11 to 13; at last 49 at 18.
+        assert_eq!(many.take_waiting(Epoll::Shadow1_13, |_| true), sockets([21, 22, 30, 0, 32, 31, 39, 10, 20]));
         // Of the same only the first three are ready, 10, 20 and 30 modulo 7: 3, 6, 2. The others are watched again all the same.
         for number in [0, 10, 20, 21, 22] {
             many.wait(SocketId(number));
         }
         assert_eq!(many.take_waiting(Epoll::Shadow1_13, |socket| socket.0 <= 20), sockets([20, 0, 10, 21, 22]));
-    }
-
-    /// By hand: a table of 8 is full with 8 keys and grows to 32, as 2 * 8 = 16 needs five bits; of 32 with 31, of 64 with 61, of 128 with 121, of 256 with 241.
-    #[test]
-    fn tables_grow_when_a_sixteenth_is_left() {
-        let primes = [0, 7, 8, 30, 31, 60, 61, 120, 121, 240, 241, 481, 482].map(prime);
-        assert_eq!(primes, [7, 7, 31, 31, 61, 61, 127, 127, 251, 251, 509, 509, 1021]);
     }
 
     proptest! {

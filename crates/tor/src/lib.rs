@@ -19,6 +19,7 @@ mod delivering;
 mod edge;
 mod event_loop;
 mod handshakes;
+mod hash_order;
 mod head_of_line;
 mod held_open;
 mod idle;
