@@ -210,11 +210,11 @@ pub fn run_with(
         if now == next_sample || now == end {
             world.sample(now);
             next_sample = now + scenario.sample_interval;
+            if let Some(meter) = &mut processor {
+                meter.look();
+            }
         }
         tables.take(&mut world)?;
-        if let Some(meter) = &mut processor {
-            meter.look();
-        }
         let so_far = Progress {
             sim_time: now,
             sim_end: end,

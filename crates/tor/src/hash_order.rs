@@ -89,10 +89,11 @@ mod tests {
     /// By hand: 8 keys need 5 bits for twice their number; a table of 32 is full with 31, one of 64 with 61, of 128 with 121, of 256 with 241.
     #[test]
     fn tables_grow_when_a_sixteenth_is_left() {
-        // The largest key alone says by its place which prime divides: keys from 0 on lie in order until one is a prime.
+        // With keys from 1 on and the prime itself the prime comes first, at 0, if it is what divides, and 1 if the next prime is.
         for (prime, most) in [(7, 7), (31, 30), (61, 60), (127, 120), (251, 240), (509, 481)] {
-            let keys: Vec<u32> = (1..most).chain([prime]).collect();
-            assert_eq!(keys_in_order(&keys)[0], prime, "{most} keys");
+            let keys: Vec<u32> = (1..most).chain([prime, prime + 1]).collect();
+            let first = |keys: &[u32]| keys_in_order(keys)[0];
+            assert_eq!((first(&keys[..most as usize]), first(&keys)), (prime, 1), "{most} keys and one more");
         }
     }
 

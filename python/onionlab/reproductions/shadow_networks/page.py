@@ -61,7 +61,7 @@ MODEL = """\
   by segments that leave while another is being processed, and all that a time-out does there
   ([how](../../crates/net/README.md#shadow-113)); a window that begins with one segment;
   buffers that begin with what the path holds and a quarter more;
-  which connections are ready, by GLib's hash table; a receive queue that practically never drops (Shadow 3: CoDel),
+  connections that are ready in the order of GLib's hash table; a receive queue that practically never drops (Shadow 3: CoDel),
   because that Shadow counts packets into its 1,024,000 B without headers and out of them with headers; and a KIST that is told of
   no unsent data, because it answers `SIOCOUTQNSD` with a number that tor takes for success. What differs still: sockets' buffers
   grow to 4 and 6 MiB (sending, receiving), there to the product of link rate and round trip if that is larger, at most ten
