@@ -103,9 +103,9 @@ pub(crate) struct ChannelEnd {
     pub write_blocked: bool,
     /// KIST: its outbuf is to be written before the run ends.
     pub kist_touched: bool,
-    /// KIST: bytes that may go to the kernel in this run, and what has gone.
-    pub kist_limit: u32,
-    pub kist_written: u32,
+    /// KIST: bytes that the outbuf and the kernel may take by what TCP said last, and what the outbuf had at the beginning of the run together with what has gone in it.
+    pub kist_room: u32,
+    pub kist_taken: u32,
     /// Cells moved to the outbuf.
     pub cells_sent: u32,
 }
@@ -220,8 +220,8 @@ impl ChannelEnd {
             read_blocked: false,
             write_blocked: false,
             kist_touched: false,
-            kist_limit: 0,
-            kist_written: 0,
+            kist_room: 0,
+            kist_taken: 0,
             cells_sent: 0,
         }
     }

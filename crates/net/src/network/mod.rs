@@ -57,6 +57,8 @@ pub struct Upcall {
 pub struct Network {
     hosts: Vec<Host>,
     sockets: Vec<Socket>,
+    /// Whether what a socket knows of its connection may have changed since its owner asked ([`Network::news`]): apart, so that one that has none is not touched.
+    changed: Vec<bool>,
     connections: Vec<Connection>,
     free: Vec<u32>,
     packets: PacketPool,
@@ -75,6 +77,7 @@ impl Network {
         Self {
             hosts,
             sockets: Vec::new(),
+            changed: Vec::new(),
             connections: Vec::new(),
             free: Vec::new(),
             packets: PacketPool::default(),
@@ -245,6 +248,7 @@ impl Network {
     /// Tells the owner what it wants to know, sends what can be sent, sets the timer.
     #[inline]
     fn react<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId, effects: Effects) {
+        self.changed[id.index()] = true;
         let for_owner = Effects::READABLE | Effects::WRITABLE | Effects::CONNECTED | Effects::PEER_CLOSED | Effects::RESET;
         if effects.has(Effects::FILLED) {
             self.note_filled(id);

@@ -115,11 +115,13 @@ impl Network {
             self.connections[slot as usize] = connection;
             self.sockets[slot as usize * 2] = first;
             self.sockets[slot as usize * 2 + 1] = second;
+            self.changed[slot as usize * 2..][..2].fill(true);
             SocketId(slot * 2)
         } else {
             self.connections.push(connection);
             self.sockets.push(first);
             self.sockets.push(second);
+            self.changed.extend([true; 2]);
             SocketId(self.sockets.len() as u32 - 2)
         }
     }
@@ -189,11 +191,28 @@ impl Network {
         }
     }
 
+    /// The same if anything of it may have changed since this was last asked. What is the same as ever is told without a look at the socket; of a stream,
+    /// which shares its window with others, it always may have changed.
+    #[inline]
+    pub fn news(&mut self, socket: SocketId) -> Option<TcpInfo> {
+        self.has_news(socket).then(|| {
+            self.changed[socket.index()] = self.tcb(socket).is_none();
+            self.info(socket)
+        })
+    }
+
+    /// Whether [`Self::news`] would tell any.
+    #[inline]
+    pub fn has_news(&self, socket: SocketId) -> bool {
+        self.changed[socket.index()]
+    }
+
     /// Puts up to `bytes` into the send buffer; returns how many fitted.
     pub fn write<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) -> u64 {
         let Socket { transport: Transport::Tcp(tcb), host, .. } = &mut self.sockets[socket.index()] else {
             return self.on_stream(queue, socket, |connection, quic, id| connection.write(quic, id, bytes)).unwrap_or(0);
         };
+        self.changed[socket.index()] = true;
         let accepted = tcb.write(&self.protocols.tcp, queue.now(), bytes);
         let host = &mut self.hosts[host.index()];
         if accepted > 0 && host.uplink_queue.follows_writes() {
@@ -220,6 +239,7 @@ impl Network {
             self.on_stream(queue, socket, |connection, _, id| connection.finish(id));
             return;
         };
+        self.changed[socket.index()] = true;
         tcb.close();
         self.serve(queue, socket);
     }
@@ -230,6 +250,7 @@ impl Network {
             self.on_stream(queue, socket, |connection, _, id| connection.reset(id));
             return;
         };
+        self.changed[socket.index()] = true;
         tcb.abort();
         self.serve(queue, socket);
     }

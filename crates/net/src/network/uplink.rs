@@ -103,6 +103,7 @@ impl Network {
         } else {
             self.take_first_ready(host_id)
         };
+        self.changed[id.index()] = true;
         let socket = &mut self.sockets[id.index()];
         socket.ready = Ready::No;
         let packet_id = self.packets.reserve();
@@ -203,6 +204,7 @@ impl Network {
     /// All that the socket may send goes to a host beside its own, by no link.
     #[cold]
     pub(super) fn hand_over<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, id: SocketId) {
+        self.changed[id.index()] = true;
         let now = queue.now();
         let arrival = now + self.connections[id.connection()].path.latency;
         let receiver = self.sockets[id.peer().index()].host;

@@ -111,15 +111,25 @@ impl Star {
         self.net.info(self.flows[flow].sender)
     }
 
+    /// What the sender's socket of a flow tells, if it may have changed since this was last asked.
+    pub fn news(&mut self, flow: usize) -> Option<TcpInfo> {
+        self.net.news(self.flows[flow].sender)
+    }
+
     pub fn counters(&self, host: u32) -> HostCounters {
         self.net.counters(HostId(host))
     }
 
     pub fn run_until(&mut self, end: SimTime) {
-        while let Some(event) = self.queue.pop_until(end) {
-            self.net.handle(&mut self.queue, event.host, event.event);
-            self.work();
-        }
+        while self.step(end) {}
+    }
+
+    /// Handles the next event before `end`; false if there is none.
+    pub fn step(&mut self, end: SimTime) -> bool {
+        let Some(event) = self.queue.pop_until(end) else { return false };
+        self.net.handle(&mut self.queue, event.host, event.event);
+        self.work();
+        true
     }
 
     fn work(&mut self) {

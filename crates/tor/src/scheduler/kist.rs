@@ -8,6 +8,7 @@ use crate::circuit::Side;
 use crate::ids::EndId;
 use crate::world::World;
 use onionlab_engine::{HostId, prefetch};
+use onionlab_net::tcp::TcpInfo;
 use std::ops::Range;
 
 /// What KIST reckons for a cell: the cell and `TLS_PER_CELL_OVERHEAD`.
@@ -37,13 +38,16 @@ impl World {
             self.prefetch_pending(host, batch.clone());
             for index in batch {
                 let id = self.nodes[host.index()].pending[index];
-                self.ends[id.index()].kist_written = 0;
-                let limit = match limit {
-                    Some(limit) => self.kist_limit(id, limit),
-                    None => self.writeable_cells(id) * CELL_COST,
+                let room = match limit {
+                    Some(limit) => self.net.news(self.ends[id.index()].socket).map(|info| limit.room(&info)),
+                    None => Some(u64::from(self.ends[id.index()].outbuf.len()) + self.writeable_cells(id) * CELL_COST),
                 };
-                // Four gigabytes in a run are no limit.
-                self.ends[id.index()].kist_limit = u32::try_from(limit).unwrap_or(u32::MAX);
+                let end = &mut self.ends[id.index()];
+                if let Some(room) = room {
+                    // Four gigabytes in a run are no limit.
+                    end.kist_room = u32::try_from(room).unwrap_or(u32::MAX);
+                }
+                end.kist_taken = end.outbuf.len();
             }
         }
         let mut aside = std::mem::take(&mut self.aside);
@@ -64,15 +68,13 @@ impl World {
                 self.ends[previous.index()].kist_touched = false;
             }
             previous = Some(id);
-            let can_write =
-                |end: &crate::channel::ChannelEnd| u64::from(end.kist_written) + CELL_COST <= u64::from(end.kist_limit);
             if can_write(&self.ends[id.index()]) {
                 if !self.flush_one_cell(id) {
                     self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
                     next = self.pop_pending(host);
                     continue;
                 }
-                self.ends[id.index()].kist_written += CELL_COST as u32;
+                self.ends[id.index()].kist_taken += CELL_COST as u32;
                 self.unblock_writing(id);
             }
             let end = &mut self.ends[id.index()];
@@ -113,20 +115,28 @@ impl World {
             if let Some(circuits) = end.circuits.as_deref() {
                 prefetch(circuits, size_of::<Circuits>());
             }
-            self.net.prefetch_socket(end.socket, 1);
+            if self.may_write(end) {
+                self.net.prefetch_socket(end.socket, 1);
+            }
         }
-        for end in ends() {
+        for end in ends().filter(|end| self.may_write(end)) {
             self.net.prefetch_socket(end.socket, 2);
             if let Some(side) = self.foreseen(end) {
                 prefetch(side, size_of::<Side>());
             }
         }
-        for end in ends() {
+        for end in ends().filter(|end| self.may_write(end)) {
             self.net.prefetch_socket(end.socket, 3);
             if let Some(side) = self.foreseen(end) {
                 self.cells.prefetch(&side.queue);
             }
         }
+    }
+
+    /// Whether the next run may move a cell of this channel, as far as can be told without a look at its socket: where segments get lost most cannot for many
+    /// runs, until something is acknowledged.
+    fn may_write(&self, end: &ChannelEnd) -> bool {
+        self.net.has_news(end.socket) || end.outbuf.len() + CELL_COST as u32 <= end.kist_room
     }
 
     /// The side of the circuit whose cell this end would send now.
@@ -135,16 +145,21 @@ impl World {
         let Attached { circuit, hop, outward } = (*circuits.attached.get(circuits.mux.foreseen()?.0 as usize)?)?;
         Some(&self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)])
     }
+}
 
-    /// `update_socket_info_impl`: what TCP can send at once, and some congestion windows more to wait in the kernel, less what waits already.
-    fn kist_limit(&self, id: EndId, limit: SocketLimit) -> u64 {
-        let end = &self.ends[id.index()];
-        let info = self.net.info(end.socket);
+impl SocketLimit {
+    /// `update_socket_info_impl`: what TCP can send at once, and some congestion windows more to wait in the kernel, less what waits there already. What waits in
+    /// the outbuf is to be taken off.
+    fn room(&self, info: &TcpInfo) -> u64 {
         let mss = i64::from(info.mss);
         let space = (i64::from(info.cwnd_segments) - i64::from(info.unacked_segments)).max(0) * mss;
-        let window = f64::from(info.cwnd_segments) * f64::from(info.mss) * limit.factor;
-        let unsent = if limit.knows_unsent { info.notsent_bytes as i64 } else { 0 };
-        let extra = window as i64 - unsent - i64::from(end.outbuf.len());
-        (space + extra).max(0) as u64
+        let window = f64::from(info.cwnd_segments) * f64::from(info.mss) * self.factor;
+        let unsent = if self.knows_unsent { info.notsent_bytes as i64 } else { 0 };
+        (space + window as i64 - unsent).max(0) as u64
     }
+}
+
+/// Whether the run may still move a cell of this channel.
+fn can_write(end: &ChannelEnd) -> bool {
+    u64::from(end.kist_taken) + CELL_COST <= u64::from(end.kist_room)
 }
