@@ -106,6 +106,11 @@ impl Ewma {
         libm::exp2(-(f64::from(ticks) * self.tick_nanos as f64) / self.half_life)
     }
 
+    /// The head count as a number of the same order: that of the bits of floats that are not negative.
+    pub(crate) const fn rank(&self) -> u64 {
+        self.head.to_bits()
+    }
+
     /// Brings the counts of all active circuits to `tick`. The order of the heap does not change.
     fn recalibrate(&mut self, tick: u32) {
         let decay = self.decay(tick - self.recalibrated);

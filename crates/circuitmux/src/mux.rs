@@ -179,6 +179,18 @@ impl Circuitmux {
         }
     }
 
+    /// Where the policy compares by one number, that number: of two muxes of the policy the one with the smaller sends first, as [`Self::compare`] says. None of a mux without
+    /// an active circuit, and of policies that compare otherwise.
+    ///
+    /// An owner of many muxes may keep their ranks together, and need not touch the muxes to compare them.
+    #[inline]
+    pub fn rank(&self) -> Option<u64> {
+        match &self.policy {
+            Policy::Ewma(policy) if self.active > 0 => Some(policy.rank()),
+            _ => None,
+        }
+    }
+
     fn count(&self, slot: Slot) -> u32 {
         let cells = self.cells[slot.index()];
         debug_assert_ne!(cells, FREE, "{slot:?} has no circuit");

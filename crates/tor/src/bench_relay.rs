@@ -111,9 +111,8 @@ impl Bench {
         }
         circuit.live_cells = 1;
         let id = CircuitId(self.world.circuits.len() as u32);
-        let circuits = self.world.ends[end.index()].circuits_mut(&self.world.settings.scheduling.circuitmux);
-        let slot = circuits.mux.attach(now, 0);
-        circuits.set_attached(slot, Some(Attached { circuit: id, hop: HERE, outward: true }));
+        let attached = Attached { circuit: id, hop: HERE, outward: true };
+        let slot = self.world.ends[end.index()].attach(&self.world.settings.scheduling.circuitmux, now, attached, 0);
         self.world.channel_logs[end.channel()].attached();
         let side = &mut circuit.hops[HERE as usize].sides[Direction::ToExit as usize];
         (side.end, side.slot) = (end, slot);

@@ -129,9 +129,8 @@ impl World {
     fn attach_circuit(&mut self, id: CircuitId, hop: u8, direction: Direction, end: EndId) {
         let now = self.queue.now();
         let of = &mut self.ends[end.index()];
-        let circuits = of.circuits_mut(&self.settings.scheduling_at(&self.nodes[of.host.index()]).circuitmux);
-        let slot = circuits.mux.attach(now, 0);
-        circuits.set_attached(slot, Some(Attached { circuit: id, hop, outward: direction == Direction::ToExit }));
+        let policy = &self.settings.scheduling_at(&self.nodes[of.host.index()]).circuitmux;
+        let slot = of.attach(policy, now, Attached { circuit: id, hop, outward: direction == Direction::ToExit }, 0);
         let side = &mut self.circuits[id.index()].hops[hop as usize].sides[direction as usize];
         side.end = end;
         side.slot = slot;

@@ -12,6 +12,7 @@ use onionlab_engine::HostId;
 use onionlab_net::SocketId;
 use onionlab_quantities::SimTime;
 use smallvec::SmallVec;
+use std::cmp::Ordering;
 
 /// Bytes of the flights that open a channel, in order, the initiator's first (`core/or/channeltls.c`, `connection_or.c`).
 ///
@@ -84,6 +85,7 @@ pub(crate) struct Attached {
     pub outward: bool,
 }
 
+/// One end of a channel, which takes one line of the cache.
 #[derive(Debug)]
 pub(crate) struct ChannelEnd {
     pub host: HostId,
@@ -92,20 +94,21 @@ pub(crate) struct ChannelEnd {
     pub scheduler: SchedulerState,
     /// What its circuits have here; from the first on.
     pub circuits: Option<Box<Circuits>>,
+    /// Where it stands among other channels by its circuits, so that these need not be touched to compare channels: kept by [`Self::rerank`].
+    rank: Rank,
     pub outbuf: Outbuf,
     /// What is on its way to the peer.
     pub sent: SentId,
     /// Bytes of the peer's first record that have been read, and of plaintext that is not a whole cell yet.
-    pub record_read: u32,
-    pub plaintext_read: u32,
+    pub record_read: u16,
+    pub plaintext_read: u16,
     /// Stopped because a token bucket is empty.
     pub read_blocked: bool,
     pub write_blocked: bool,
     /// KIST: its outbuf is to be written before the run ends.
     pub kist_touched: bool,
-    /// KIST: bytes that the outbuf and the kernel may take by what TCP said last, and what the outbuf had at the beginning of the run together with what has gone in it.
-    pub kist_room: u32,
-    pub kist_taken: u32,
+    /// KIST: bytes of cells that may still go to the outbuf; by what TCP said last, until it has news.
+    pub kist_left: u32,
     /// Cells moved to the outbuf.
     pub cells_sent: u32,
 }
@@ -213,6 +216,7 @@ impl ChannelEnd {
             opening,
             scheduler,
             circuits: None,
+            rank: Rank::NO_CIRCUITS,
             outbuf: Outbuf::default(),
             sent: SentId::NONE,
             record_read: 0,
@@ -220,10 +224,75 @@ impl ChannelEnd {
             read_blocked: false,
             write_blocked: false,
             kist_touched: false,
-            kist_room: 0,
-            kist_taken: 0,
+            kist_left: 0,
             cells_sent: 0,
         }
+    }
+
+    /// Its circuits have changed in what the comparison of channels goes by, or may have.
+    #[inline]
+    pub fn rerank(&mut self) {
+        self.rank = Rank::of(self.circuits.as_deref());
+    }
+
+    /// Which of two channels of a node sends first, `Less` being the first (`scheduler_compare_channels`).
+    #[inline]
+    pub fn compare(&self, other: &Self) -> Ordering {
+        debug_assert_eq!([self.rank, other.rank], [self, other].map(|end| Rank::of(end.circuits.as_deref())), "ranks are kept");
+        if let (Some(one), Some(two)) = (self.rank.told(), other.rank.told()) {
+            return one.cmp(&two);
+        }
+        match (&self.circuits, &other.circuits) {
+            (Some(one), Some(two)) => one.mux.compare(&two.mux),
+            (one, two) => two.is_some().cmp(&one.is_some()),
+        }
+    }
+
+    /// Whether it has cells for sure, as far as can be told without a look at its circuits.
+    #[inline]
+    pub fn surely_has_cells(&self) -> bool {
+        self.rank < Rank::UNTOLD
+    }
+
+    /// A circuit is attached, with so many cells in its queue.
+    pub fn attach(&mut self, kind: &PolicyKind, now: SimTime, attached: Attached, cells: u32) -> Slot {
+        let circuits = self.circuits_mut(kind);
+        let slot = circuits.mux.attach(now, cells);
+        circuits.set_attached(slot, Some(attached));
+        self.rerank();
+        slot
+    }
+
+    /// A circuit goes, whatever it has queued.
+    pub fn detach(&mut self, slot: Slot, now: SimTime) {
+        if let Some(circuits) = self.circuits.as_deref_mut() {
+            circuits.mux.set_cells(slot, 0, now);
+            circuits.mux.detach(slot, now);
+            circuits.set_attached(slot, None);
+        }
+        self.rerank();
+    }
+
+    /// It is closed.
+    pub fn forget_circuits(&mut self) {
+        self.circuits = None;
+        self.rerank();
+    }
+
+    /// A circuit has so many cells queued now.
+    #[inline]
+    pub fn set_cells(&mut self, slot: Slot, cells: u32, now: SimTime) {
+        if let Some(circuits) = self.circuits.as_deref_mut() {
+            circuits.mux.set_cells(slot, cells, now);
+        }
+        self.rerank();
+    }
+
+    /// Its queue of DESTROY cells.
+    pub fn destroys(&mut self, kind: &PolicyKind) -> &mut CellQueue {
+        self.circuits_mut(kind);
+        self.rerank();
+        &mut self.circuits_mut(kind).destroys
     }
 
     /// Cells that wait for this end's outbuf.
@@ -237,7 +306,7 @@ impl ChannelEnd {
     }
 
     /// Its circuits, which begin here if there were none.
-    pub fn circuits_mut(&mut self, kind: &PolicyKind) -> &mut Circuits {
+    fn circuits_mut(&mut self, kind: &PolicyKind) -> &mut Circuits {
         self.circuits.get_or_insert_with(|| {
             let mux = Circuitmux::new(kind);
             Box::new(Circuits {
@@ -264,7 +333,7 @@ pub(crate) struct Circuits {
 }
 
 impl Circuits {
-    pub fn set_attached(&mut self, slot: Slot, attached: Option<Attached>) {
+    fn set_attached(&mut self, slot: Slot, attached: Option<Attached>) {
         let index = slot.0 as usize;
         if self.attached.len() <= index {
             self.attached.resize(index + 1, None);
@@ -272,6 +341,26 @@ impl Circuits {
         self.attached_now -= u32::from(self.attached[index].is_some());
         self.attached_now += u32::from(attached.is_some());
         self.attached[index] = attached;
+    }
+}
+
+/// Where a channel stands among the pending ones of its node: the smaller first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank(u64);
+
+impl Rank {
+    /// The circuitmuxes themselves have to be asked. All smaller ones are of channels with cells.
+    const UNTOLD: Self = Self(u64::MAX - 1);
+    const NO_CIRCUITS: Self = Self(u64::MAX);
+
+    #[inline]
+    fn of(circuits: Option<&Circuits>) -> Self {
+        circuits.map_or(Self::NO_CIRCUITS, |circuits| circuits.mux.rank().map_or(Self::UNTOLD, Self))
+    }
+
+    #[inline]
+    fn told(self) -> Option<u64> {
+        (self != Self::UNTOLD).then_some(self.0)
     }
 }
 

@@ -49,12 +49,7 @@ impl World {
                 }
                 self.lose(cell);
             }
-            let end = &mut self.ends[side.end.index()];
-            if let Some(circuits) = end.circuits.as_deref_mut() {
-                circuits.mux.set_cells(side.slot, 0, now);
-                circuits.mux.detach(side.slot, now);
-                circuits.set_attached(side.slot, None);
-            }
+            self.ends[side.end.index()].detach(side.slot, now);
             if direction == Direction::ToExit {
                 self.channel_logs[side.end.channel()].detached();
             }
@@ -102,13 +97,14 @@ impl World {
         match self.settings.destroy_cells {
             DestroyCells::Alternate => {
                 let policy = &self.settings.scheduling_at(&self.nodes[end.host.index()]).circuitmux;
-                self.cells.push(&mut end.circuits_mut(policy).destroys, cell);
+                self.cells.push(end.destroys(policy), cell);
                 self.has_waiting_cells(id);
             }
             DestroyCells::Overtake => {
                 self.sent.push_cell(&mut end.sent, cell);
                 end.outbuf.append(CELL_BYTES);
                 end.cells_sent += 1;
+                self.net.tell_again(end.socket);
                 if self.switching.is_some() {
                     self.note_switch_in_outbuf(id, cell);
                 }
@@ -258,7 +254,7 @@ impl World {
             }
             let (host, socket) = (self.ends[end.index()].host, self.ends[end.index()].socket);
             self.nodes[host.index()].ends.retain(|&other| other != end);
-            self.ends[end.index()].circuits = None;
+            self.ends[end.index()].forget_circuits();
             self.use_socket(socket, SocketUse::Nothing);
             if in_order && self.net.info(socket).notsent_bytes == 0 {
                 self.net.close(&mut self.queue, socket);

@@ -138,7 +138,7 @@ impl World {
         }
         let Some(share) = self.share(host, Connection::Channel, Operation::Read) else { return (0, u64::MAX) };
         let reach = self.reach_of_read(id, self.net.readable(socket), share);
-        (u64::from((self.ends[id.index()].plaintext_read + reach.plaintext) / CELL_BYTES), reach.bytes)
+        (u64::from((u32::from(self.ends[id.index()].plaintext_read) + reach.plaintext) / CELL_BYTES), reach.bytes)
     }
 
     fn cells_of_edge_read(&mut self, id: StreamId) -> (u64, u64) {

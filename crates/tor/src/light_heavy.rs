@@ -171,16 +171,11 @@ impl World {
         let now = self.queue.now();
         let outward = of.direction == Direction::ToExit as u8;
         let side = self.circuits[of.circuit.index()].hops[of.hop as usize].sides[of.direction as usize];
-        if let Some(circuits) = self.ends[old.index()].circuits.as_deref_mut() {
-            circuits.mux.set_cells(side.slot, 0, now);
-            circuits.mux.detach(side.slot, now);
-            circuits.set_attached(side.slot, None);
-        }
+        self.ends[old.index()].detach(side.slot, now);
         let host = self.ends[new.index()].host;
         let policy = &self.settings.scheduling_at(&self.nodes[host.index()]).circuitmux;
-        let circuits = self.ends[new.index()].circuits_mut(policy);
-        let slot = circuits.mux.attach(now, side.queue.len);
-        circuits.set_attached(slot, Some(Attached { circuit: of.circuit, hop: of.hop, outward }));
+        let attached = Attached { circuit: of.circuit, hop: of.hop, outward };
+        let slot = self.ends[new.index()].attach(policy, now, attached, side.queue.len);
         let side = &mut self.circuits[of.circuit.index()].hops[of.hop as usize].sides[of.direction as usize];
         (side.end, side.slot) = (new, slot);
         let waiting = side.queue.len;
@@ -197,6 +192,7 @@ impl World {
         self.sent.push_cell(&mut end.sent, last);
         end.outbuf.append(CELL_BYTES);
         end.cells_sent += 1;
+        self.net.tell_again(end.socket);
         self.start_writing(old);
         if !self.ends[old.index()].has_circuits() {
             self.has_no_circuits(old);

@@ -8,13 +8,13 @@
 pub(crate) struct Outbuf {
     /// Plaintext bytes that wait.
     len: u32,
-    /// Bytes that the head chunk has already given away.
-    head_drained: u32,
+    /// Bytes that the head chunk has already given away. A chunk holds at most 16 KiB, as a record does.
+    head_drained: u16,
     /// Plaintext bytes of the record that the kernel has taken in part. It is not cut anew when bytes are appended meanwhile:
     /// OpenSSL repeats a write with the same buffer.
-    begun: u32,
+    begun: u16,
     /// How much of that record, encrypted, the kernel has taken.
-    taken: u32,
+    taken: u16,
 }
 
 impl Outbuf {
@@ -24,17 +24,17 @@ impl Outbuf {
 
     /// Bytes that the kernel has not taken, those of a record that it has taken in part counted as they are encrypted.
     pub const fn untaken(self) -> u32 {
-        self.len.saturating_sub(self.taken)
+        self.len.saturating_sub(self.taken as u32)
     }
 
     /// Plaintext bytes of the record that the kernel has taken in part; 0: of none.
     pub const fn begun(self) -> u32 {
-        self.begun
+        self.begun as u32
     }
 
     /// Chunks that it takes, each of which holds `chunk` bytes.
     pub const fn chunks(self, chunk: u32) -> u32 {
-        if self.len == 0 { 0 } else { (self.head_drained + self.len).div_ceil(chunk) }
+        if self.len == 0 { 0 } else { (self.head_drained as u32 + self.len).div_ceil(chunk) }
     }
 
     pub fn append(&mut self, bytes: u32) {
@@ -44,28 +44,26 @@ impl Outbuf {
     /// Plaintext bytes of the record that is written next by a call that may write `most`, where a chunk holds `chunk`: the head chunk, or as much of
     /// it; 0 if there is nothing to write. A record that was begun is not cut anew.
     pub fn next_record(self, most: u32, chunk: u32) -> u32 {
-        if self.begun > 0 { self.begun } else { self.len.min(chunk - self.head_drained).min(most) }
+        if self.begun > 0 { self.begun() } else { self.len.min(chunk - u32::from(self.head_drained)).min(most) }
     }
 
     /// Bytes of that record, which takes `wire` encrypted, that the kernel has not taken yet.
     pub fn wire_bytes_left(self, wire: u32) -> u32 {
-        wire - self.taken
+        wire - u32::from(self.taken)
     }
 
     /// The kernel took `bytes` of that `record`, which takes `wire` encrypted; true if it is complete.
     pub fn written(&mut self, bytes: u32, record: u32, wire: u32, chunk: u32) -> bool {
-        self.taken += bytes;
-        if self.taken < wire {
-            self.begun = record;
+        let taken = u32::from(self.taken) + bytes;
+        if taken < wire {
+            (self.begun, self.taken) = (record as u16, taken as u16);
             return false;
         }
         self.begun = 0;
         self.taken = 0;
         self.len -= record;
-        self.head_drained += record;
-        if self.len == 0 || self.head_drained == chunk {
-            self.head_drained = 0;
-        }
+        let drained = u32::from(self.head_drained) + record;
+        self.head_drained = if self.len == 0 || drained == chunk { 0 } else { drained as u16 };
         true
     }
 }

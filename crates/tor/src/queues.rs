@@ -89,9 +89,7 @@ impl World {
             side.blocked = true;
         }
         let (end, slot, len) = (side.end, side.slot, side.queue.len);
-        if let Some(circuits) = self.ends[end.index()].circuits.as_deref_mut() {
-            circuits.mux.set_cells(slot, len, now);
-        }
+        self.ends[end.index()].set_cells(slot, len, now);
         if self.settings.memory_limit.is_some() {
             self.check_memory(self.ends[end.index()].host);
             if self.circuits[id.index()].hops[hop as usize].closed {
@@ -134,6 +132,7 @@ impl World {
         end.outbuf.append(crate::CELL_BYTES);
         end.cells_sent += 1;
         circuits.mux.sent(slot, side.queue.len, now);
+        end.rerank();
         let counters = &mut self.nodes[end.host.index()].counters;
         counters.cells_sent += 1;
         counters.queue_wait += (now - cell.queued_at).as_nanos();

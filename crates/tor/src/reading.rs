@@ -56,7 +56,7 @@ impl World {
     pub(crate) fn reach_of_read(&self, id: EndId, readable: u64, share: u64) -> Reach {
         let tls = self.settings.tls;
         let mut reach = Reach { bytes: 0, plaintext: 0 };
-        let mut partial = self.ends[id.index()].record_read;
+        let mut partial = u32::from(self.ends[id.index()].record_read);
         for record in self.sent.records_of(self.ends[id.peer().index()].sent) {
             let missing = u64::from(tls.record(u32::from(record)) - partial);
             if reach.bytes + missing > readable {
@@ -87,7 +87,7 @@ impl World {
         let peer = id.peer().index();
         let mut left = readable;
         let mut plaintext = 0;
-        let mut partial = self.ends[id.index()].record_read;
+        let mut partial = u32::from(self.ends[id.index()].record_read);
         while !self.ends_read(plaintext, share) {
             // A record whose end the sender has not written yet is not in the queue: its bytes are taken as far as they are here.
             let missing =
@@ -106,9 +106,10 @@ impl World {
         self.charge(host, Connection::Channel, Operation::Read, taken);
         self.net.read(&mut self.queue, socket, taken);
         let end = &mut self.ends[id.index()];
-        let plaintext = end.plaintext_read + plaintext as u32;
-        end.record_read = partial;
-        end.plaintext_read = plaintext % CELL_BYTES;
+        let plaintext = u32::from(end.plaintext_read) + plaintext as u32;
+        // Part of a record, and of a cell.
+        end.record_read = partial as u16;
+        end.plaintext_read = (plaintext % CELL_BYTES) as u16;
         let cells = plaintext / CELL_BYTES;
         self.prefetch_circuits(id, cells);
         for _ in 0..cells {

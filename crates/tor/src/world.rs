@@ -548,6 +548,11 @@ mod tests {
         assert_eq!(size_of::<Event>(), 8, "the event queue takes eight bytes more for each event that waits");
     }
 
+    #[test]
+    fn an_end_of_a_channel_is_a_line_of_the_cache() {
+        assert_eq!(size_of::<ChannelEnd>(), 64);
+    }
+
     /// `docs/architecture.md`, rule 7.
     #[test]
     fn idle_channels_and_circuits_are_small() {

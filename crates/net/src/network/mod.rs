@@ -134,7 +134,7 @@ impl Network {
 
     /// Bytes of memory that one open, idle connection takes, both ends.
     pub const fn connection_memory() -> usize {
-        2 * size_of::<Socket>() + size_of::<Connection>()
+        2 * (size_of::<Socket>() + size_of::<bool>()) + size_of::<Connection>()
     }
 
     /// A packet of a socket that nobody owns any more is gone: it may have been the last.

@@ -201,6 +201,12 @@ impl Network {
         })
     }
 
+    /// [`Self::news`] tells again: what the owner made of it holds no more.
+    #[inline]
+    pub fn tell_again(&mut self, socket: SocketId) {
+        self.changed[socket.index()] = true;
+    }
+
     /// Whether [`Self::news`] would tell any.
     #[inline]
     pub fn has_news(&self, socket: SocketId) -> bool {

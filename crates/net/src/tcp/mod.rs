@@ -42,6 +42,7 @@ mod acknowledge;
 mod config;
 mod congestion;
 pub(crate) mod cubic;
+mod cuts;
 mod effects;
 mod flight;
 mod hystart;

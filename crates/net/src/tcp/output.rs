@@ -3,6 +3,7 @@
 
 use super::acknowledge::may_probe;
 use super::config::{AckRule, RoundTrips, TcpConfig};
+use super::cuts::Cuts;
 use super::effects::State;
 use super::flight::{Flight, Phase};
 use super::segment::{Flags, Segment};
@@ -174,8 +175,8 @@ impl Tcb {
             return None;
         }
         let mut len = waiting.min(room);
-        if let Some(cut) = self.cuts.as_deref().and_then(|cuts| cuts.front()) {
-            len = len.min(cut.end - self.next);
+        if let Some((end, _)) = self.cuts.as_deref().and_then(Cuts::first) {
+            len = len.min(end - self.next);
         }
         if len >= u64::from(cfg.mss) {
             return Some((cfg.mss, fin_waits && waiting == u64::from(cfg.mss)));
@@ -201,18 +202,16 @@ impl Tcb {
             segment.flags = Flags::FIN;
             self.fin_sent = true;
         }
+        if let Some(cuts) = &mut self.cuts {
+            cuts.sent(cfg.mss, self.next, self.next + u64::from(len));
+            if cuts.is_empty() {
+                self.cuts = None;
+            }
+        }
         flight.push(self.next, (len + u32::from(fin)) as u16, fin, now);
         self.next += u64::from(len) + u64::from(fin);
         if len > 0 && len < cfg.mss {
             flight.small_end = self.next;
-        }
-        if let Some(cuts) = &mut self.cuts {
-            while cuts.front().is_some_and(|cut| cut.end <= self.next) {
-                cuts.pop_front();
-            }
-            if cuts.is_empty() {
-                self.cuts = None;
-            }
         }
         if flight.phase == Phase::Recovery {
             flight.prr_sent += 1;

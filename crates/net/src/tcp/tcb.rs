@@ -2,6 +2,7 @@
 
 use super::config::TcpConfig;
 use super::congestion::Congestion;
+use super::cuts::Cuts;
 use super::effects::{State, TcpInfo};
 use super::flight::{Flight, HOT_BYTES, Sent};
 use super::reassembly::Filled;
@@ -10,7 +11,6 @@ use super::rtt::Rtt;
 use super::ticks::Ticks;
 use onionlab_engine::prefetch;
 use onionlab_quantities::{SimDuration, SimTime};
-use std::collections::VecDeque;
 
 /// Most that Linux lets a socket have in its host's queue (`net.ipv4.tcp_limit_output_bytes`).
 const LIMIT_OUTPUT: u64 = 4 << 20;
@@ -46,13 +46,6 @@ pub(super) enum Probe {
     Repeat,
 }
 
-/// Where a write ended, and which of its host's writes it was.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Cut {
-    pub(super) end: u64,
-    pub(super) order: u64,
-}
-
 /// One end of a TCP connection ("transmission control block").
 ///
 /// At most 256 bytes; segments in flight and bytes beyond a hole are kept apart, and only while there are any. The owner passes the same
@@ -68,8 +61,7 @@ pub struct Tcb {
     /// Present while anything is in flight.
     pub(super) flight: Option<Box<Flight>>,
     /// Ends of writes not yet sent, where segments follow writes.
-    #[expect(clippy::box_collection, reason = "rare; a queue would take 32 bytes of every end")]
-    pub(super) cuts: Option<Box<VecDeque<Cut>>>,
+    pub(super) cuts: Option<Box<Cuts>>,
     pub(super) alarm_at: SimTime,
     pub(super) receive: Receive,
     pub(super) congestion: Congestion,
@@ -159,10 +151,10 @@ impl Tcb {
                     self.congestion.restart_after_idle(cfg, now, idle, rto);
                 }
             }
-            self.written += taken;
             if cfg.segment_per_write {
-                self.cuts.get_or_insert_default().push_back(Cut { end: self.written, order: 0 });
+                self.cuts.get_or_insert_default().push(cfg.mss, self.written, self.written + taken);
             }
+            self.written += taken;
             self.watch_window(cfg, now);
         }
         self.starved |= taken < bytes || !self.is_writable(cfg);
@@ -171,19 +163,15 @@ impl Tcb {
 
     /// Numbers the last write among all of its host's, where segments follow writes.
     pub fn number_last_write(&mut self, order: u64) {
-        if let Some(cut) = self.cuts.as_deref_mut().and_then(VecDeque::back_mut) {
-            cut.order = order;
+        if let Some(cuts) = &mut self.cuts {
+            cuts.number_last(order);
         }
     }
 
     /// The number of the write that the next segment belongs to; zero for what has no payload and for what goes again.
     pub fn next_order(&self) -> u64 {
         let again = self.flight.as_deref().is_some_and(|flight| flight.to_resend > 0 || flight.owes_stale());
-        if self.owes_unnumbered() || again {
-            0
-        } else {
-            self.cuts.as_deref().and_then(VecDeque::front).map_or(0, |cut| cut.order)
-        }
+        if self.owes_unnumbered() || again { 0 } else { self.cuts.as_deref().and_then(Cuts::first).map_or(0, |(_, order)| order) }
     }
 
     /// Whether something without payload is due, which goes before all data.
@@ -255,8 +243,8 @@ impl Tcb {
         if let Some(cuts) = self.cuts.as_deref() {
             if whole {
                 prefetch(cuts, size_of_val(cuts));
-            } else if let Some(front) = cuts.front() {
-                prefetch(front, size_of::<Cut>());
+            } else {
+                cuts.prefetch_first();
             }
         }
     }
@@ -292,19 +280,8 @@ impl Tcb {
     /// Shadow numbers segments when they are written, and its `TCP_INFO` counts as unacknowledged all that were numbered (`tcp_getInfo`); its
     /// `SIOCOUTQNSD` counts what the window holds back, not what waits for the uplink (`tcp_getNotSentBytes`).
     fn unsent_segments(&self, cfg: &TcpConfig, out: u32) -> (u32, u64) {
-        let mss = u64::from(cfg.mss);
-        let mut room = u64::from(self.congestion.cwnd.min(self.peer_window / cfg.mss).saturating_sub(out));
-        let (mut segments, mut held_back) = (0, 0);
-        let mut start = self.next.max(1);
-        for &Cut { end, .. } in self.cuts.as_deref().into_iter().flatten() {
-            let count = (end - start).div_ceil(mss);
-            let passes = count.min(room);
-            held_back += (end - start).saturating_sub(passes * mss);
-            room -= passes;
-            segments += count as u32;
-            start = end;
-        }
-        (segments, held_back)
+        let room = self.congestion.cwnd.min(self.peer_window / cfg.mss).saturating_sub(out);
+        self.cuts.as_deref().map_or((0, 0), |cuts| cuts.beyond(cfg.mss, self.next.max(1), room))
     }
 
     /// How many segments with data Linux lets this end have in its host's queue (TCP small queues: `tcp_small_queue_check`, `tcp_update_pacing_rate`): two, or what it paces in

@@ -1,11 +1,13 @@
 //! The circuits of a client: built ahead, and built when a stream needs one (`core/or/circuituse.c`). How they end is in `expiry`.
 
+use super::flows::Flow;
+use super::transfers::Transfer;
 use super::{PathRequest, Purpose};
 use crate::circuit::{CircuitState, HOPS, Intent};
 use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
 use crate::records::CircuitSerial;
 use crate::world::{Event, World};
-use onionlab_engine::HostId;
+use onionlab_engine::{HostId, prefetch};
 use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
@@ -68,6 +70,16 @@ impl Pool {
             next_sweep: SimTime::ZERO,
         }
     }
+}
+
+/// What a client's circuits that nobody has used are to streams that wait.
+struct Prospects {
+    /// There may be some for any stream.
+    for_any: bool,
+    /// Those that somebody waits for.
+    awaited: Vec<(FlowId, CircuitId)>,
+    /// No more may be launched for streams.
+    full: bool,
 }
 
 fn long_lived(port: u16) -> bool {
@@ -352,11 +364,15 @@ impl World {
         let circuit = &self.circuits[id.index()];
         let dirty = circuit.first_used.is_some_and(|used| used + self.circuit_lifetime(circuit.client) <= self.queue.now());
         !dirty
-            && !circuit.unusable
-            && !circuit.timed_out
-            && (circuit.intent == Intent::Exit || self.leads_a_set(id))
+            && self.takes_streams(id)
             && (circuit.stable || !long_lived(port))
             && self.is_served(circuit.client, circuit.last_relay(), port)
+    }
+
+    /// The same as far as the port does not matter.
+    fn takes_streams(&self, id: CircuitId) -> bool {
+        let circuit = &self.circuits[id.index()];
+        !circuit.unusable && !circuit.timed_out && (circuit.intent == Intent::Exit || self.leads_a_set(id))
     }
 
     /// The best open circuit for the stream: one that is not late, of those in use the one that was used first most recently, of the others the youngest
@@ -416,13 +432,68 @@ impl World {
     }
 
     /// Streams that wait try again (`connection_ap_attach_pending`).
+    ///
+    /// Where a client stands for many users hundreds wait, and one circuit more or less changes nothing for nearly all of them.
     pub(crate) fn attach_waiting(&mut self, client: ClientId) {
-        for id in self.clients[client.index()].waiting.clone() {
+        let waiting = self.clients[client.index()].waiting.clone();
+        let mut prospects = self.prospects(client);
+        let mut as_before = true;
+        for (index, &id) in waiting.iter().enumerate() {
+            self.prefetch_waiting(&waiting, index);
             // The ones before may have led to the end of this one.
-            if self.clients[client.index()].waiting.contains(&id) {
-                self.attach_or_wait(id);
+            if !as_before && !self.clients[client.index()].waiting.contains(&id) {
+                continue;
+            }
+            if self.waits_on(id, &prospects) {
+                self.second_by(client, self.queue.now());
+                continue;
+            }
+            self.attach_or_wait(id);
+            prospects = self.prospects(client);
+            as_before = false;
+        }
+    }
+
+    /// Fetches the streams that come soon, and the flows of those that come next.
+    fn prefetch_waiting(&self, waiting: &[TransferId], index: usize) {
+        if let Some(id) = waiting.get(index + 16) {
+            prefetch(&self.transfers[id.index()], size_of::<Transfer>());
+        }
+        if let Some(id) = waiting.get(index + 8) {
+            prefetch(&self.flows[self.transfers[id.index()].flow.index()], size_of::<Flow>());
+        }
+    }
+
+    fn prospects(&self, client: ClientId) -> Prospects {
+        let pool = &self.clients[client.index()].pool;
+        let mut prospects = Prospects { for_any: !pool.shared.is_empty(), awaited: Vec::new(), full: false };
+        for &id in &pool.clean {
+            match self.circuits[id.index()].awaited_by {
+                _ if !self.takes_streams(id) => {}
+                Some(owner) => prospects.awaited.push((owner, id)),
+                None => prospects.for_any = true,
             }
         }
+        prospects.full = self.pending(client) >= self.clients[client.index()].config.options.max_pending as usize;
+        prospects
+    }
+
+    /// Whether [`Self::attach_or_wait`] would change nothing for a stream that waits already: no circuit is open for it, and either one that is being built is its own or no
+    /// more may be launched.
+    fn waits_on(&self, id: TransferId, prospects: &Prospects) -> bool {
+        let transfer = &self.transfers[id.index()];
+        let flow = &self.flows[transfer.flow.index()];
+        if prospects.for_any || transfer.service.is_some() || flow.isolated && !flow.circuits.is_empty() {
+            return false;
+        }
+        let owner = self.owner(id);
+        let own = |circuit: CircuitState| {
+            let of_owner = prospects.awaited.iter().filter(|(other, _)| *other == owner);
+            of_owner.filter(|(_, id)| self.circuits[id.index()].state == circuit && self.takes(*id, transfer.port)).count()
+        };
+        let waits = own(CircuitState::Open) == 0 && (prospects.full || own(CircuitState::Building) > 0);
+        debug_assert!(!waits || self.best_circuit(id).is_none(), "a circuit is open for the stream");
+        waits
     }
 
     /// A hop of the circuit was added (`circuit_build_times_handle_completed_hop`).

@@ -71,6 +71,7 @@ impl World {
             self.sent.push_cell(&mut end.sent, cell);
             end.outbuf.append(CELL_BYTES);
             end.cells_sent += 1;
+            self.net.tell_again(end.socket);
         }
         predictor.in_band.entry(control).or_default().push_back(letter);
         self.watch_channel_writing(control);

@@ -12,7 +12,7 @@ use onionlab_net::tcp::TcpInfo;
 use std::ops::Range;
 
 /// What KIST reckons for a cell: the cell and `TLS_PER_CELL_OVERHEAD`.
-const CELL_COST: u64 = CELL_BYTES as u64 + 29;
+const CELL_COST: u32 = CELL_BYTES + 29;
 
 /// An outbuf of more than eight cells is written out when the run turns to another channel.
 const FLUSH_ABOVE: u32 = 8 * CELL_BYTES;
@@ -35,20 +35,11 @@ impl World {
         let pending = self.nodes[host.index()].pending.len();
         for first in (0..pending).step_by(TOGETHER) {
             let batch = first..pending.min(first + TOGETHER);
-            self.prefetch_pending(host, batch.clone());
-            for index in batch {
-                let id = self.nodes[host.index()].pending[index];
-                let room = match limit {
-                    Some(limit) => self.net.news(self.ends[id.index()].socket).map(|info| limit.room(&info)),
-                    None => Some(u64::from(self.ends[id.index()].outbuf.len()) + self.writeable_cells(id) * CELL_COST),
-                };
-                let end = &mut self.ends[id.index()];
-                if let Some(room) = room {
-                    // Four gigabytes in a run are no limit.
-                    end.kist_room = u32::try_from(room).unwrap_or(u32::MAX);
-                }
-                end.kist_taken = end.outbuf.len();
+            self.prefetch_sockets(host, batch.clone());
+            for index in batch.clone() {
+                self.update_limit(self.nodes[host.index()].pending[index], limit);
             }
+            self.prefetch_cells(host, batch);
         }
         let mut aside = std::mem::take(&mut self.aside);
         // Channels whose outbufs are to be written before the run ends (`outbuf_table`), in the order in which they came up; tor's come by their place
@@ -68,19 +59,23 @@ impl World {
                 self.ends[previous.index()].kist_touched = false;
             }
             previous = Some(id);
-            if can_write(&self.ends[id.index()]) {
+            let left = self.ends[id.index()].kist_left;
+            if left >= CELL_COST {
                 if !self.flush_one_cell(id) {
                     self.ends[id.index()].scheduler = SchedulerState::WaitingForCells;
                     next = self.pop_pending(host);
                     continue;
                 }
-                self.ends[id.index()].kist_taken += CELL_COST as u32;
+                let end = &mut self.ends[id.index()];
+                end.kist_left = left - CELL_COST;
+                // What is left holds for this run alone: the outbuf is longer.
+                self.net.tell_again(end.socket);
                 self.unblock_writing(id);
             }
             let end = &mut self.ends[id.index()];
-            if end.queued_cells() == 0 {
+            if !end.surely_has_cells() && end.queued_cells() == 0 {
                 end.scheduler = SchedulerState::WaitingForCells;
-            } else if can_write(end) {
+            } else if end.kist_left >= CELL_COST {
                 if self.nodes[host.index()].pending.is_empty() {
                     // Pushed, it would come out again.
                     next = Some(id);
@@ -104,39 +99,64 @@ impl World {
         self.aside = aside;
     }
 
-    /// Fetches what these pending channels will need for their limits, for the comparison of their circuits and for the first cell that they send: one step
-    /// for all of them before the next, which goes by what the one before has fetched.
-    fn prefetch_pending(&self, host: HostId, batch: Range<usize>) {
+    /// What the channel may write in this run (`update_socket_info`); as long as TCP has no news and the outbuf is as it was, what it might before.
+    fn update_limit(&mut self, id: EndId, limit: Option<SocketLimit>) {
+        let end = &self.ends[id.index()];
+        let left = match limit {
+            Some(limit) => match self.net.news(end.socket) {
+                Some(info) => limit.room(&info).saturating_sub(u64::from(end.outbuf.len())),
+                None => return,
+            },
+            None => self.writeable_cells(id) * u64::from(CELL_COST),
+        };
+        // Four gigabytes in a run are no limit.
+        self.ends[id.index()].kist_left = u32::try_from(left).unwrap_or(u32::MAX);
+    }
+
+    /// Fetches what these pending channels will need for their limits: one step for all of them before the next, which goes by what the one before has
+    /// fetched.
+    ///
+    /// A channel that waits for an acknowledgement has no news for many runs, and where segments get lost most wait. Neither their sockets nor their circuits are looked at.
+    fn prefetch_sockets(&self, host: HostId, batch: Range<usize>) {
         let ends = || self.nodes[host.index()].pending[batch.clone()].iter().map(|id| &self.ends[id.index()]);
         for end in ends() {
             prefetch(end, size_of::<ChannelEnd>());
         }
         for end in ends() {
-            if let Some(circuits) = end.circuits.as_deref() {
-                prefetch(circuits, size_of::<Circuits>());
-            }
-            if self.may_write(end) {
+            let may_write = self.may_write(end);
+            if may_write {
                 self.net.prefetch_socket(end.socket, 1);
             }
-        }
-        for end in ends().filter(|end| self.may_write(end)) {
-            self.net.prefetch_socket(end.socket, 2);
-            if let Some(side) = self.foreseen(end) {
-                prefetch(side, size_of::<Side>());
+            if let Some(circuits) = end.circuits.as_deref()
+                && (may_write || !end.surely_has_cells())
+            {
+                prefetch(circuits, size_of::<Circuits>());
             }
         }
-        for end in ends().filter(|end| self.may_write(end)) {
-            self.net.prefetch_socket(end.socket, 3);
-            if let Some(side) = self.foreseen(end) {
-                self.cells.prefetch(&side.queue);
+        for step in [2, 3] {
+            for end in ends().filter(|end| self.may_write(end)) {
+                self.net.prefetch_socket(end.socket, step);
             }
         }
     }
 
-    /// Whether the next run may move a cell of this channel, as far as can be told without a look at its socket: where segments get lost most cannot for many
-    /// runs, until something is acknowledged.
+    /// Fetches the first cell that each of these channels would send, if it may send one.
+    fn prefetch_cells(&self, host: HostId, batch: Range<usize>) {
+        let sides = || {
+            let ends = self.nodes[host.index()].pending[batch.clone()].iter().map(|id| &self.ends[id.index()]);
+            ends.filter(|end| end.kist_left >= CELL_COST).filter_map(|end| self.foreseen(end))
+        };
+        for side in sides() {
+            prefetch(side, size_of::<Side>());
+        }
+        for side in sides() {
+            self.cells.prefetch(&side.queue);
+        }
+    }
+
+    /// Whether the run may move a cell of this channel, as far as can be told without a look at its socket.
     fn may_write(&self, end: &ChannelEnd) -> bool {
-        self.net.has_news(end.socket) || end.outbuf.len() + CELL_COST as u32 <= end.kist_room
+        self.net.has_news(end.socket) || end.kist_left >= CELL_COST
     }
 
     /// The side of the circuit whose cell this end would send now.
@@ -157,9 +177,4 @@ impl SocketLimit {
         let unsent = if self.knows_unsent { info.notsent_bytes as i64 } else { 0 };
         (space + window as i64 - unsent).max(0) as u64
     }
-}
-
-/// Whether the run may still move a cell of this channel.
-fn can_write(end: &ChannelEnd) -> bool {
-    u64::from(end.kist_taken) + CELL_COST <= u64::from(end.kist_room)
 }

@@ -20,10 +20,7 @@ use std::cmp::Ordering;
 
 /// `scheduler_compare_channels`
 fn compare(ends: &[ChannelEnd], a: EndId, b: EndId) -> Ordering {
-    match (&ends[a.index()].circuits, &ends[b.index()].circuits) {
-        (Some(one), Some(two)) => one.mux.compare(&two.mux),
-        (one, two) => two.is_some().cmp(&one.is_some()),
-    }
+    ends[a.index()].compare(&ends[b.index()])
 }
 
 impl World {

@@ -214,9 +214,7 @@ impl World {
             }
         }
         let now = self.queue.now();
-        if let Some(circuits) = self.ends[side.end.index()].circuits.as_deref_mut() {
-            circuits.mux.set_cells(side.slot, 0, now);
-        }
+        self.ends[side.end.index()].set_cells(side.slot, 0, now);
     }
 
     /// One stream goes on with its standby; one that has none starts over.

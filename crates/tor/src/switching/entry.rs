@@ -88,11 +88,7 @@ impl World {
         let now = self.queue.now();
         self.closes_because(id, CloseReason::Switched);
         let side = self.circuits[id.index()].hops[ENTRY as usize].sides[Direction::ToExit as usize];
-        if let Some(circuits) = self.ends[side.end.index()].circuits.as_deref_mut() {
-            circuits.mux.set_cells(side.slot, 0, now);
-            circuits.mux.detach(side.slot, now);
-            circuits.set_attached(side.slot, None);
-        }
+        self.ends[side.end.index()].detach(side.slot, now);
         self.channel_logs[side.end.channel()].detached();
         if !self.ends[side.end.index()].has_circuits() {
             self.has_no_circuits(side.end);
