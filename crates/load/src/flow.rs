@@ -98,7 +98,7 @@ pub enum Exchange {
         request: Bytes,
         /// What the server sends.
         size: Bytes,
-        /// What of the size the server writes first, in a write of its own.
+        /// What it writes before that, in a write of its own.
         header: Bytes,
     },
     /// The client sends; the server answers when it has everything. Over when the client has the whole answer.
@@ -110,6 +110,17 @@ pub enum Exchange {
     },
     /// Both ends write at times of their own. Over when both have all that the other writes.
     Script(Script),
+}
+
+impl Exchange {
+    /// What the server writes before what was asked for, in bytes.
+    pub fn header(&self) -> u64 {
+        match self {
+            Self::Download { header, .. } => header.get(),
+            Self::Upload { .. } => 0,
+            Self::Script(script) => script.greeting()[1].get(),
+        }
+    }
 }
 
 impl StreamPlan {

@@ -31,7 +31,7 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         request: Option<Bytes>,
-        /// What of the size the server writes first, in a write of its own; nothing if not given.
+        /// What the server writes before the download, in a write of its own, which counts neither in its size nor as its first byte; nothing if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
@@ -49,7 +49,7 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         request: Option<Bytes>,
-        /// What of the size the server writes first, in a write of its own; nothing if not given.
+        /// What the server writes before the download, in a write of its own, which counts neither in its size nor as its first byte; nothing if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
@@ -65,7 +65,7 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         request: Option<Bytes>,
-        /// What of the size the server writes first, in a write of its own; nothing if not given.
+        /// What the server writes before the download, in a write of its own, which counts neither in its size nor as its first byte; nothing if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
@@ -206,7 +206,9 @@ impl LoadModel {
             Self::Markov(markov) => return markov.mean(),
             Self::TorUsers(users) => return users.mean(),
         };
-        MeanFlow { to_server: request.unwrap_or(DEFAULT_REQUEST).get() as f64, to_client, pause, lasts: 0.0 }
+        let header = self.asked().1.unwrap_or(Bytes::ZERO).get() as f64;
+        let to_server = request.unwrap_or(DEFAULT_REQUEST).get() as f64;
+        MeanFlow { to_server, to_client: header + to_client, pause, lasts: 0.0 }
     }
 
     /// The download with ordinal `k`; none after the last one of a sequence, and of loads that do something else.
@@ -245,7 +247,7 @@ impl LoadModel {
         self.asked().2
     }
 
-    /// The size of a request, what of the answer is written first, and the port, as far as the load says.
+    /// The size of a request, what is written before an answer, and the port, as far as the load says.
     const fn asked(&self) -> (Option<Bytes>, Option<Bytes>, Option<u16>) {
         match self {
             Self::Bulk { request, header, port, .. }

@@ -31,7 +31,7 @@ pub struct Perf {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
     pub request: Option<Bytes>,
-    /// What of the size the server writes first, in a write of its own; nothing if not given.
+    /// What the server writes before the download, in a write of its own, which counts neither in its size nor as its first byte; nothing if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
     pub header: Option<Bytes>,
@@ -135,7 +135,7 @@ impl Perf {
         let bytes: f64 = self.sizes().iter().map(|size| size.weight * size.size.get() as f64).sum();
         MeanFlow {
             to_server: self.request.unwrap_or(REQUEST).get() as f64,
-            to_client: bytes / all,
+            to_client: self.header.unwrap_or(Bytes::ZERO).get() as f64 + bytes / all,
             pause: self.pause.unwrap_or(PAUSE).as_secs_f64(),
             lasts: 0.0,
         }

@@ -91,7 +91,7 @@ pub struct TransferRecord {
     pub start: SimTime,
     /// CONNECTED arrived.
     pub connected: Option<SimTime>,
-    /// The first byte of the answer arrived.
+    /// The first byte of the answer arrived, beyond its header.
     pub first_byte: Option<SimTime>,
     /// The last byte of the answer arrived.
     pub last_byte: Option<SimTime>,

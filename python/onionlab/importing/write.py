@@ -26,6 +26,10 @@ MODELS = ("stream-model-2018.json", "packet-model-2018.json")
 #: Most bytes of a traffic model.
 MOST_MODEL = 16 * 2**20
 
+#: What a perf client's tgen writes for a download: 222 B that say what it wants, 1000 B, 37 B that say their checksum; and what the server's writes before
+#: the download, in a write of its own (`_tgenstream_writeCommand`, `_tgenstream_writeResponse`; names with two digits).
+REQUEST, RESPONSE = 222 + 1000 + 37, 70
+
 #: Greatest multiple of the load.
 MOST_LOAD = 100
 
@@ -243,7 +247,7 @@ def experiment(network: Network, options: Options) -> str:
             f'start = "{times.traffic + 60} s"',
             f'boot-before = "{times.traffic + 60 - times.tor} s"',
             *perf.options.lines(),
-            'load = { kind = "perf" }',
+            f'load = {{ kind = "perf", request = "{REQUEST} B", header = "{RESPONSE} B" }} # as its ends say first who they are',
         ]
     return "\n".join([*lines, ""])
 

@@ -66,13 +66,19 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// Bytes that the server writes; for a script as far as the client knows.
+    /// Bytes that the server writes, its header left out; for a script all of them, as far as the client knows.
     fn size(&self) -> u64 {
         match &self.exchange {
             Exchange::Download { size, .. } => size.get(),
             Exchange::Upload { answer, .. } => answer.get(),
             Exchange::Script(_) => self.writer.as_ref().map_or(0, |writer| writer.expects()),
         }
+    }
+
+    /// What of them has arrived.
+    fn received_of_size(&self) -> u64 {
+        let beside = if matches!(self.exchange, Exchange::Script(_)) { 0 } else { self.exchange.header() };
+        self.received.saturating_sub(beside).min(self.size())
     }
 
     /// Whether the program has everything that it expects, and tor everything that it writes.
@@ -82,7 +88,7 @@ impl Transfer {
                 let written = self.writer.as_ref().is_some_and(|writer| writer.is_finished());
                 written && self.unread == 0 && self.received >= self.size()
             }
-            _ => self.received >= self.size(),
+            exchange => self.received >= exchange.header() + self.size(),
         }
     }
 
@@ -212,7 +218,7 @@ impl World {
         let now = self.queue.now();
         let transfer = &self.transfers[id.index()];
         let (awaited, size, header, writer) = match &transfer.exchange {
-            Exchange::Download { request, size, header } => (request.get(), size.get(), header.get(), None),
+            Exchange::Download { request, size, header } => (request.get(), header.get() + size.get(), header.get(), None),
             Exchange::Upload { size, answer } => (size.get(), answer.get(), 0, None),
             Exchange::Script(script) => {
                 let [client, server] = script.greeting();
@@ -346,8 +352,11 @@ impl World {
         self.sampler.goodput_bytes += length;
         let transfer = &mut self.transfers[id.index()];
         self.clients[transfer.client.index()].learner.heard(now);
-        transfer.first_byte.get_or_insert(now);
         transfer.received += length;
+        // As tgen counts, whose header is its protocol's.
+        if transfer.received > transfer.exchange.header() {
+            transfer.first_byte.get_or_insert(now);
+        }
         transfer.progress = now;
         if !matches!(transfer.exchange, Exchange::Script(_)) && transfer.is_complete() {
             self.finish_transfer(id, Outcome::Ok);
@@ -562,7 +571,7 @@ impl World {
             circuit: transfer.circuit,
             retries: transfer.retries,
             size: transfer.size(),
-            received: transfer.received.min(transfer.size()),
+            received: transfer.received_of_size(),
             sent: transfer.written - transfer.unread,
             start: transfer.start,
             connected: transfer.connected,

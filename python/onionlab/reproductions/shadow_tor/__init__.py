@@ -28,9 +28,6 @@ from onionlab.reproductions.shadow_tor import vegas_trace
 from onionlab.results.experiment import Experiment
 from onionlab.running import runner
 
-#: Bytes that the server writes before the body; a transfer in the experiment files includes them.
-HEADER = 68
-
 #: The treatment that is judged, and the one beside it.
 SHADOW, LINUX = "shadow", "linux"
 
@@ -47,7 +44,7 @@ class Comparison:
     case
         The setting, with their published quantiles.
     ours
-        Every completed transfer here: ``treatment``, ``seed``, ``bytes`` (without header), ``ttfb``, ``ttlb`` (seconds).
+        Every completed transfer here: ``treatment``, ``seed``, ``bytes``, ``ttfb``, ``ttlb`` (seconds).
     theirs
         Every transfer there, or None where only quantiles are at hand.
     made, seeds
@@ -161,7 +158,7 @@ def measure(
 def compare(case: Case, results: Experiment, reference: Path | None) -> Comparison:
     """Ours of a case beside theirs."""
     done = results.measured.filter(pl.col("outcome") == "ok")
-    ours = done.select("treatment", "seed", bytes=pl.col("size_bytes").cast(pl.Int64) - HEADER, ttfb="ttfb", ttlb="ttlb")
+    ours = done.select("treatment", "seed", bytes=pl.col("size_bytes").cast(pl.Int64), ttfb="ttfb", ttlb="ttlb")
     if set(ours["bytes"]) != {size for size, _ in case.figures}:
         raise ResultsError(f"{case.name}.toml and published.json differ in the sizes of transfers")
     return Comparison(
