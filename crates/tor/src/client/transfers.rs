@@ -587,3 +587,33 @@ impl World {
         self.transfers.iter().map(|(_, transfer)| transfer.stream).filter(|stream| stream.is_some())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Settings;
+    use crate::test_world::{at, in_a_row_with};
+    use onionlab_net::tcp::TcpConfig;
+    use onionlab_quantities::Bandwidth;
+
+    /// A server that says first who it is, as tgen's does, and whose window begins with one segment, has to wait a round trip of 20 ms to the exit before it sends what was asked for. What it
+    /// says first counts neither as the first byte nor in the size.
+    #[test]
+    fn a_header_is_not_the_first_byte() {
+        let first_byte = |header: &str| {
+            let load = format!("kind = \"web\"\nsize = \"1000 B\"\npause = \"60 s\"\n{header}");
+            let tcp = TcpConfig { initial_window: 1, ..TcpConfig::shadow() };
+            let mut world = in_a_row_with(tcp, Settings::default(), Bandwidth::from_bits_per_sec(50_000_000), &load);
+            world.run_until(at(20_000));
+            let records = world.take_records();
+            let [transfer] = &records.transfers[..] else { panic!("{:?}", records.transfers) };
+            assert_eq!((transfer.size, transfer.received), (1000, 1000));
+            transfer.first_byte.unwrap().saturating_since(transfer.connected.unwrap()).as_secs_f64() * 1e3
+        };
+        let (without, with) = (first_byte(""), first_byte("header = \"70 B\""));
+        println!("{without} ms, {with} ms");
+        // The request is there when the exit has connected.
+        assert!((20.0..25.0).contains(&without), "{without} ms");
+        // The acknowledgement waits for a moment at the exit.
+        assert!((20.0..30.0).contains(&(with - without)), "{without} ms, {with} ms");
+    }
+}
