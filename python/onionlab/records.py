@@ -34,6 +34,7 @@ COLUMNS: Mapping[str, Mapping[str, pl.DataType]] = {
         "received_bytes": _AMOUNT,
         "start_ns": _TIME,
         "connected_ns": _TIME,
+        "answered_ns": _TIME,
         "first_byte_ns": _TIME,
         "last_byte_ns": _TIME,
         "end_ns": _TIME,
@@ -74,7 +75,7 @@ COLUMNS: Mapping[str, Mapping[str, pl.DataType]] = {
 
 #: Of these, what a version of onionlab that is older than they are did not write, and what no report needs.
 MAY_LACK = {
-    "transfers": {"connected_ns", "circuit", "retries"},
+    "transfers": {"connected_ns", "answered_ns", "circuit", "retries"},
     "circuits": {"launched_ns", "built_ns", "purpose"},
     "relays": {"bytes_sent", "utilisation"},
     "run": {"build", "cpu_seconds"},
@@ -82,7 +83,7 @@ MAY_LACK = {
 
 #: Of these, what may have no value in a row: what did not happen before the end, or what a system does not tell.
 MAY_BE_NULL = {
-    *("connected_ns", "first_byte_ns", "last_byte_ns", "end_ns", "built_ns", "circuit", "retries"),
+    *("connected_ns", "answered_ns", "first_byte_ns", "last_byte_ns", "end_ns", "built_ns", "circuit", "retries"),
     *("build", "cpu_seconds", "wall_seconds", "peak_memory_bytes", "divergence_json"),
     *("utilisation", "utilisation_guard", "utilisation_middle", "utilisation_exit", "utilisation_guard_exit"),
 }

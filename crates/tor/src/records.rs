@@ -91,7 +91,9 @@ pub struct TransferRecord {
     pub start: SimTime,
     /// CONNECTED arrived.
     pub connected: Option<SimTime>,
-    /// The first byte of the answer arrived, beyond its header.
+    /// The first byte of the answer arrived, be it one of its header.
+    pub answered: Option<SimTime>,
+    /// The first byte beyond its header arrived.
     pub first_byte: Option<SimTime>,
     /// The last byte of the answer arrived.
     pub last_byte: Option<SimTime>,

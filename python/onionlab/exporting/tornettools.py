@@ -27,7 +27,7 @@ from onionlab.files import write_directory
 from onionlab.results.describe import scale as scale_of
 from onionlab.results.experiment import Experiment
 from onionlab.results.measuring import loads_from_onion_services, measures
-from onionlab.results.request_times import with_requests
+from onionlab.results.request_times import answered, with_requests
 from onionlab.stats.metrics import FAILURES
 
 #: Charts of ``tornettools plot`` that stay empty, and why.
@@ -184,8 +184,9 @@ class _Tables:
         return with_requests(done, self._experiment.circuits, bool(settings.get("optimistic-data")))
 
     def round_trip_times(self) -> list[float]:
-        """From the command to the first byte of the answer, in seconds."""
-        return self._seconds(self._completed(), "first_byte_ns")
+        """From the command to the first byte of the answer, in seconds: of its header, if it has one."""
+        done = self._completed()
+        return self._seconds(done.with_columns(answered(done).alias("answered_ns")), "answered_ns")
 
     def times(self, column: str) -> dict[str, list[float]]:
         """From the command to the first or last byte by size, in seconds."""

@@ -24,7 +24,7 @@ from onionlab.quantity import decimals, format_fixed
 from onionlab.results.describe import scale as scale_of
 from onionlab.results.experiment import Experiment
 from onionlab.results.measuring import measures
-from onionlab.results.request_times import with_requests
+from onionlab.results.request_times import answered, with_requests
 from onionlab.stats.intervals import Floats, Interval, lower_quantile, t_interval
 from onionlab.stats.metrics import measured_sum, ordered
 
@@ -165,7 +165,7 @@ def _ahead(experiment: Experiment, treatment: str) -> bool:
 
 def _times(done: pl.DataFrame, built: pl.DataFrame) -> dict[str, Floats]:
     """Times in ascending order, by key of `QUANTITIES`: of completed downloads, and of circuits that were built."""
-    found = {"circuit_rtt": ordered((done["first_byte_ns"] - done["leaves_ns"]) / 1e9)}
+    found = {"circuit_rtt": ordered((answered(done) - done["leaves_ns"]) / 1e9)}
     found["circuit_build_times"] = ordered((built["built_ns"] - built["launched_ns"]) / 1e9)
     for size in ("51200", "1048576", "5242880"):
         rows = done.filter(pl.col("size_bytes") == int(size))

@@ -34,3 +34,8 @@ def with_requests(transfers: pl.DataFrame, circuits: pl.DataFrame, ahead: bool) 
     with_begin = (pl.col("purpose") != "leg") & (pl.col("retries") == 0)
     leaves = pl.when(with_begin).then(pl.max_horizontal("start_ns", "there_ns")).otherwise(pl.col("connected_ns"))
     return found.with_columns(leaves_ns=leaves).drop("purpose", "there_ns")
+
+
+def answered(transfers: pl.DataFrame) -> pl.Series:
+    """When the first byte of each answer arrived, in ns, be it one of a header; results of older versions have the first byte beyond it."""
+    return transfers["answered_ns" if "answered_ns" in transfers.columns else "first_byte_ns"]

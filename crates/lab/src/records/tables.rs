@@ -26,8 +26,8 @@ pub const TRANSFERS: Table = Table {
         Column::new("sent_bytes", Kind::U64, "B", "Payload that the client's tor took from the program."),
         Column::new("start_ns", Kind::I64, "ns", "The application opened the stream."),
         Column::new("connected_ns", Kind::I64, "ns", "CONNECTED arrived.").nullable(),
-        Column::new("first_byte_ns", Kind::I64, "ns", "The first byte of the answer arrived, beyond its header if it has one.")
-            .nullable(),
+        Column::new("answered_ns", Kind::I64, "ns", "The first byte of the answer arrived, be it one of its header.").nullable(),
+        Column::new("first_byte_ns", Kind::I64, "ns", "The first byte of the answer beyond its header arrived.").nullable(),
         Column::new("last_byte_ns", Kind::I64, "ns", "The last byte of the answer arrived.").nullable(),
         Column::new("end_ns", Kind::I64, "ns", "The transfer ended, well or not."),
         Column::new(

@@ -102,6 +102,7 @@ impl<'a> Tables<'a> {
                     .number(transfer.sent)
                     .nanos(transfer.start.as_nanos())
                     .nanos_if(nanos(transfer.connected))
+                    .nanos_if(nanos(transfer.answered))
                     .nanos_if(nanos(transfer.first_byte))
                     .nanos_if(nanos(transfer.last_byte))
                     .nanos(transfer.end.as_nanos())

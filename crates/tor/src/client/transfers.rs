@@ -48,6 +48,7 @@ pub(crate) struct Transfer {
     /// The same, or when it began anew after a switch that failed.
     began: SimTime,
     connected: Option<SimTime>,
+    answered: Option<SimTime>,
     first_byte: Option<SimTime>,
     /// The last byte, or the start.
     progress: SimTime,
@@ -157,6 +158,7 @@ impl World {
             start: now,
             began: now,
             connected: None,
+            answered: None,
             first_byte: None,
             progress: now,
             received: 0,
@@ -353,6 +355,7 @@ impl World {
         let transfer = &mut self.transfers[id.index()];
         self.clients[transfer.client.index()].learner.heard(now);
         transfer.received += length;
+        transfer.answered.get_or_insert(now);
         // As tgen counts, whose header is its protocol's.
         if transfer.received > transfer.exchange.header() {
             transfer.first_byte.get_or_insert(now);
@@ -575,6 +578,7 @@ impl World {
             sent: transfer.written - transfer.unread,
             start: transfer.start,
             connected: transfer.connected,
+            answered: transfer.answered,
             first_byte: transfer.first_byte,
             last_byte: (outcome == Outcome::Ok).then_some(end),
             end,
