@@ -37,5 +37,8 @@ def with_requests(transfers: pl.DataFrame, circuits: pl.DataFrame, ahead: bool) 
 
 
 def answered(transfers: pl.DataFrame) -> pl.Series:
-    """When the first byte of each answer arrived, in ns, be it one of a header; results of older versions have the first byte beyond it."""
+    """When the first byte of each answer arrived, in ns, be it one of a header.
+
+    Results of older versions have the first byte beyond it.
+    """
     return transfers["answered_ns" if "answered_ns" in transfers.columns else "first_byte_ns"]
