@@ -26,9 +26,9 @@ MODELS = ("stream-model-2018.json", "packet-model-2018.json")
 #: Most bytes of a traffic model.
 MOST_MODEL = 16 * 2**20
 
-#: What a perf client's tgen writes for a download: 222 B that say what it wants, 1000 B, 37 B that say their checksum; and what
-#: the server's writes before the download, in a write of its own (`_tgenstream_writeCommand`, `_tgenstream_writeResponse`; names with
-#: two digits).
+#: What a perf client's tgen writes for a download: 222 B that say what it wants, 1000 B, 37 B that say their checksum. And what
+#: the server's writes before the download, in a write of its own (`_tgenstream_writeCommand`, `_tgenstream_writeResponse`; names
+#: of two digits).
 REQUEST, RESPONSE = 222 + 1000 + 37, 70
 
 #: Greatest multiple of the load.
