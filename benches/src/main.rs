@@ -13,6 +13,7 @@ use onionlab_tor::World;
 use serde_json::{Value, json};
 use std::process::Command;
 use std::time::Instant;
+use world::LITTLE_LOSS;
 
 /// Simulated seconds before the clock is started.
 const WARM_UP: u64 = 30;
@@ -23,13 +24,13 @@ fn main() {
         Some("--instructions") => {
             // Run by this program itself, under callgrind: prints the cell-hops that it simulated.
             let seconds: u64 = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(1);
-            let mut world = world::build(20, 60);
+            let mut world = world::build(20, 60, LITTLE_LOSS);
             world.run_until(at(10 + seconds));
             println!("{}", world.cell_hops());
         }
         Some("--profile") => {
             let seconds: u64 = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(WARM_UP + 20);
-            let mut world = world::build(130, 5000);
+            let mut world = world::build(130, 5000, LITTLE_LOSS);
             world.run_until(at(seconds));
             println!("{} events, {} cell-hops, {} cells in flight", world.events(), world.cell_hops(), world.cells_in_flight());
         }
@@ -46,10 +47,12 @@ fn at(seconds: u64) -> SimTime {
 
 fn run(output: Option<&str>) {
     let mut rows = Vec::new();
-    for (name, relays, clients, seconds) in
-        [("130 relays, 5,000 circuits", 130, 5000, 20), ("20 relays, 60 circuits", 20, 60, 60)]
-    {
-        rows.push(measure(name, relays, clients, seconds));
+    for (name, relays, clients, loss, seconds) in [
+        ("130 relays, 5,000 circuits", 130, 5000, LITTLE_LOSS, 20),
+        ("the same, 1 % lost", 130, 5000, 0.01, 20),
+        ("20 relays, 60 circuits", 20, 60, LITTLE_LOSS, 60),
+    ] {
+        rows.push(measure(name, || world::build(relays, clients, loss), seconds));
     }
     println!(
         "{:<28} {:>12} {:>14} {:>12} {:>10} {:>12}",
@@ -99,10 +102,10 @@ fn thousands(value: Option<f64>) -> String {
 }
 
 /// Runs the world for `seconds` after the warm-up; the best of three runs, since whatever else the machine does only adds.
-fn measure(name: &str, relays: u32, clients: u32, seconds: u64) -> Value {
+fn measure(name: &str, build: impl Fn() -> World, seconds: u64) -> Value {
     let mut best: Option<(f64, u64, u64)> = None;
     for _ in 0..3 {
-        let mut world = world::build(relays, clients);
+        let mut world = build();
         world.run_until(at(WARM_UP));
         let (events, hops) = (world.events(), world.cell_hops());
         let start = Instant::now();

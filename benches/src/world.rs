@@ -12,16 +12,19 @@ use onionlab_tor::{
 
 const SEED: Seed = Seed(1);
 
-/// Every path has a latency of its own, from 5 to 75 ms.
-struct Latencies;
+/// Packets that get lost where the world does not say.
+pub const LITTLE_LOSS: f32 = 0.0005;
 
-impl Topology for Latencies {
+/// Every path has a latency of its own, from 5 to 75 ms, and loses this share of packets.
+struct Paths(f32);
+
+impl Topology for Paths {
     fn path(&self, a: HostId, b: HostId) -> Path {
         let draw = RandomStream::new(SEED, "paths", "latency").at(u64::from(a.0.min(b.0)) << 32 | u64::from(a.0.max(b.0)));
         Path {
             latency: SimDuration::from_micros(5000 + draw.below(70_000)),
             jitter: SimDuration::ZERO,
-            loss: 0.0005,
+            loss: self.0,
             beside: false,
         }
     }
@@ -48,7 +51,7 @@ impl PathSource for Thirds {
 }
 
 /// A world of `relays` relays, ten servers and `clients` clients that all start within 20 seconds; Linux's TCP with SACK, KIST, EWMA.
-pub fn build(relays: u32, clients: u32) -> World {
+pub fn build(relays: u32, clients: u32, loss: f32) -> World {
     let draws = RandomStream::new(SEED, "world", "rates");
     let queue = QueueConfig { discipline: QueueDiscipline::DropTail, limit: Bytes::new(1_000_000), limit_packets: None };
     let host = |name: String, up: u64, down: u64| HostConfig {
@@ -97,7 +100,7 @@ pub fn build(relays: u32, clients: u32) -> World {
     World::new(WorldConfig {
         seed: SEED,
         hosts,
-        topology: Box::new(Latencies),
+        topology: Box::new(Paths(loss)),
         tcp: TcpConfig::linux(),
         settings: Settings { client: ClientSettings { predict: false, ..ClientSettings::default() }, ..Settings::default() },
         clients: configs,
