@@ -597,7 +597,7 @@ mod tests {
     use crate::settings::Settings;
     use crate::test_world::{at, in_a_row_with};
     use onionlab_net::tcp::TcpConfig;
-    use onionlab_quantities::Bandwidth;
+    use onionlab_quantities::{Bandwidth, SimTime};
 
     /// A server that says first who it is, as tgen's does, and whose window begins with one segment, has to wait a round trip of 20 ms to the exit before it sends what was asked for. What it
     /// says first counts neither as the first byte nor in the size.
@@ -611,10 +611,13 @@ mod tests {
             let records = world.take_records();
             let [transfer] = &records.transfers[..] else { panic!("{:?}", records.transfers) };
             assert_eq!((transfer.size, transfer.received), (1000, 1000));
-            transfer.first_byte.unwrap().saturating_since(transfer.connected.unwrap()).as_secs_f64() * 1e3
+            let since = |time: Option<SimTime>| time.unwrap().saturating_since(transfer.connected.unwrap()).as_secs_f64() * 1e3;
+            [transfer.answered, transfer.first_byte].map(since)
         };
-        let (without, with) = (first_byte(""), first_byte("header = \"70 B\""));
-        println!("{without} ms, {with} ms");
+        let [[at_once, without], [answered, with]] = [first_byte(""), first_byte("header = \"70 B\"")];
+        println!("{without} ms; {answered} and {with} ms");
+        // It is the header that answers; nothing does before it.
+        assert!(at_once >= without && (20.0..=without).contains(&answered), "{answered} ms, {without} ms");
         // The request is there when the exit has connected.
         assert!((20.0..25.0).contains(&without), "{without} ms");
         // The acknowledgement waits for a moment at the exit.

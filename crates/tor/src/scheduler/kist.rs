@@ -102,12 +102,19 @@ impl World {
     /// What the channel may write in this run (`update_socket_info`); as long as TCP has no news and the outbuf is as it was, what it might before.
     fn update_limit(&mut self, id: EndId, limit: Option<SocketLimit>) {
         let end = &self.ends[id.index()];
-        let left = match limit {
-            Some(limit) => match self.net.news(end.socket) {
-                Some(info) => limit.room(&info).saturating_sub(u64::from(end.outbuf.len())),
-                None => return,
-            },
-            None => self.writeable_cells(id) * u64::from(CELL_COST),
+        let left = if let Some(limit) = limit {
+            let left = |info: &TcpInfo| limit.room(info).saturating_sub(u64::from(end.outbuf.len()));
+            let Some(info) = self.net.news(end.socket) else {
+                debug_assert_eq!(
+                    u64::from(end.kist_left),
+                    left(&self.net.info(end.socket)).min(u64::from(u32::MAX)),
+                    "TCP has news, or the outbuf is another, and nobody was told"
+                );
+                return;
+            };
+            left(&info)
+        } else {
+            self.writeable_cells(id) * u64::from(CELL_COST)
         };
         // Four gigabytes in a run are no limit.
         self.ends[id.index()].kist_left = u32::try_from(left).unwrap_or(u32::MAX);
