@@ -12,7 +12,7 @@ from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
 from onionlab.errors import ImportedError
-from onionlab.importing.atlas import LATENCY_FACTOR, LATENCY_FLOOR, ROUND_TRIPS
+from onionlab.importing.atlas import LATENCY_FACTOR, LATENCY_FLOOR, ROUND_TRIPS, any_vertex
 from onionlab.importing.model import MOST_HOSTS, ROLES, Host, Markov, Network, Perf, Relay
 from onionlab.untrusted import Fields, clipped, read_json
 
@@ -36,6 +36,8 @@ LINKS = (
     'downlink-queue = "drop-tail"',
     'downlink-queue-size = "1 GiB" # its 1,024,000 B never fill: packets are counted in without headers and out with them',
 )
+#: What stands for a country and is none: perf clients are placed as OnionPerf's instances are, and one of these is called op-ab.
+NO_COUNTRY = frozenset({"AB"})
 #: And if a relay has a rate of its own.
 LIMITED = ('epoll = "shadow-1.13" # what is ready is in a hash table, by descriptor',)
 
@@ -103,7 +105,8 @@ def _hosts(document: Fields, key: str) -> tuple[Host, ...]:
 
 def _host(fields: Fields) -> Host:
     rates = [fields.whole(key, 125, FASTEST) for key in ("up_bytes_s", "down_bytes_s")]
-    return Host(fields.text("name", 64), _country(fields), *rates)
+    name, country = fields.text("name", 64), _country(fields)
+    return Host(name, any_vertex(name) if country in NO_COUNTRY else country, *rates)
 
 
 def _country(fields: Fields) -> str | None:
