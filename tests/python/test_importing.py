@@ -19,7 +19,7 @@ import onionlab
 from fake_core import FakeCore
 from onionlab import _core, cli, importing, unpacking, untrusted
 from onionlab.errors import ScenarioError, UntrustedError
-from onionlab.importing import ImportedError, Options, torrc
+from onionlab.importing import ImportedError, Options, atlas, torrc
 from onionlab.importing.model import Times
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
 from onionlab.importing.write import document, experiment
@@ -48,6 +48,32 @@ def test_a_published_network_becomes_an_experiment() -> None:
     network = importing.read(PUBLISHED)
     golden("published.network.json", document(network))
     golden("published.toml", experiment(network, Options()))
+
+
+def test_who_stands_in_a_country_that_is_none_stands_on_a_vertex_of_the_graph(tmp_path: Path) -> None:
+    countries = [atlas.any_vertex(f"perfclient{number}") for number in range(1, 2001)]
+    total = sum(atlas.VERTICES.values())
+    assert total == 20
+    assert {code for pair in atlas.ROUND_TRIPS for code in pair.split("-")} < {*atlas.VERTICES}
+    for country, times in atlas.VERTICES.items():
+        assert abs(countries.count(country) / 2000 - times / total) < 0.04, country
+    given = json.loads(PUBLISHED.read_text(encoding="utf-8"))
+    given["perf_clients"] = [dict(given["perf_clients"][0], name=name, country=code) for name, code in (("a", "AB"), ("b", "HK"))]
+    (tmp_path / "net.json").write_text(json.dumps(given), encoding="utf-8")
+    (perf,) = importing.read(tmp_path / "net.json").perf
+    assert [host.country for host in perf.hosts] == [atlas.any_vertex("a"), "HK"]
+
+
+def test_known_round_trips_stand_beside_a_table_as_far_as_it_has_both_countries(tmp_path: Path) -> None:
+    network = importing.read(PUBLISHED)
+    table = tmp_path / "table.csv.gz"
+    head = "cty1,cty2,rtt_cnt,rtt_avg,rtt_std,rtt_min,rtt_max\n"
+    rows = "".join(f"{a},{b},9,40,1,39,41\n" for a, b in (("DE", "DE"), ("DE", "NL"), ("JP", "NL")))
+    table.write_bytes(gzip.compress((head + rows).encode()))
+    known = tomllib.loads(experiment(network, Options(latency=table)))["network"]["latency-between"]
+    assert known == {pair: f"{atlas.ROUND_TRIPS[pair]:g} ms" for pair in ("DE-DE", "DE-JP", "JP-JP")}
+    table.write_bytes(gzip.compress((head + "NL,NL,9,40,1,39,41\n").encode()))
+    assert "latency-between" not in tomllib.loads(experiment(network, Options(latency=table)))["network"]
 
 
 def test_more_load_is_shorter_intervals() -> None:

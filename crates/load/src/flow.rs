@@ -92,10 +92,12 @@ pub struct StreamPlan {
 /// What the ends of a stream send each other.
 #[derive(Debug, Clone)]
 pub enum Exchange {
-    /// The client sends a request; the server answers when it has all of it. Over when the client has the whole answer.
+    /// The client sends a request; the server answers when it has enough of it. Over when the client has the whole answer.
     Download {
         /// What the client sends.
         request: Bytes,
+        /// So much of it the server waits for.
+        awaited: Bytes,
         /// What the server sends.
         size: Bytes,
         /// What it writes before that, in a write of its own.

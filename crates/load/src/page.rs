@@ -176,7 +176,7 @@ impl PageStreams {
         } else {
             return None;
         };
-        let exchange = Exchange::Download { request: self.request, size, header: Bytes::ZERO };
+        let exchange = Exchange::Download { request: self.request, awaited: self.request, size, header: Bytes::ZERO };
         Some(StreamPlan { delay: SimDuration::ZERO, after_all, exchange, timeout: None, port: self.port })
     }
 }
@@ -209,7 +209,7 @@ mod tests {
         let sizes: Vec<u64> = plans
             .iter()
             .map(|plan| match plan.exchange {
-                Exchange::Download { request, size, header } => {
+                Exchange::Download { request, size, header, .. } => {
                     assert_eq!((request, header, plan.port, plan.delay), (REQUEST, Bytes::ZERO, 80, SimDuration::ZERO));
                     size.get()
                 }

@@ -31,6 +31,10 @@ pub struct Perf {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
     pub request: Option<Bytes>,
+    /// So much of a request the server waits for before it writes anything; all of it if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "size_schema")]
+    pub answer_after: Option<Bytes>,
     /// What the server writes before the download, in a write of its own, which counts neither in its size nor as its first byte; nothing if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
@@ -100,7 +104,8 @@ impl Perf {
         });
         let PerfSize { size, timeout, .. } = found.or(sizes.last()).copied().unwrap_or(SIZES[0]);
         let request = self.request.unwrap_or(REQUEST);
-        let exchange = Exchange::Download { request, size, header: self.header.unwrap_or(Bytes::ZERO) };
+        let (awaited, header) = (self.answer_after.unwrap_or(request), self.header.unwrap_or(Bytes::ZERO));
+        let exchange = Exchange::Download { request, awaited, size, header };
         Flow::single(self.pause.unwrap_or(PAUSE), exchange, Some(timeout), self.port.unwrap_or(DEFAULT_PORT))
     }
 
@@ -112,6 +117,13 @@ impl Perf {
                 Err(LoadError { key, value: format!("\"{value}\""), allowed })
             }
         };
+        let request = self.request.unwrap_or(REQUEST);
+        if let Some(after) = self.answer_after
+            && !(Bytes::new(1)..=request).contains(&after)
+        {
+            let (key, value) = ("answer-after".to_owned(), format!("\"{after}\""));
+            return Err(LoadError { key, value, allowed: "it must be at least 1 B and at most the request" });
+        }
         if let Some(sizes) = &self.sizes {
             if !(1..=100).contains(&sizes.len()) {
                 let (key, value) = ("sizes".to_owned(), format!("a list of {} entries", sizes.len()));

@@ -16,7 +16,7 @@ from onionlab.errors import ImportedError, ResultsError, ScenarioError
 from onionlab.files import write_directory
 from onionlab.importing.model import Host, Markov, Network, Options, Perf, Relay
 from onionlab.quantity import seconds
-from onionlab.untrusted import clipped, read_bytes
+from onionlab.untrusted import clipped, read_bytes, read_text
 
 EXPERIMENT, NETWORK = "experiment.toml", "network.json"
 
@@ -29,7 +29,8 @@ MOST_MODEL = 16 * 2**20
 #: What a perf client's tgen writes for a download: 222 B that say what it wants, 1000 B, 37 B that say their checksum. And what
 #: the server's writes before the download, in a write of its own (`_tgenstream_writeCommand`, `_tgenstream_writeResponse`; names
 #: of two digits).
-REQUEST, RESPONSE = 222 + 1000 + 37, 70
+COMMAND, RESPONSE = 222, 70
+REQUEST = COMMAND + 1000 + 37
 
 #: Greatest multiple of the load.
 MOST_LOAD = 100
@@ -170,6 +171,14 @@ def _markov(network: Network) -> Iterator[tuple[str, Markov]]:
         yield "markov" if single else f"markov{number}", markov
 
 
+def _known(round_trips: Mapping[str, float], table: Path | None) -> Mapping[str, float]:
+    """Those between countries that the table has; the built-in one has all of them."""
+    if not round_trips or table is None:
+        return round_trips
+    countries = {country for line in read_text(table).splitlines() for country in line.split(",")[:2]}
+    return {pair: time for pair, time in round_trips.items() if countries.issuperset(pair.split("-"))}
+
+
 def _round_trips(known: Mapping[str, float]) -> list[str]:
     """The table of those that a piece of the other graph has."""
     lines = [f'{pair} = "{time:g} ms"' for pair, time in known.items()]
@@ -208,8 +217,9 @@ def experiment(network: Network, options: Options) -> str:
         lines.append(f"latency-factor = {network.latency_factor:g} # as long as the round trips of its own graph")
     if network.latency_floor:
         lines.append(f'latency-floor = "{network.latency_floor} ms" # whose shortest have two last miles in them')
-    if network.round_trips and options.latency is None:
-        lines += _round_trips(network.round_trips)
+    known = _known(network.round_trips, options.latency)
+    if known:
+        lines += _round_trips(known)
     lines += [
         "",
         "[base]",
@@ -248,9 +258,13 @@ def experiment(network: Network, options: Options) -> str:
             f'start = "{times.traffic + 60} s"',
             f'boot-before = "{times.traffic + 60 - times.tor} s"',
             *perf.options.lines(),
-            f'load = {{ kind = "perf", request = "{REQUEST} B", header = "{RESPONSE} B" }} # as its ends say first who they are',
+            f"load = {_measures()} # as its ends say first who they are",
         ]
     return "\n".join([*lines, ""])
+
+
+def _measures() -> str:
+    return f'{{ kind = "perf", request = "{REQUEST} B", answer-after = "{COMMAND} B", header = "{RESPONSE} B" }}'
 
 
 def _guards(count: int) -> str:

@@ -59,7 +59,7 @@ fn each_transfer_is_a_flow_of_one_download() {
     assert_eq!((flow.pause, flow.parallel), (SimDuration::from_secs(5), 1));
     let plan = flow.next().unwrap();
     assert_eq!((plan.delay, plan.after_all, plan.timeout, plan.port), (SimDuration::ZERO, false, None, 443));
-    let Exchange::Download { request, size, header } = plan.exchange else { panic!("{plan:?}") };
+    let Exchange::Download { request, size, header, .. } = plan.exchange else { panic!("{plan:?}") };
     assert_eq!((request.get(), size.get(), header.get()), (200, 50_000, 68));
     assert!(flow.next().is_none());
     assert!(sequence.flow(stream("client1"), 1).is_none());
@@ -101,6 +101,11 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
         ),
         ("kind = \"tor-users\"\nflow-interval = \"0\"", "flow-interval = \"0 ns\": it must be from 1 ms to 7 d"),
         ("kind = \"bulk\"\nsize = \"1 B\"\nheader = \"0 B\"", "header = \"0 B\": it must be at least 1 B"),
+        ("kind = \"perf\"\nanswer-after = \"0 B\"", "answer-after = \"0 B\": it must be at least 1 B and at most the request"),
+        (
+            "kind = \"perf\"\nrequest = \"99 B\"\nanswer-after = \"100 B\"",
+            "answer-after = \"100 B\": it must be at least 1 B and at most the request",
+        ),
         ("kind = \"sequence\"\ntransfers = []", "transfers = []: at least one transfer is needed"),
         ("kind = \"sequence\"\ntransfers = [{ size = \"1 B\", count = 0 }]", "transfers[0].count = 0: it must be at least 1"),
         (

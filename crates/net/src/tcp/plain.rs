@@ -79,7 +79,7 @@ impl Tcb {
 
     /// The segment that arrived is processed: what is sent from now on answers none.
     pub(crate) fn forget_echo(&mut self) {
-        self.receive.echo = SimTime::ZERO;
+        self.receive.processed();
     }
 
     /// The first round trip is known, so that the buffers are to have what the path holds.

@@ -51,7 +51,7 @@ pub(super) struct Receive {
     space: u32,
     /// Round trip as the receiver sees it, in eighths of a microsecond; 0 before any sample.
     rtt8: u32,
-    /// Low bits of the last `ts_echo` sampled.
+    /// Low bits of the last `ts_echo` sampled. With [`RoundTrips::Released`] what the segment that is being processed brought in order.
     sampled_echo: u32,
     last_arrival: Ticks,
     /// Delay of acknowledgements in microseconds; 0 before any data. Where the clock alone decides: how many waited the shorter while. Where
@@ -133,6 +133,7 @@ impl Receive {
     pub(super) fn note_timestamp(&mut self, cfg: &TcpConfig, segment: &Segment) {
         if cfg.round_trips == RoundTrips::Released {
             self.echo = segment.ts_val;
+            self.sampled_echo = 0;
         } else if segment.seq <= self.next - u64::from(self.unacked) {
             self.echo = self.echo.max(segment.ts_val);
         }
@@ -193,6 +194,8 @@ impl Receive {
         if fin {
             self.ack_now = true;
             self.pingpong = true;
+        } else if cfg.round_trips == RoundTrips::Released {
+            self.sampled_echo = advance;
         }
         self.decide(cfg, now, rtt);
         Arrival { new_bytes: new > 0, fin }
@@ -333,9 +336,19 @@ impl Receive {
         }
     }
 
+    /// The segment that arrived is processed: what is sent from now on answers none.
+    pub(super) fn processed(&mut self) {
+        self.echo = SimTime::ZERO;
+        self.sampled_echo = 0;
+    }
+
     /// Fills the acknowledgement of a segment that leaves now.
+    ///
+    /// With [`RoundTrips::Released`] one that leaves while another is being processed does not acknowledge what that brings, and counts as its acknowledgement all
+    /// the same (`_tcp_flush` of Shadow 1.13 puts segments out before it takes in what came, `tcp_networkInterfaceIsAboutToSendPacket` forgets the delayed one).
     pub(super) fn acknowledge(&mut self, cfg: &TcpConfig, segment: &mut Segment) {
-        segment.ack = self.next;
+        let withheld = if cfg.round_trips == RoundTrips::Released { self.sampled_echo } else { 0 };
+        segment.ack = self.next - u64::from(withheld);
         segment.flags = segment.flags.with(Flags::ACK);
         let mut window = self.free(cfg);
         if segment.flags.has(Flags::SYN) && cfg.acks != AckRule::Timed {
@@ -343,7 +356,7 @@ impl Receive {
         }
         // The window's right edge never moves back.
         self.open = self.open.max(window);
-        segment.window = self.open;
+        segment.window = self.open + withheld;
         segment.ts_echo = self.echo;
         if let Some(beyond) = self.beyond.as_deref()
             && !beyond.is_empty()

@@ -220,7 +220,7 @@ impl World {
         let now = self.queue.now();
         let transfer = &self.transfers[id.index()];
         let (awaited, size, header, writer) = match &transfer.exchange {
-            Exchange::Download { request, size, header } => (request.get(), header.get() + size.get(), header.get(), None),
+            Exchange::Download { awaited, size, header, .. } => (awaited.get(), header.get() + size.get(), header.get(), None),
             Exchange::Upload { size, answer } => (size.get(), answer.get(), 0, None),
             Exchange::Script(script) => {
                 let [client, server] = script.greeting();
@@ -622,5 +622,23 @@ mod tests {
         assert!((20.0..25.0).contains(&without), "{without} ms");
         // The acknowledgement waits for a moment at the exit.
         assert!((20.0..30.0).contains(&(with - without)), "{without} ms, {with} ms");
+    }
+
+    /// A request of 50 kB takes several round trips of a window that begins with one segment; a server that waits for its beginning alone answers after the first, and has all of it in the end.
+    #[test]
+    fn a_server_may_answer_before_it_has_the_whole_request() {
+        let answered = |after: &str| {
+            let sizes = "[{ size = \"1000 B\", weight = 1.0, timeout = \"60 s\" }]";
+            let load = format!("kind = \"perf\"\nsizes = {sizes}\npause = \"60 s\"\nrequest = \"50 kB\"\n{after}");
+            let tcp = TcpConfig { initial_window: 1, ..TcpConfig::shadow() };
+            let mut world = in_a_row_with(tcp, Settings::default(), Bandwidth::from_bits_per_sec(50_000_000), &load);
+            world.run_until(at(20_000));
+            let records = world.take_records();
+            let [transfer] = &records.transfers[..] else { panic!("{:?}", records.transfers) };
+            assert_eq!((transfer.received, transfer.sent), (1000, 50_000));
+            transfer.answered.unwrap().saturating_since(transfer.connected.unwrap()).as_secs_f64() * 1e3
+        };
+        let [whole, beginning] = [answered(""), answered("answer-after = \"222 B\"")];
+        assert!((20.0..30.0).contains(&beginning) && whole > beginning + 60.0, "{beginning} ms, {whole} ms");
     }
 }

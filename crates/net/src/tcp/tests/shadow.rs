@@ -211,6 +211,45 @@ fn data_that_an_acknowledgement_releases_tells_its_receiver_the_round_trip() {
     assert!((millis(280)..=millis(310)).contains(&srtt) && receiver.rto < millis(500), "{receiver:?}");
 }
 
+/// What leaves while a segment is being processed does not acknowledge what that brings, and what would have is forgotten: an answer that lets the rest of its request go stays
+/// unacknowledged for a second, and what follows goes by the window of a time-out. Where the rest has to wait for the link it acknowledges.
+#[test]
+fn the_rest_of_a_request_that_an_answer_lets_go_does_not_acknowledge_it() {
+    let answered = |busy: bool| {
+        let cfg = TcpConfig { initial_window: 1, ..shadow_1() };
+        let mut pair = Pair::new(cfg, millis(50), 1);
+        pair.now = at(1000);
+        pair.run_until(at(2000));
+        pair.trace = Some(Vec::new());
+        pair.ends[0].to_write = 2 * MSS;
+        while pair.ends[1].read == 0 {
+            assert!(pair.step(at(3000)));
+        }
+        // The answer, and right after it the download, of which nothing fits the window.
+        pair.ends[1].to_write = 70;
+        assert!(pair.step(at(3000)));
+        if busy {
+            let until = pair.now + millis(60);
+            pair.wires[0].occupy(until);
+        }
+        pair.ends[1].to_write = 20 * MSS;
+        pair.run_until(at(6000));
+        assert_eq!((pair.ends[0].read, pair.ends[1].read), (20 * MSS + 70, 2 * MSS));
+        let sent = |from: u64| {
+            let trace =
+                pair.trace.iter().flatten().filter(move |(_, end, segment)| *end == 1 && segment.len > 0 && segment.seq == from);
+            trace.map(|(at, ..)| *at).collect::<Vec<_>>()
+        };
+        (sent(1), sent(71))
+    };
+    let (answer, download) = answered(false);
+    assert_eq!((answer.len(), answer[1]), (2, answer[0] + millis(1000)));
+    assert!(download.len() == 1 && download[0] < answer[1] + millis(1), "{answer:?} {download:?}");
+    let (answer, download) = answered(true);
+    assert_eq!((answer.len(), download.len()), (1, 1));
+    assert!(download[0] < answer[0] + millis(200), "{answer:?} {download:?}");
+}
+
 /// A time-out that is not answered yet takes no round trip; its doubling ends with the next one that is known.
 #[test]
 fn a_round_trip_ends_the_doubling_of_timeouts() {
