@@ -25,6 +25,7 @@ from onionlab.reproductions.shadow_networks import Figure, Target, compare
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times as shadow_networks_times
+from onionlab.reproductions.shadow_networks.by_place import by_place
 from onionlab.reproductions.shadow_networks.more_load import QUANTILES as MORE_QUANTILES
 from onionlab.reproductions.shadow_networks.more_load import Ratio, effect
 from onionlab.reproductions.shadow_networks.transfer_times import FORM, Observed, reduce
@@ -405,3 +406,52 @@ def test_options_of_other_reproductions_are_refused(
 def test_the_differences_that_are_named_can_be_read() -> None:
     rows = load_differences(ROOT / "experiments/shadow-networks/differences.toml")
     assert all(row["what"] and row["mechanism"] and row["evidence"] for row in rows)
+
+
+def test_times_of_the_reference_are_told_apart_by_client_and_so_by_place() -> None:
+    # Two downloads of 50 KiB and one of 1 MiB; one of 50 KiB and one of 5 MiB; one of 1 MiB alone; one of 50 KiB.
+    theirs = {
+        "51200": [0.3, 0.2, 0.5, 0.9],
+        "1048576": [0.4, 0.6],
+        "5242880": [0.7],
+        "all": [0.3, 0.2, 0.4, 0.5, 0.7, 0.6, 0.9],
+    }
+    countries = {"perf1": "NL", "perf2": "HK", "perf10": "NL", "perf3": "US"}
+    ours = {"perf1": np.array([0.35]), "perf2": np.array([0.8, 0.1]), "perf10": [0.25]}
+    found = {place.country: place for place in by_place(countries, theirs, ours)}
+    assert list(found) == ["HK", "NL", "US"]
+    # In alphabetical order: perf1, perf10, perf2, perf3.
+    assert list(found["NL"].theirs) == [0.2, 0.3, 0.4, 0.5, 0.7]
+    assert (list(found["HK"].theirs), list(found["US"].theirs)) == ([0.6], [0.9])
+    assert (found["NL"].clients, list(found["NL"].ours)) == (2, [0.25, 0.35])
+    assert (list(found["HK"].ours), list(found["US"].ours)) == ([0.1, 0.8], [])
+    # Another number of clients, or a time that no size has: nothing is told.
+    assert by_place({"perf1": "NL"}, theirs, ours) == ()
+    assert by_place(countries, theirs | {"all": [0.3, 0.31]}, ours) == ()
+    assert by_place({}, {size: [] for size in theirs}, ours) == ()
+
+
+@pytest.mark.parametrize("name", ["1pct-load1.0-1", "1pct-load1.0-3", "10pct-load1.0-1"])
+def test_the_published_lists_are_in_the_order_of_clients(name: str) -> None:
+    folder = ROOT / "../shared/data/reference/shadow-networks"
+    if not folder.is_dir():
+        pytest.skip(f"{folder} is not here")
+    read = {
+        part: json.loads(lzma.decompress((folder / f"{name}.{part}.json.xz").read_bytes())) for part in ("network", "results")
+    }
+    countries = {client["name"]: client["country"] for client in read["network"]["perf_clients"]}
+    places = by_place(countries, read["results"]["time_to_first_byte_recv"], {})
+    assert {place.country for place in places} == set(countries.values())
+    # From Hong Kong nothing is as near as from the Netherlands.
+    lowest = {place.country: place.theirs[len(place.theirs) // 20] for place in places}
+    assert "HK" not in lowest or lowest["HK"] > lowest["NL"] + 0.1
+
+
+def test_the_page_has_first_bytes_by_place(reference: Path) -> None:
+    clients = [{"name": "perf0", "country": "NL"}]
+    (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(json.dumps({"perf_clients": clients}).encode()))
+    times = {"51200": [0.4, 0.9], "1048576": [1.1], "5242880": [2.5], "all": [0.4, 0.9, 1.1, 2.5]}
+    results = dict.fromkeys(shadow_networks_times.TIMES, times) | {"error_rate": {"ALL": [[0.0, 2.5]]}}
+    (reference / f"{NAME}.results.json.xz").write_bytes(lzma.compress(json.dumps(results).encode()))
+    text = shadow_networks_page.page([compare(NAME, reference, Observed.of(reduce(experiment())))], [], [])
+    assert "| NL | 1 | 4 / 4 | theirs | 0.40 | 0.40 | 0.90 | 1.10 | 1.10 |\n| | | | ours | 0.25 |" in text

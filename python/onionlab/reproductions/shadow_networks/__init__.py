@@ -23,13 +23,23 @@ from onionlab.plan import Plan
 from onionlab.quantity import seconds
 from onionlab.reproductions.kept import Kept, Made, Reduced, opened, work_off
 from onionlab.reproductions.published import load_differences
-from onionlab.reproductions.published_networks import imported, names, settle
+from onionlab.reproductions.published_networks import SUFFIX, imported, names, settle
 from onionlab.reproductions.runs import Observe, watching
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times
+from onionlab.reproductions.shadow_networks.by_place import Place, by_place
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
-from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, Samples, errors, reduce, times
+from onionlab.reproductions.shadow_networks.transfer_times import (
+    SIZES,
+    TIMES,
+    Observed,
+    Samples,
+    errors,
+    reduce,
+    times,
+    times_by_client,
+)
 from onionlab.results.experiment import opened as opened_results
 from onionlab.running.time_limit import TimeLimit
 from onionlab.stats.intervals import Floats, lower_quantile
@@ -37,6 +47,9 @@ from onionlab.untrusted import read_json
 
 #: What is run where nobody says otherwise: the networks of 1 %.
 SMALL = "1pct"
+
+#: The time that places are compared by.
+FIRST_BYTE = "time_to_first_byte_recv"
 
 #: Largest distance from the mean over their networks, in standard deviations between networks, of a figure within the spread.
 SPREAD = 2.0
@@ -88,6 +101,8 @@ class Comparison:
         Over all networks of the scale.
     observed
         Our run.
+    places
+        First bytes by where clients stand; none where the reference does not tell.
     """
 
     name: str
@@ -99,6 +114,7 @@ class Comparison:
     targets: dict[tuple[str, str], tuple[Target, ...]]
     quantiles: tuple[float, ...]
     observed: Observed
+    places: tuple[Place, ...] = ()
 
     @cached_property
     def figures(self) -> dict[tuple[str, str], tuple[Figure, ...]]:
@@ -323,6 +339,10 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
         }
         samples = {(metric, size): np.sort(np.asarray(theirs[metric][size], dtype=np.float64)) for metric, size in keys}
         failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
+        document = reference / f"{name}{SUFFIX}"
+        clients = read_json(document).get("perf_clients", []) if document.is_file() else []
+        first = times_by_client(observed.perf, FIRST_BYTE, "all")
+        places = by_place({client["name"]: client.get("country", "none") for client in clients}, theirs[FIRST_BYTE], first)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UntrustedError) as error:
         raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
     return Comparison(
@@ -335,6 +355,7 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
         targets=spread,
         quantiles=quantiles,
         observed=observed,
+        places=places,
     )
 
 

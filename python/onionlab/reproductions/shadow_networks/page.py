@@ -14,12 +14,17 @@ from onionlab.reproductions.published import differences_section
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, QUANTILES, Effect, Ratio
 from onionlab.reproductions.shadow_networks.transfer_times import TIMES
+from onionlab.stats.intervals import lower_quantile
 
 if TYPE_CHECKING:
     from onionlab.reproductions.shadow_networks import Comparison, Figure
+    from onionlab.reproductions.shadow_networks.by_place import Place
 
 #: What their runs took, by scale: medians of Shadow 1.13, and where known of Shadow 2 on 32 cores.
 COSTS = {"1%": "4 h 47 min, 35 GiB", "10%": "19 h 24 min, 355 GiB (Shadow 2: 9.5 h, 325 GiB)"}
+
+#: Quantiles of the times by place.
+OF_PLACES = (0.1, 0.25, 0.5, 0.75, 0.9)
 
 #: Simulated time of theirs, in seconds.
 HOUR = 3600.0
@@ -208,6 +213,27 @@ def _section(one: Comparison) -> Iterator[str]:
         yield f"| | | | their networks | {' | '.join(spread)} |"
     stem = shadow_networks_charts.stem(one)
     yield from ("", "In seconds. Bold: outside.", "", f"![{one.name}: ours beside theirs]({stem}.svg)", "")
+    if one.places:
+        yield from _places(one.places)
+
+
+def _places(places: Sequence[Place]) -> Iterator[str]:
+    """First bytes by where clients stand."""
+    yield (
+        "First bytes of all sizes by the country of the perf client (AB is none: Shadow put such clients anywhere, and here they "
+        "stand in countries of the published piece of its graph):"
+    )
+    head = [f"p{100 * q:g}" for q in OF_PLACES]
+    yield from ("", f"| | clients | downloads, theirs / ours | | {' | '.join(head)} |")
+    yield f"| --- | ---: | ---: | --- |{' ---: |' * len(head)}"
+    for place in places:
+        rows = (("theirs", place.theirs), ("ours", place.ours))
+        for number, (whose, times) in enumerate(rows):
+            count = f"{len(place.theirs)} / {len(place.ours)}"
+            start = f"| {place.country} | {place.clients} | {count} |" if number == 0 else "| | | |"
+            quantiles = (_seconds(lower_quantile(times, q)) if len(times) else "–" for q in OF_PLACES)
+            yield f"{start} {whose} | {' | '.join(quantiles)} |"
+    yield ""
 
 
 def _ours(figure: Figure) -> str:
