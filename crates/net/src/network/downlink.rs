@@ -163,7 +163,7 @@ impl Network {
         if self.protocols.tcp.round_trips == RoundTrips::Released
             && let Transport::Tcp(tcb) = &mut self.sockets[to.index()].transport
         {
-            tcb.forget_echo();
+            tcb.processed();
             if tcb.is_to_fit() {
                 self.fit_buffers(to);
             }

@@ -78,7 +78,7 @@ impl Tcb {
     }
 
     /// The segment that arrived is processed: what is sent from now on answers none.
-    pub(crate) fn forget_echo(&mut self) {
+    pub(crate) fn processed(&mut self) {
         self.receive.processed();
     }
 

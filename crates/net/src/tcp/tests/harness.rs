@@ -324,7 +324,7 @@ impl Pair {
                 if self.cfg.round_trips == RoundTrips::Released {
                     // What the segment lets go leaves before the program hears of it.
                     while self.wires[other].free_at <= next && self.send(other) {}
-                    self.ends[other].tcb.forget_echo();
+                    self.ends[other].tcb.processed();
                 }
                 self.application(other);
             }
