@@ -594,10 +594,21 @@ impl World {
 
 #[cfg(test)]
 mod tests {
+    use crate::records::TransferRecord;
     use crate::settings::Settings;
     use crate::test_world::{at, in_a_row_with};
     use onionlab_net::tcp::TcpConfig;
     use onionlab_quantities::{Bandwidth, SimTime};
+
+    /// The one transfer of 20 s with this load, over TCP whose window begins with one segment.
+    fn transfer_of(load: &str) -> TransferRecord {
+        let tcp = TcpConfig { initial_window: 1, ..TcpConfig::shadow() };
+        let mut world = in_a_row_with(tcp, Settings::default(), Bandwidth::from_bits_per_sec(50_000_000), load);
+        world.run_until(at(20_000));
+        let mut transfers = world.take_records().transfers;
+        assert_eq!(transfers.len(), 1, "{transfers:?}");
+        transfers.remove(0)
+    }
 
     /// A server that says first who it is, as tgen's does, and whose window begins with one segment, has to wait a round trip of 20 ms to the exit before it sends what was asked for. What it
     /// says first counts neither as the first byte nor in the size.
@@ -605,11 +616,7 @@ mod tests {
     fn a_header_is_not_the_first_byte() {
         let first_byte = |header: &str| {
             let load = format!("kind = \"web\"\nsize = \"1000 B\"\npause = \"60 s\"\n{header}");
-            let tcp = TcpConfig { initial_window: 1, ..TcpConfig::shadow() };
-            let mut world = in_a_row_with(tcp, Settings::default(), Bandwidth::from_bits_per_sec(50_000_000), &load);
-            world.run_until(at(20_000));
-            let records = world.take_records();
-            let [transfer] = &records.transfers[..] else { panic!("{:?}", records.transfers) };
+            let transfer = transfer_of(&load);
             assert_eq!((transfer.size, transfer.received), (1000, 1000));
             let since = |time: Option<SimTime>| time.unwrap().saturating_since(transfer.connected.unwrap()).as_secs_f64() * 1e3;
             [transfer.answered, transfer.first_byte].map(since)
@@ -630,11 +637,7 @@ mod tests {
         let answered = |after: &str| {
             let sizes = "[{ size = \"1000 B\", weight = 1.0, timeout = \"60 s\" }]";
             let load = format!("kind = \"perf\"\nsizes = {sizes}\npause = \"60 s\"\nrequest = \"50 kB\"\n{after}");
-            let tcp = TcpConfig { initial_window: 1, ..TcpConfig::shadow() };
-            let mut world = in_a_row_with(tcp, Settings::default(), Bandwidth::from_bits_per_sec(50_000_000), &load);
-            world.run_until(at(20_000));
-            let records = world.take_records();
-            let [transfer] = &records.transfers[..] else { panic!("{:?}", records.transfers) };
+            let transfer = transfer_of(&load);
             assert_eq!((transfer.received, transfer.sent), (1000, 50_000));
             transfer.answered.unwrap().saturating_since(transfer.connected.unwrap()).as_secs_f64() * 1e3
         };

@@ -220,8 +220,8 @@ def _section(one: Comparison) -> Iterator[str]:
 def _places(places: Sequence[Place]) -> Iterator[str]:
     """First bytes by where clients stand."""
     yield (
-        "First bytes of all sizes by the country of the perf client (AB is none: Shadow put such clients anywhere, and here they "
-        "stand in countries of the published piece of its graph):"
+        "First bytes of all sizes by the country of the perf client, as the reference has it (AB is none: Shadow put such "
+        "clients on any vertex of its graph):"
     )
     head = [f"p{100 * q:g}" for q in OF_PLACES]
     yield from ("", f"| | clients | downloads, theirs / ours | | {' | '.join(head)} |")
