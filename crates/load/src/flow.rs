@@ -96,6 +96,8 @@ pub enum Exchange {
     Download {
         /// What the client sends.
         request: Bytes,
+        /// So much of it the client's tor reads first, the rest in its next pass.
+        first: Bytes,
         /// So much of it the server waits for.
         awaited: Bytes,
         /// What the server sends.

@@ -35,6 +35,10 @@ pub struct Perf {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
     pub answer_after: Option<Bytes>,
+    /// How often, of all requests, the client's tor reads what `answer-after` says alone and the rest right after; never if not given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub split_requests: Option<f64>,
     /// What the server writes before the download, in a write of its own, which counts neither in its size nor as its first byte; nothing if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
@@ -105,7 +109,8 @@ impl Perf {
         let PerfSize { size, timeout, .. } = found.or(sizes.last()).copied().unwrap_or(SIZES[0]);
         let request = self.request.unwrap_or(REQUEST);
         let (awaited, header) = (self.answer_after.unwrap_or(request), self.header.unwrap_or(Bytes::ZERO));
-        let exchange = Exchange::Download { request, awaited, size, header };
+        let split = self.split_requests.is_some_and(|share| stream.member(1).at(k).uniform() < share);
+        let exchange = Exchange::Download { request, first: if split { awaited } else { request }, awaited, size, header };
         Flow::single(self.pause.unwrap_or(PAUSE), exchange, Some(timeout), self.port.unwrap_or(DEFAULT_PORT))
     }
 
@@ -123,6 +128,12 @@ impl Perf {
         {
             let (key, value) = ("answer-after".to_owned(), format!("\"{after}\""));
             return Err(LoadError { key, value, allowed: "it must be at least 1 B and at most the request" });
+        }
+        if let Some(share) = self.split_requests
+            && (self.answer_after.is_none() || !(0.0..=1.0).contains(&share))
+        {
+            let (key, value) = ("split-requests".to_owned(), share.to_string());
+            return Err(LoadError { key, value, allowed: "it must be from 0 to 1, with an answer-after" });
         }
         if let Some(sizes) = &self.sizes {
             if !(1..=100).contains(&sizes.len()) {

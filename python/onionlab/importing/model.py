@@ -127,6 +127,8 @@ class Network:
         The shortest of them then, in milliseconds.
     round_trips
         Those between two of the built-in places, or within one, that are known, in milliseconds, by both codes (``DE-FR``).
+    split_requests
+        How often a perf client's tor reads what it wants before the rest of its request.
     guards
         How many guards a client uses, 0 for none; None: tor's default.
     scheduler, kist_interval
@@ -155,6 +157,7 @@ class Network:
     latency_factor: float = 1.0
     latency_floor: int = 0
     round_trips: Mapping[str, float] = field(default_factory=dict)
+    split_requests: float = 0.0
     guards: int | None = 0
     scheduler: str | None = None
     kist_interval: int | None = None

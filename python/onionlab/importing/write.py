@@ -258,13 +258,14 @@ def experiment(network: Network, options: Options) -> str:
             f'start = "{times.traffic + 60} s"',
             f'boot-before = "{times.traffic + 60 - times.tor} s"',
             *perf.options.lines(),
-            f"load = {_measures()} # as its ends say first who they are",
+            f"load = {_measures(network.split_requests)} # as its ends say first who they are",
         ]
     return "\n".join([*lines, ""])
 
 
-def _measures() -> str:
-    return f'{{ kind = "perf", request = "{REQUEST} B", answer-after = "{COMMAND} B", header = "{RESPONSE} B" }}'
+def _measures(split: float) -> str:
+    said = f'request = "{REQUEST} B", answer-after = "{COMMAND} B", header = "{RESPONSE} B"'
+    return f'{{ kind = "perf", {said}{f", split-requests = {split:.4f}" if split else ""} }}'
 
 
 def _guards(count: int) -> str:

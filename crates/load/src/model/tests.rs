@@ -106,6 +106,11 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
             "kind = \"perf\"\nrequest = \"99 B\"\nanswer-after = \"100 B\"",
             "answer-after = \"100 B\": it must be at least 1 B and at most the request",
         ),
+        ("kind = \"perf\"\nsplit-requests = 0.5", "split-requests = 0.5: it must be from 0 to 1, with an answer-after"),
+        (
+            "kind = \"perf\"\nanswer-after = \"9 B\"\nsplit-requests = 1.5",
+            "split-requests = 1.5: it must be from 0 to 1, with an answer-after",
+        ),
         ("kind = \"sequence\"\ntransfers = []", "transfers = []: at least one transfer is needed"),
         ("kind = \"sequence\"\ntransfers = [{ size = \"1 B\", count = 0 }]", "transfers[0].count = 0: it must be at least 1"),
         (
