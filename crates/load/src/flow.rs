@@ -96,7 +96,7 @@ pub enum Exchange {
     Download {
         /// What the client sends.
         request: Bytes,
-        /// So much of it the client's tor reads first, the rest in its next pass.
+        /// So much of it the client's tor reads first, the rest right after.
         first: Bytes,
         /// So much of it the server waits for.
         awaited: Bytes,

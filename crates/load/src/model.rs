@@ -181,7 +181,12 @@ impl LoadModel {
             Self::TorUsers(users) => return Some(users.flow(stream, k)),
         };
         let Transfer { size, request, header, pause_after } = self.transfer(stream, k)?;
-        Some(Flow::single(pause_after, Exchange::Download { request, first: request, awaited: request, size, header }, None, port))
+        Some(Flow::single(
+            pause_after,
+            Exchange::Download { request, first: request, awaited: request, size, header },
+            None,
+            port,
+        ))
     }
 
     /// What a flow is in the mean. Infinite where a distribution has no mean.

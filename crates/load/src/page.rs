@@ -176,7 +176,8 @@ impl PageStreams {
         } else {
             return None;
         };
-        let exchange = Exchange::Download { request: self.request, first: self.request, awaited: self.request, size, header: Bytes::ZERO };
+        let exchange =
+            Exchange::Download { request: self.request, first: self.request, awaited: self.request, size, header: Bytes::ZERO };
         Some(StreamPlan { delay: SimDuration::ZERO, after_all, exchange, timeout: None, port: self.port })
     }
 }

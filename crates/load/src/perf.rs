@@ -35,10 +35,10 @@ pub struct Perf {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
     pub answer_after: Option<Bytes>,
-    /// How often, of all requests, the client's tor reads what `answer-after` says alone and the rest right after; never if not given.
+    /// Which requests the client's tor reads in two parts, the rest right after the first; none if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.0, max = 1.0))]
-    pub split_requests: Option<f64>,
+    #[schemars(length(min = 1, max = 100))]
+    pub split_requests: Option<Vec<Split>>,
     /// What the server writes before the download, in a write of its own, which counts neither in its size nor as its first byte; nothing if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
@@ -61,6 +61,18 @@ pub struct PerfSize {
     /// It has failed if it takes longer.
     #[schemars(schema_with = "duration_schema")]
     pub timeout: SimDuration,
+}
+
+/// Requests that are read in two parts.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct Split {
+    /// The first part.
+    #[schemars(schema_with = "size_schema")]
+    pub after: Bytes,
+    /// Their share of all requests.
+    #[schemars(range(min = 0.0, max = 1.0))]
+    pub share: f64,
 }
 
 /// From when a pause counts.
@@ -109,8 +121,15 @@ impl Perf {
         let PerfSize { size, timeout, .. } = found.or(sizes.last()).copied().unwrap_or(SIZES[0]);
         let request = self.request.unwrap_or(REQUEST);
         let (awaited, header) = (self.answer_after.unwrap_or(request), self.header.unwrap_or(Bytes::ZERO));
-        let split = self.split_requests.is_some_and(|share| stream.member(1).at(k).uniform() < share);
-        let exchange = Exchange::Download { request, first: if split { awaited } else { request }, awaited, size, header };
+        let first = self.split_requests.as_ref().map_or(request, |splits| {
+            let mut left = stream.member(1).at(k).uniform();
+            let found = splits.iter().find(|split| {
+                left -= split.share;
+                left < 0.0
+            });
+            found.map_or(request, |split| split.after)
+        });
+        let exchange = Exchange::Download { request, first, awaited, size, header };
         Flow::single(self.pause.unwrap_or(PAUSE), exchange, Some(timeout), self.port.unwrap_or(DEFAULT_PORT))
     }
 
@@ -129,11 +148,27 @@ impl Perf {
             let (key, value) = ("answer-after".to_owned(), format!("\"{after}\""));
             return Err(LoadError { key, value, allowed: "it must be at least 1 B and at most the request" });
         }
-        if let Some(share) = self.split_requests
-            && (self.answer_after.is_none() || !(0.0..=1.0).contains(&share))
-        {
-            let (key, value) = ("split-requests".to_owned(), share.to_string());
-            return Err(LoadError { key, value, allowed: "it must be from 0 to 1, with an answer-after" });
+        if let Some(splits) = &self.split_requests {
+            if !(1..=100).contains(&splits.len()) {
+                let (key, value) = ("split-requests".to_owned(), format!("a list of {} entries", splits.len()));
+                return Err(LoadError { key, value, allowed: "it must have 1 to 100 entries" });
+            }
+            for (index, split) in splits.iter().enumerate() {
+                let key = |name: &str| format!("split-requests[{index}].{name}");
+                if !(Bytes::new(1)..=request).contains(&split.after) {
+                    let value = format!("\"{}\"", split.after);
+                    return Err(LoadError {
+                        key: key("after"),
+                        value,
+                        allowed: "it must be at least 1 B and at most the request",
+                    });
+                }
+                let all: f64 = splits[..=index].iter().map(|split| split.share).sum();
+                if !(0.0..=1.0).contains(&split.share) || all > 1.0 {
+                    let allowed = "it must be at least 0, and all shares together at most 1";
+                    return Err(LoadError { key: key("share"), value: split.share.to_string(), allowed });
+                }
+            }
         }
         if let Some(sizes) = &self.sizes {
             if !(1..=100).contains(&sizes.len()) {
@@ -190,6 +225,26 @@ mod tests {
         for (count, share) in counts.into_iter().zip([12.0 / 15.0, 2.0 / 15.0, 1.0 / 15.0]) {
             let error = 5.0 * (share * (1.0 - share) / n as f64).sqrt();
             assert!((f64::from(count) / n as f64 - share).abs() < error, "{counts:?}");
+        }
+    }
+
+    #[test]
+    fn so_many_requests_are_split() {
+        let splits = "[{ after = \"222 B\", share = 0.1 }, { after = \"900 B\", share = 0.3 }]";
+        let perf: LoadModel = toml::from_str(&format!("kind = \"perf\"\nsplit-requests = {splits}")).unwrap();
+        let random = RandomStream::new(Seed(1), "client1", "load");
+        let n = 20_000;
+        let firsts: Vec<u64> = (0..n)
+            .map(|k| {
+                let plan = perf.flow(random, k).unwrap().next().unwrap();
+                let Exchange::Download { first, request, .. } = plan.exchange else { panic!("{plan:?}") };
+                assert_eq!(request.get(), 1000);
+                first.get()
+            })
+            .collect();
+        for (first, share) in [(222, 0.1), (900, 0.3), (1000, 0.6)] {
+            let found = firsts.iter().filter(|&&other| other == first).count() as f64 / n as f64;
+            assert!((found - share).abs() < 5.0 * (share * (1.0 - share) / n as f64).sqrt(), "{first} B: {found}");
         }
     }
 

@@ -128,7 +128,7 @@ class Network:
     round_trips
         Those between two of the built-in places, or within one, that are known, in milliseconds, by both codes (``DE-FR``).
     split_requests
-        How often a perf client's tor reads what it wants before the rest of its request.
+        What of a perf client's request its tor reads before the rest, in bytes, and of what share of all requests.
     guards
         How many guards a client uses, 0 for none; None: tor's default.
     scheduler, kist_interval
@@ -157,7 +157,7 @@ class Network:
     latency_factor: float = 1.0
     latency_floor: int = 0
     round_trips: Mapping[str, float] = field(default_factory=dict)
-    split_requests: float = 0.0
+    split_requests: tuple[tuple[int, float], ...] = ()
     guards: int | None = 0
     scheduler: str | None = None
     kist_interval: int | None = None

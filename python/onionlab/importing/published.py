@@ -36,10 +36,12 @@ LINKS = (
     'downlink-queue = "drop-tail"',
     'downlink-queue-size = "1 GiB" # its 1,024,000 B never fill: packets are counted in without headers and out with them',
 )
-#: How often tor reads the 222 B that say what a perf client wants before the rest, which tgen writes right behind them. The
-#: loopback passes 2**32 - 1 KiB/s, and when it has passed what takes a nanosecond, 4,398 B with 66 B of headers a segment, it
-#: pauses for one, in which tor wakes up (`host_setup`, `_networkinterface_scheduleNextSend`, `_epoll_scheduleNotification`).
-SPLIT_REQUESTS = (222 + 66) / ((2**32 - 1) * 1024e-9)
+#: Bytes, 66 of headers for each segment included, after which the loopback pauses for a nanosecond: it passes 2**32 - 1 KiB/s
+#: (`host_setup`, `_networkinterface_scheduleNextSend`).
+PAUSE_AFTER = (2**32 - 1) * 1024e-9
+#: tgen writes a request at once, in three segments, and tor wakes up within a nanosecond (`_epoll_scheduleNotification`): if a
+#: pause falls behind the first or the second, tor reads that part alone.
+SPLIT_REQUESTS = tuple((sum(parts), (parts[-1] + 66) / PAUSE_AFTER) for parts in ((222,), (222, 1000)))
 #: What stands for a country and is none: perf clients are placed as OnionPerf's instances are, and one of these is called op-ab.
 NO_COUNTRY = frozenset({"AB"})
 #: And if a relay has a rate of its own.

@@ -263,9 +263,12 @@ def experiment(network: Network, options: Options) -> str:
     return "\n".join([*lines, ""])
 
 
-def _measures(split: float) -> str:
-    said = f'request = "{REQUEST} B", answer-after = "{COMMAND} B", header = "{RESPONSE} B"'
-    return f'{{ kind = "perf", {said}{f", split-requests = {split:.4f}" if split else ""} }}'
+def _measures(splits: tuple[tuple[int, float], ...]) -> str:
+    said = [f'request = "{REQUEST} B"', f'answer-after = "{COMMAND} B"', f'header = "{RESPONSE} B"']
+    if splits:
+        parts = ", ".join(f'{{ after = "{after} B", share = {share:.4f} }}' for after, share in splits)
+        said.append(f"split-requests = [{parts}]")
+    return f'{{ kind = "perf", {", ".join(said)} }}'
 
 
 def _guards(count: int) -> str:

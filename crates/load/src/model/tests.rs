@@ -106,11 +106,15 @@ fn what_makes_no_sense_is_refused_in_a_sentence() {
             "kind = \"perf\"\nrequest = \"99 B\"\nanswer-after = \"100 B\"",
             "answer-after = \"100 B\": it must be at least 1 B and at most the request",
         ),
-        ("kind = \"perf\"\nsplit-requests = 0.5", "split-requests = 0.5: it must be from 0 to 1, with an answer-after"),
         (
-            "kind = \"perf\"\nanswer-after = \"9 B\"\nsplit-requests = 1.5",
-            "split-requests = 1.5: it must be from 0 to 1, with an answer-after",
+            "kind = \"perf\"\nsplit-requests = [{ after = \"2 kB\", share = 0.5 }]",
+            "split-requests[0].after = \"2 kB\": it must be at least 1 B and at most the request",
         ),
+        (
+            "kind = \"perf\"\nsplit-requests = [{ after = \"9 B\", share = 0.5 }, { after = \"99 B\", share = 0.6 }]",
+            "split-requests[1].share = 0.6: it must be at least 0, and all shares together at most 1",
+        ),
+        ("kind = \"perf\"\nsplit-requests = []", "split-requests = a list of 0 entries: it must have 1 to 100 entries"),
         ("kind = \"sequence\"\ntransfers = []", "transfers = []: at least one transfer is needed"),
         ("kind = \"sequence\"\ntransfers = [{ size = \"1 B\", count = 0 }]", "transfers[0].count = 0: it must be at least 1"),
         (
