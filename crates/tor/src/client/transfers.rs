@@ -309,8 +309,8 @@ impl World {
         if self.transfers[transfer.index()].state != State::Open && self.is_in_a_set(self.streams[id.index()].circuit) {
             return;
         }
-        let Transfer { unread, .. } = self.transfers[transfer.index()];
-        let most = self.transfers[transfer.index()].readable();
+        let program = &self.transfers[transfer.index()];
+        let (unread, most) = (program.unread, program.readable());
         let waits = self.streams[id.index()].ends[Place::Client as usize].waits_for_tokens;
         if self.may_read(id, Place::Client) && !waits {
             if unread > 0 {
