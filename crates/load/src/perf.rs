@@ -113,22 +113,13 @@ impl Perf {
 
     pub(crate) fn flow(&self, stream: RandomStream, k: u64) -> Flow {
         let sizes = self.sizes();
-        let mut left = stream.member(0).at(k).uniform() * sizes.iter().map(|size| size.weight).sum::<f64>();
-        let found = sizes.iter().find(|size| {
-            left -= size.weight;
-            left < 0.0
-        });
-        let PerfSize { size, timeout, .. } = found.or(sizes.last()).copied().unwrap_or(SIZES[0]);
+        let all: f64 = sizes.iter().map(|size| size.weight).sum();
+        let found = at(sizes, |size| size.weight, stream.member(0).at(k).uniform() * all);
+        let PerfSize { size, timeout, .. } = found.or(sizes.last().copied()).unwrap_or(SIZES[0]);
         let request = self.request.unwrap_or(REQUEST);
         let (awaited, header) = (self.answer_after.unwrap_or(request), self.header.unwrap_or(Bytes::ZERO));
-        let first = self.split_requests.as_ref().map_or(request, |splits| {
-            let mut left = stream.member(1).at(k).uniform();
-            let found = splits.iter().find(|split| {
-                left -= split.share;
-                left < 0.0
-            });
-            found.map_or(request, |split| split.after)
-        });
+        let splits = self.split_requests.as_deref().unwrap_or_default();
+        let first = at(splits, |split| split.share, stream.member(1).at(k).uniform()).map_or(request, |split| split.after);
         let exchange = Exchange::Download { request, first, awaited, size, header };
         Flow::single(self.pause.unwrap_or(PAUSE), exchange, Some(timeout), self.port.unwrap_or(DEFAULT_PORT))
     }
@@ -198,6 +189,15 @@ impl Perf {
             lasts: 0.0,
         }
     }
+}
+
+/// Which of `all`, laid in a row as long as they weigh, lies at `place`; none behind the last.
+fn at<T: Copy>(all: &[T], weight: impl Fn(&T) -> f64, mut place: f64) -> Option<T> {
+    let found = all.iter().find(|one| {
+        place -= weight(one);
+        place < 0.0
+    });
+    found.copied()
 }
 
 #[cfg(test)]
