@@ -1,4 +1,4 @@
-"""The simulator's memory: asked for in huge pages where Linux gives them to those who ask."""
+"""The simulator's memory: in huge pages where Linux has them for who asks, kept while runs go on, given back after them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,52 @@ def test_huge_pages_are_asked_for_from_any_thread() -> None:
     counted = subprocess.run([sys.executable, "-c", COUNT], check=True, capture_output=True, text=True).stdout
     before, after = (int(number) for number in counted.split())
     assert after > before
+
+
+EXPERIMENT = """
+title = "Something large for a while"
+duration = "12 s"
+networks = 1
+
+[network]
+kind = "synthetic"
+year = 2021
+relays = 134
+
+[[clients]]
+group = "users"
+users = 100
+users-at-full-scale = 792_000
+start = { from = "1 s", to = "2 s" }
+load = { kind = "tor-users" }
+
+[base]
+tor = "0.3.5"
+guards = 0
+"""
+
+#: Says what the process had before a run, and has after it, and the most that it had, in kB.
+MEASURE = """
+import sys
+from onionlab import _core
+
+def kilobytes(field):
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith(field))
+
+print(kilobytes("VmRSS"))
+_core.run_one(sys.argv[1], 0, 0, 1, sys.argv[2], lambda progress: True)
+print(kilobytes("VmRSS"), kilobytes("VmHWM"))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="other systems have their own allocators")
+def test_what_a_run_took_is_given_back(tmp_path: Path) -> None:
+    """Before, nine tenths of it were kept for ten seconds and longer."""
+    experiment = tmp_path / "experiment.toml"
+    experiment.write_text(EXPERIMENT)
+    command = [sys.executable, "-c", MEASURE, str(experiment), str(tmp_path)]
+    measured = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    before, after, most = (int(number) for number in measured.split())
+    assert most - before > 10_000, "a run that takes next to nothing shows nothing"
+    assert after - before < 0.6 * (most - before)

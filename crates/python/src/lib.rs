@@ -9,8 +9,6 @@ mod released;
 mod run;
 mod shared_links;
 
-use onionlab_allocator as _;
-
 use errors::{Cancelled, DocumentError, OnionlabError, QuestionError, RunError, ScenarioError};
 use onionlab_directory::synth as model;
 use onionlab_directory::{Consensus, Size};

@@ -9,10 +9,32 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Between two calls of the callback, in wall time.
 const PACE: Duration = Duration::from_millis(50);
+
+/// Runs that go on.
+static RUNS: AtomicUsize = AtomicUsize::new(0);
+
+/// A run that goes on. When the last of several is over their memory is given back.
+struct GoesOn;
+
+impl GoesOn {
+    fn new() -> Self {
+        RUNS.fetch_add(1, Ordering::Relaxed);
+        Self
+    }
+}
+
+impl Drop for GoesOn {
+    fn drop(&mut self) {
+        if RUNS.fetch_sub(1, Ordering::Relaxed) == 1 {
+            onionlab_allocator::give_back();
+        }
+    }
+}
 
 /// What the callback may return.
 #[derive(FromPyObject)]
@@ -39,6 +61,7 @@ pub fn run_one(
     point: usize,
 ) -> PyResult<String> {
     py.detach(|| {
+        let _run = GoesOn::new();
         let scenario = crate::resolved_at(path, text, point)?;
         let runs = Path::new(out_dir).join("runs");
         let policies = Policies::default();
