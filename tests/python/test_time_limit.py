@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
 import polars as pl
 import pytest
@@ -16,6 +17,9 @@ from onionlab.running.observer import Silent
 from onionlab.running.place import Place, made_at
 from onionlab.running.runner import run_all
 from onionlab.running.time_limit import TimeLimit
+
+if TYPE_CHECKING:
+    from onionlab._core import Progress
 
 TEXT = """\
 title = "Two clients"
@@ -76,10 +80,39 @@ def test_a_run_that_ends_sooner_makes_its_directory_a_shorter_experiments(file: 
     [("10 s", "5 s", 70.0, 120.0), ("150 s", "5 s", 70.0, 180.0), ("0 s", "60 s", 1.0, 120.0)],
 )
 def test_it_ends_when_there_is_something_to_measure(measure_from: str, start: str, now: float, end: float) -> None:
-    limit = Watch(0.0).limit()
-    limit = TimeLimit(limit.ends, lambda: limit.ends)
     scenario = {"measure-from": measure_from, "clients": [{"start": {"from": "0 s", "to": start}}]}
-    assert limit.answer({"sim_seconds": now, "duration_seconds": 600.0, "events": 0}, scenario) == end
+    assert TimeLimit(50.0, lambda: 50.0).for_run(scenario).answer(at(now)) == end
+
+
+def at(second: float) -> Progress:
+    return {"sim_seconds": second, "duration_seconds": 6000.0, "events": 0}
+
+
+@pytest.mark.parametrize(("ends", "minutes"), [(99.0, 9), (100.0, 9), (101.0, 10), (109.0, 10)])
+def test_it_is_over_by_then(ends: float, minutes: int) -> None:
+    """Each simulated minute takes ten seconds: the last that is begun is over before the limit."""
+    now = 0.0
+    pace = TimeLimit(ends, lambda: now).for_run({"measure-from": "0 s", "clients": []})
+    for tenth in range(1000):
+        now = float(tenth)
+        answer = pace.answer(at(6.0 * tenth))
+        if answer is not True:
+            break
+    assert answer == 60.0 * minutes
+    assert now == 10.0 * (minutes - 1), "it is told when that minute begins"
+    now = 1e6
+    assert pace.answer(at(60.0 * minutes - 1.0)) == answer, "once said, it stays"
+
+
+def test_a_minute_that_takes_longer_than_the_one_before_counts_as_long() -> None:
+    now = 0.0
+    pace = TimeLimit(100.0, lambda: now).for_run({"measure-from": "0 s", "clients": []})
+    for second, wall in [(0.0, 0.0), (60.0, 10.0), (65.0, 40.0), (119.0, 60.0)]:
+        now = wall
+        assert pace.answer(at(second)) is True
+    # This one took 51 s, and so the next would end after 112.
+    now = 61.0
+    assert pace.answer(at(120.0)) == 180.0
 
 
 def test_an_end_before_anything_is_measured_is_put_off(file: Path, tmp_path: Path) -> None:

@@ -162,8 +162,8 @@ def reproduce(
         str | None,
         typer.Option(
             metavar='"3 h"',
-            help="shadow-networks: wall time; a run that is not over by then ends at the next simulated minute, and is kept and "
-            "shown with the time that it has reached.",
+            help="shadow-networks: wall time; a run that would not be over by then ends with the last simulated minute for which "
+            "there is time, and is kept and shown with the time that it has reached.",
             show_default="no limit",
         ),
     ] = None,

@@ -313,7 +313,7 @@ def work_off(
     kept : Kept, optional
         What is there is not run, and what is run is added.
     limit : TimeLimit, optional
-        Runs that are not over by then end sooner (`onionlab.running.runner.run_all`).
+        Runs that would not be over by then end sooner (`onionlab.running.runner.run_all`).
     sooner : callable, optional
         From the place of an experiment and the simulated seconds at which it ended, if that was before its time: its name then.
     """

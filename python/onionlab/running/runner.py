@@ -101,8 +101,8 @@ def run_all(
         Nothing is of use with a run missing: `RunError` at the first experiment that has a failed one, once all runs of all the
         others are made, so that only what failed is left to do when that is mended.
     limit : TimeLimit, optional
-        For experiments of one run each, on this machine, all of which can begin at once: a run that is not over by then ends at
-        the next whole simulated minute, and its experiment becomes one of that duration.
+        For experiments of one run each, on this machine, all of which can begin at once: a run that would not be over by
+        then ends with the last whole simulated minute for which there is time, and its experiment becomes one of that duration.
 
     Yields
     ------

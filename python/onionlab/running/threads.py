@@ -51,12 +51,13 @@ def make(tasks: Sequence[Task], jobs: int) -> Generator[Ended, None, None]:
 def _make(task: Task, stop: threading.Event) -> None:
     """Make one run; in a thread of the pool."""
     work, planned = task.work, task.run
+    pace = None if work.limit is None else work.limit.for_run(work.plan.scenario_of(planned))
 
     def moved(progress: Progress) -> bool | float:
         work.observer.advanced(planned, progress)
         if stop.is_set():
             return False
-        return True if work.limit is None else work.limit.answer(progress, work.plan.scenario_of(planned))
+        return True if pace is None else pace.answer(progress)
 
     if stop.is_set():
         raise Cancelled("stopped before it began")

@@ -1,4 +1,4 @@
-"""A limit of wall time for long runs: what is not over by then ends sooner, and is kept as what it has become."""
+"""A limit of wall time for long runs: what would not be over by then ends sooner, and is kept as what it has become."""
 
 from __future__ import annotations
 
@@ -44,15 +44,46 @@ class TimeLimit:
         """From now on so many seconds."""
         return cls(clock() + length, clock)
 
-    def answer(self, progress: Progress, scenario: dict[str, Any]) -> bool | float:
-        """What a run is told (`onionlab._core.run_one`): that it goes on, or ends with this simulated minute.
+    def for_run(self, scenario: dict[str, Any]) -> Pace:
+        """What a run of this scenario is to be asked as it goes on."""
+        return Pace(self, max(seconds(scenario["measure-from"]), last_start(scenario)))
 
-        At the earliest with the minute in which statistics and all clients have begun: a shorter one would be no experiment.
-        """
-        if self.clock() < self.ends:
+
+@dataclass
+class Pace:
+    """How fast a run goes, and with which simulated minute it has to end so that it is over when the limit is reached.
+
+    A minute is begun only if one that takes as long as the one before can be over in time.
+
+    Parameters
+    ----------
+    limit : TimeLimit
+        The limit.
+    begun : float
+        Simulated seconds at which statistics and all clients have begun: an end before would leave no experiment.
+    """
+
+    limit: TimeLimit
+    begun: float
+    _minute: int | None = None
+    _since: float = 0.0
+    _took: float = 0.0
+    _end: float | None = None
+
+    def answer(self, progress: Progress) -> bool | float:
+        """What the run is told (`onionlab._core.run_one`): that it goes on, or the simulated second with which it ends."""
+        if self._end is not None:
+            return self._end
+        now, minute = self.limit.clock(), int(progress["sim_seconds"] // MINUTE)
+        if minute != self._minute:
+            if self._minute is not None:
+                self._took = (now - self._since) / (minute - self._minute)
+            self._minute, self._since = minute, now
+        over = max(now, self._since + self._took)
+        if over + self._took < self.limit.ends:
             return True
-        begun = max(seconds(scenario["measure-from"]), last_start(scenario))
-        return (max(progress["sim_seconds"], begun) // MINUTE + 1) * MINUTE
+        self._end = (max(progress["sim_seconds"], self.begun) // MINUTE + 1) * MINUTE
+        return self._end
 
 
 def check_limited(works: Sequence[Work], waiting: Sequence[Task], place: Place) -> None:

@@ -205,8 +205,8 @@ def reproduce(
         A folder of runs that are finished and reduced (`onionlab.reproductions.kept.Kept`): they are not made again, and are on
         the page beside those in ``out``.
     at_most : str, optional
-        Wall time, such as ``"3 h"``: a run that is not over by then ends at the next whole simulated minute, and is one of that
-        duration.
+        Wall time, such as ``"3 h"``: a run that would not be over by then ends with the last simulated minute for which there is
+        time, and is one of that duration.
     """
     limit = None if at_most is None else TimeLimit.of(seconds(at_most))
     if reference is None or not (reference / "targets.json").is_file():
