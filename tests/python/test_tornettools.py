@@ -126,6 +126,26 @@ def test_times_are_those_of_our_tables(exported: tuple[onionlab.Experiment, Expo
     assert read(folder, "time_to_first_byte_recv.exit.json")["ALL"] == pytest.approx(first, abs=1e-6)
 
 
+def test_a_header_ends_the_round_trip_and_is_not_the_first_byte(tmp_path: Path) -> None:
+    """As tgen counts: its server says first who it is."""
+    text = EXPERIMENT.replace("networks = 2", "networks = 1").replace("seeds = [1, 2]", "seeds = [1]")
+    text = text.replace('kind = "perf", ', 'kind = "perf", header = "70 B", ')
+    # A window of one segment, so that what follows the header leaves when that is acknowledged.
+    text = text.replace("[[treatments]]", '[base]\ntor = "0.3.5"\nnet = "shadow"\ninitial-window = 1\n\n[[treatments]]', 1)
+    file = tmp_path / "header.toml"
+    file.write_text(text, encoding="utf-8")
+    experiment = onionlab.run(file, tmp_path / "out", report=False)
+    folder = export_tornettools(experiment, tmp_path / "exported").folders["EWMA"]
+    completed = pl.DataFrame([row for row in rows(experiment, network=0) if row["outcome"] == "ok"])
+    early = json.loads(experiment.runs["treatment_json"][0])["optimistic-data"]
+    left = with_requests(completed, experiment.circuits, early)["leaves_ns"]
+    header, first = ((completed[column] - left) / 1e9 for column in ("answered_ns", "first_byte_ns"))
+    assert (header <= first).all()
+    assert (header < first).sum() > first.len() / 2, "the download comes behind its header"
+    assert read(folder, "round_trip_time.exit.json", network=0) == pytest.approx(header.to_list(), abs=1e-6)
+    assert read(folder, "time_to_first_byte_recv.exit.json", network=0)["ALL"] == pytest.approx(first.to_list(), abs=1e-6)
+
+
 def test_error_rates_are_percent_per_client_with_their_resolution(exported: tuple[onionlab.Experiment, Exported, Path]) -> None:
     experiment, done, _ = exported
     rates = read(done.folders["EWMA"], "error_rate.exit.json")
