@@ -15,20 +15,20 @@ use std::time::{Duration, Instant};
 /// Between two calls of the callback, in wall time.
 const PACE: Duration = Duration::from_millis(50);
 
-/// Runs that go on.
+/// How many runs are under way.
 static RUNS: AtomicUsize = AtomicUsize::new(0);
 
-/// A run that goes on. When the last of several is over their memory is given back.
-struct GoesOn;
+/// A run that is under way. When the last of several is over their memory is given back.
+struct UnderWay;
 
-impl GoesOn {
+impl UnderWay {
     fn new() -> Self {
         RUNS.fetch_add(1, Ordering::Relaxed);
         Self
     }
 }
 
-impl Drop for GoesOn {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         if RUNS.fetch_sub(1, Ordering::Relaxed) == 1 {
             onionlab_allocator::give_back();
@@ -61,7 +61,7 @@ pub fn run_one(
     point: usize,
 ) -> PyResult<String> {
     py.detach(|| {
-        let _run = GoesOn::new();
+        let _run = UnderWay::new();
         let scenario = crate::resolved_at(path, text, point)?;
         let runs = Path::new(out_dir).join("runs");
         let policies = Policies::default();
