@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,11 +16,11 @@ import pytest
 
 from fake_core import FakeCore
 from onionlab import cli
-from onionlab.errors import ResultsError
+from onionlab.errors import ImportedError, ResultsError
 from onionlab.plan import Plan, PlannedRun
 from onionlab.reproductions import REPRODUCTIONS, Request, shadow_networks
 from onionlab.reproductions.kept import Kept
-from onionlab.reproductions.published import load_differences
+from onionlab.reproductions.published import differences_section, load_differences
 from onionlab.reproductions.published_networks import settle
 from onionlab.reproductions.shadow_networks import Figure, Target, compare
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
@@ -289,6 +290,19 @@ def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
     assert "40 min" not in text
 
 
+def test_more_load_can_be_run_where_the_usual_load_ended_sooner(reference: Path, tmp_path: Path) -> None:
+    """What stands beside it has ended before the hour: the same command without ``--duration`` made it."""
+    (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
+    kept = Kept(tmp_path / "kept", FORM)
+    kept.add(f"{NAME}, 35 min", "whatever it was", reduce(experiment()))
+    folders = ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs"
+    # The network that it goes on with is an empty document.
+    with pytest.raises(ImportedError, match="has no `relays`"):
+        shadow_networks.reproduce(*folders, networks=[NAME], load=1.2, kept=tmp_path / "kept")
+    with pytest.raises(ResultsError, match="was not run with the usual load yet"):
+        shadow_networks.reproduce(*folders, networks=[NAME], load=1.2, duration="20 min", kept=tmp_path / "kept")
+
+
 def test_results_that_cannot_be_read_are_not_taken_for_none(reference: Path, tmp_path: Path) -> None:
     (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
     plan = tmp_path / "out" / NAME / "results" / "plan.json"
@@ -406,6 +420,16 @@ def test_options_of_other_reproductions_are_refused(
 def test_the_differences_that_are_named_can_be_read() -> None:
     rows = load_differences(ROOT / "experiments/shadow-networks/differences.toml")
     assert all(row["what"] and row["mechanism"] and row["evidence"] for row in rows)
+    section = "\n".join(differences_section(rows))
+    detailed = [number for number, row in enumerate(rows, 1) if "details" in row]
+    assert detailed
+    for number in detailed:
+        assert section.count(f"([details](#difference-{number}))") == 1
+        assert f'<a id="difference-{number}"></a>\n\n### {number}. {rows[number - 1]["what"]}\n' in section
+    # Rows that name others: there are so many.
+    assert all(0 < int(named) <= len(rows) for named in re.findall(r"\brows? (\d+)", section))
+    # A table's cell is one line without the sign that ends it.
+    assert not any(sign in row[key] for row in rows for key in ("what", "mechanism", "evidence") for sign in "|\n")
 
 
 def test_times_of_the_reference_are_told_apart_by_client_and_so_by_place() -> None:

@@ -115,14 +115,30 @@ def label(size: int, metric: str) -> str:
 
 
 def load_differences(path: Path) -> list[dict[str, str]]:
-    """Read ``differences.toml``: mechanisms by which ours differ, each with ``what``, ``mechanism`` and ``evidence``."""
+    """Read ``differences.toml``: mechanisms by which ours differ, each with ``what``, ``mechanism`` and ``evidence``.
+
+    What takes more than a sentence or two to show has ``details`` too, in Markdown.
+    """
     with beside.checked(f"{path} is not a list of differences"):
-        return beside.rows({"difference": [], **beside.toml(path)}, "difference", ("what", "mechanism", "evidence"))
+        document = {"difference": [], **beside.toml(path)}
+        return [
+            {**row, **({"details": str(own["details"])} if "details" in own else {})}
+            for row, own in zip(
+                beside.rows(document, "difference", ("what", "mechanism", "evidence")), document["difference"], strict=True
+            )
+        ]
 
 
 def differences_section(differences: Sequence[Mapping[str, str]]) -> list[str]:
-    """The section of a page that shows them; nothing if there are none."""
+    """The section of a page that shows them, details below the table; nothing if there are none."""
     if not differences:
         return []
-    rows = [f"| {row['what']} | {row['mechanism']} | {row['evidence']} |" for row in differences]
-    return ["## What differs, and why", "", "| what | mechanism | evidence |", "| --- | --- | --- |", *rows, ""]
+    lines = ["## What differs, and why", "", "| | what | mechanism | evidence |", "| ---: | --- | --- | --- |"]
+    for number, row in enumerate(differences, 1):
+        evidence = f"{row['evidence']} ([details](#difference-{number}))" if "details" in row else row["evidence"]
+        lines.append(f"| {number} | {row['what']} | {row['mechanism']} | {evidence} |")
+    lines.append("")
+    for number, row in enumerate(differences, 1):
+        if "details" in row:
+            lines += [f'<a id="difference-{number}"></a>', "", f"### {number}. {row['what']}", "", row["details"].strip(), ""]
+    return lines

@@ -224,7 +224,10 @@ def reproduce(
         found = there or _finished(_results(folder, name, load))
         return None if found is None else Observed.of(found)
 
-    if load != 1 and (lacking := [name for name in chosen if finished(name) is None]):
+    def with_another_time(name: str, load: float = 1.0) -> list[Observed]:
+        return _kept_with_another_time(store, name, load) if duration is None else []
+
+    if load != 1 and (lacking := [name for name in chosen if finished(name) is None and not with_another_time(name)]):
         raise ResultsError(f"{lacking[0]} was not run with the usual load yet, beside which the page sets more: run that first")
     ahead = [
         (
@@ -246,7 +249,7 @@ def reproduce(
         usual, more = (
             [
                 *([own] if (own := finished(name, load)) else []),
-                *(_kept_with_another_time(store, name, load) if duration is None else []),
+                *with_another_time(name, load),
             ]
             for load in (1.0, MORE_LOAD)
         )

@@ -51,7 +51,8 @@ between their networks of the mean over their networks (a hundred of each scale)
 one of theirs. The figure of the same network there stands beside it; the ratio of ours to it, the median over the quantiles of
 all sizes together, says how near ours is. **Look at the ratio before the count**: their networks of 1 % differ so much among
 each other (a standard deviation of up to the mean) that little can fall outside. A network of 1 % has about 40 downloads of
-1 MiB and 20 of 5 MiB: their outer quantiles are single downloads.
+1 MiB and 20 of 5 MiB: their outer quantiles are single downloads. Where ours differ, and why, stands
+[at the end](#what-differs-and-why).
 """
 
 MODEL = """\
@@ -59,8 +60,8 @@ MODEL = """\
 
 - **Latency.** The graph of RIPE Atlas measurements that they ran on cannot be had as a whole. Here the latency between two hosts
   is that between their countries, times 1.76, which is what a published piece of that graph has in the median of 42 pairs of
-  countries ([latency](../latency.md)); between eight countries it is what that piece has, and nowhere less than 29 ms (the
-  table below says which runs were made before). Hosts of one country are equally far from all others; there, cities differ.
+  countries ([latency](../latency.md)); between eight countries it is what that piece has, and nowhere less than 29 ms. Hosts of
+  one country are equally far from all others; there, cities differ.
 - **Links.** Shadow 1.13 is not Shadow 3, which the profile `shadow` follows. What is set besides: segments of 1434 B with 66 B of
   headers; links that pass what has waited for them together, 5 ms of it at a time; a time-out that follows the round trips told
   by segments that leave while another is being processed, and all that a time-out does there
@@ -96,13 +97,13 @@ def page(
         "before it included; with `--jobs 1` and one network it is that network's.",
     ]
     lines += ["", MODEL]
-    lines += differences_section(differences)
     for effect in effects:
         lines += _effect(effect)
     for name in unlike:
         lines += _not_compared(name)
     for one in comparisons:
         lines += _section(one)
+    lines += differences_section(differences)
     return "\n".join(lines)
 
 
