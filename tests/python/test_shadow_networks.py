@@ -408,12 +408,21 @@ def test_options_of_other_reproductions_are_refused(
     with pytest.raises(SystemExit):
         cli.main()
     assert "there is no nowhere" in capsys.readouterr().err
-    for words in (("shadow-tor", "--networks", "x"), ("shadow-networks", "--seeds", "3"), ("salsa", "--duration", "1 min")):
+    for words in (
+        ("shadow-tor", "--networks", "x"),
+        ("shadow-networks", "--seeds", "3"),
+        ("salsa", "--duration", "1 min"),
+        ("live", "--as-kept"),
+    ):
         monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", *words])
         with pytest.raises(SystemExit) as leave:
             cli.main()
         assert leave.value.code == cli.EXIT_REFUSED
         assert f"{words[0]} does not use it" in capsys.readouterr().err
+    monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", "swrr", "--as-kept"])
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "--kept names it" in capsys.readouterr().err
     assert core.made == []
 
 

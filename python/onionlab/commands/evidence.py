@@ -191,6 +191,14 @@ def reproduce(
             show_default="nothing is kept but the runs themselves, below --out",
         ),
     ] = None,
+    as_kept: Annotated[
+        bool,
+        typer.Option(
+            "--as-kept",
+            help="With --kept: run nothing of what can be kept, and take it as it is there, whatever settings and build made it: "
+            "to write a page anew.",
+        ),
+    ] = False,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
     ] = None,
@@ -222,11 +230,14 @@ def reproduce(
         "quarter": quarter or None,
         "parts": parts,
         "kept": kept,
+        "as-kept": as_kept or None,
     }
     places = {} if chosen.simulates else {"jobs": jobs, "cluster": cluster}
     for option, value in {**given, **places}.items():
         if value is not None and option not in chosen.takes:
             raise typer.BadParameter(f"{paper} does not use it", param_hint=f"--{option}")
+    if as_kept and kept is None:
+        raise typer.BadParameter("it needs the folder: --kept names it", param_hint="--as-kept")
     if quick and quarter:
         raise typer.BadParameter("there is no small form of a quarter of Tor: leave out one of the two", param_hint="--quarter")
     if reference is not None and not reference.exists():
@@ -254,6 +265,7 @@ def reproduce(
             quarter=quarter,
             parts=None if parts is None else _parts(parts),
             kept=kept,
+            as_kept=as_kept,
         )
         page, broken = chosen.run(asked)
     print(f"page: {page}")

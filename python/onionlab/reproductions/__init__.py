@@ -25,7 +25,9 @@ __all__ = [
 
 
 def _swrr(asked: Request) -> Outcome:
-    return swrr.reproduce(asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept)
+    return swrr.reproduce(
+        asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept, as_kept=asked.as_kept
+    )
 
 
 def _cci(asked: Request) -> Outcome:
@@ -36,6 +38,7 @@ def _cci(asked: Request) -> Outcome:
         asked.observe,
         quick=asked.quick,
         kept=asked.kept,
+        as_kept=asked.as_kept,
         quarter=asked.quarter,
         parts=asked.parts,
         networks=asked.network_count,
@@ -43,7 +46,9 @@ def _cci(asked: Request) -> Outcome:
 
 
 def _predictor(asked: Request) -> Outcome:
-    return predictor.reproduce(asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept)
+    return predictor.reproduce(
+        asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept, as_kept=asked.as_kept
+    )
 
 
 def _switching(asked: Request) -> Outcome:
@@ -80,9 +85,9 @@ def _live(asked: Request) -> Outcome:
 
 #: All, by their names on the command line.
 REPRODUCTIONS = {
-    "swrr": Reproduction(_swrr, frozenset({"quick", "kept"})),
-    "cci": Reproduction(_cci, frozenset({"quick", "kept", "quarter", "parts", "network-count"})),
-    "predictor": Reproduction(_predictor, frozenset({"quick", "kept"})),
+    "swrr": Reproduction(_swrr, frozenset({"quick", "kept", "as-kept"})),
+    "cci": Reproduction(_cci, frozenset({"quick", "kept", "as-kept", "quarter", "parts", "network-count"})),
+    "predictor": Reproduction(_predictor, frozenset({"quick", "kept", "as-kept"})),
     "switching": Reproduction(_switching, frozenset({"quick"})),
     "salsa": Reproduction(_salsa, frozenset({"consensus"}), simulates=False),
     "shadow-tor": Reproduction(_shadow_tor, frozenset({"reference", "seeds"})),

@@ -17,12 +17,15 @@ BOLD = {HOLDS: "**holds**", SLIGHTLY: "**holds slightly**", FAILS: "**does not h
 #: A number of replicates beyond this is not worth printing.
 MANY = 10_000
 
+#: So many claims of one verdict are named in short; of more, the numbers.
+FEW = 8
+
 #: A metric in words, its unit, and the places that are shown.
 Words = Mapping[str, tuple[str, str, int]]
 
 
 def short(judged: Sequence[Judged], which: str = "claims") -> Iterator[str]:
-    """How many hold, in a sentence; ``which`` they are."""
+    """How many hold, in a sentence, and which do not; ``which`` they are."""
     counts = {verdict: sum(one.verdict == verdict for one in judged) for verdict in (HOLDS, SLIGHTLY, FAILS, UNDECIDED)}
     slightly = f"{counts[SLIGHTLY]} slightly (by less than what counts as a difference), " if counts[SLIGHTLY] else ""
     hold, not_so = ("holds" if counts[HOLDS] == 1 else "hold"), ("does" if counts[FAILS] == 1 else "do")
@@ -32,6 +35,12 @@ def short(judged: Sequence[Judged], which: str = "claims") -> Iterator[str]:
         f"{counts[UNDECIDED]} {open_} undecided.**"
     )
     yield ""
+    for verdict, title in ((FAILS, "Not so here"), (UNDECIDED, "Undecided")):
+        numbered = [(number, one.claim.says) for number, one in enumerate(judged, 1) if one.verdict == verdict]
+        if len(numbered) > FEW:
+            yield from (f"{title}: {', '.join(str(number) for number, _ in numbered)} of the table.", "")
+        elif numbered:
+            yield from (f"{title}:", "", *(f"- {number}: {says}" for number, says in numbered), "")
 
 
 def explanation(rule: Rule, judged: Sequence[Judged], replicates: str, *more: str) -> Iterator[str]:
@@ -64,11 +73,11 @@ def explanation(rule: Rule, judged: Sequence[Judged], replicates: str, *more: st
 
 def table(judged: Sequence[Judged], words: Words) -> Iterator[str]:
     """A row for each claim."""
-    yield "| | the paper | says | here | verdict |"
+    yield "| | the paper | says | verdict | here |"
     yield "| ---: | --- | --- | --- | --- |"
     for number, one in enumerate(judged, 1):
         rows = "<br>".join(_finding(finding, words) for finding in one.findings)
-        yield f"| {number} | {one.claim.section} | {one.claim.says} | {rows} | {BOLD[one.verdict]} |"
+        yield f"| {number} | {one.claim.section} | {one.claim.says} | {BOLD[one.verdict]} | {rows} |"
     yield ""
 
 

@@ -50,6 +50,8 @@ class Request:
         Which parts are run; None for all.
     kept
         A folder for what each finished experiment came to (`onionlab.reproductions.kept.Kept`).
+    as_kept
+        What is there is taken with whatever settings it was made, and nothing is run.
     """
 
     experiments: Path
@@ -69,6 +71,7 @@ class Request:
     quarter: bool = False
     parts: Sequence[str] | None = None
     kept: Path | None = None
+    as_kept: bool = False
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from onionlab.reproductions.cci import further, further_charts, network, testbed
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-from onionlab.reproductions.kept import Kept, Reduced, identity, made_together, opened, work_off
+from onionlab.reproductions.kept import Kept, Reduced, identity, made_together, named, opened, work_off
 from onionlab.reproductions.runs import Ahead, Observe, watching
 from onionlab.results.experiment import Experiment
 from onionlab.running.place import chosen, made_at
@@ -111,6 +111,7 @@ def reproduce(
     *,
     quick: bool = False,
     kept: Path | None = None,
+    as_kept: bool = False,
     quarter: bool = False,
     parts: Collection[str] | None = None,
     networks: int | None = None,
@@ -129,6 +130,8 @@ def reproduce(
         Fewer seeds, shorter runs and a smaller network; its runs are kept apart.
     kept : path, optional
         A folder of experiments that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
+    as_kept : bool
+        What is kept is taken with whatever settings it was made, and none of it is run.
     parts : collection of str, optional
         Those of `LATER` that are run besides the testbeds, instead of all. The page has also those that are kept, and says
         which it lacks.
@@ -140,7 +143,7 @@ def reproduce(
     """
     asked = read(experiments)
     folder = out / ("quick" if quick else "full")
-    store = opened(kept, FORM, quick=quick)
+    store = opened(kept, FORM, quick=quick, as_it_is=as_kept)
     everything = plan(experiments, folder, quick=quick)
     planned = _present(everything, parts, networks, store)
     found_by_part: dict[str, list[Reduced]] = {}
@@ -166,21 +169,22 @@ def reproduce(
         quarter=list(of_quarter.section(large, asked.published["network"])) if large else [],
         made=made,
         lacking=lacking,
-        options=options(quick=quick, kept=kept, parts=parts, networks=networks) if lacking else " --quick" if quick else "",
+        options=options(quick=quick, kept=kept, as_kept=as_kept, parts=parts, networks=networks)
+        if lacking or as_kept
+        else " --quick" * quick,
     )
     write_text(path, cci_page.page(asked.assumptions, asked.published, asked.rule, found_all, quick=quick))
     return path, []
 
 
-def options(*, quick: bool, kept: Path | None, parts: Collection[str] | None, networks: int | None) -> str:
-    """What follows ``onionlab reproduce cci`` on the command line of a page that lacks something."""
+def options(*, quick: bool, kept: Path | None, parts: Collection[str] | None, networks: int | None, as_kept: bool = False) -> str:
+    """What follows ``onionlab reproduce cci`` on the command line of a page that lacks something, or is of what is kept."""
     given = [
         "--quick" if quick else "",
         "" if parts is None else f"--parts {','.join(parts) or 'none'}",
         "" if networks is None else f"--networks {networks}",
-        "" if kept is None else f"--kept {'DIR' if kept.is_absolute() else kept}",
     ]
-    return "".join(f" {one}" for one in given if one)
+    return "".join(f" {one}" for one in given if one) + named(kept, as_it_is=as_kept)
 
 
 def _quarter(experiments: Path, folder: Path, store: Kept | None, observe: Observe | None, *, run: bool) -> list[Reduced]:

@@ -21,7 +21,7 @@ from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.figures import frame
-from onionlab.reproductions.kept import Kept, Reduced, frames_together, made_together, opened, together, work_off
+from onionlab.reproductions.kept import Kept, Reduced, frames_together, made_together, named, opened, together, work_off
 from onionlab.reproductions.predictor import cells, measure
 from onionlab.reproductions.predictor import charts as predictor_charts
 from onionlab.reproductions.predictor import page as predictor_page
@@ -44,6 +44,7 @@ def reproduce(
     *,
     quick: bool = False,
     kept: Path | None = None,
+    as_kept: bool = False,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -59,12 +60,14 @@ def reproduce(
         Fewer and smaller networks, fewer seeds; its runs are kept apart.
     kept : path, optional
         A folder of random networks that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
+    as_kept : bool
+        What is kept is taken with whatever settings it was made, and none of it is run.
     """
     asked = read(experiments, quick=quick)
-    store = opened(kept, measure.FORM, quick=quick)
+    store = opened(kept, measure.FORM, quick=quick, as_it_is=as_kept)
     measured = run(asked, experiments, out / ("quick" if quick else "full"), observe, store, quick=quick)
     whole = read(experiments, quick=False) if quick else asked
-    return write(asked, whole, measured, docs, quick=quick), []
+    return write(asked, whole, measured, docs, quick=quick, options=named(kept, as_it_is=True) if as_kept else ""), []
 
 
 def run(
@@ -105,11 +108,14 @@ def _with_links(asked: Asked, one: Cell, reduced: Reduced) -> Reduced:
     return replace(reduced, frames={**reduced.frames, "figures": pl.concat(figures)})
 
 
-def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool) -> Path:
-    """Write ``predictor.md`` and its charts as SVG and PNG into ``docs``; ``whole`` is what is asked without ``quick``."""
+def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool, options: str = "") -> Path:
+    """Write ``predictor.md`` and its charts as SVG and PNG into ``docs``.
+
+    ``whole`` is what is asked without ``quick``; ``options`` stand behind ``onionlab reproduce predictor`` and ``--quick`` on it.
+    """
     for name, specification in predictor_charts.drawings(asked, measured):
         export.write_with_data(docs, name, specification)
     judged = judge(measured.figures, asked.claims, asked.rule)
     path = docs / "predictor.md"
-    write_text(path, predictor_page.page(asked, whole, measured, judged, quick=quick))
+    write_text(path, predictor_page.page(asked, whole, measured, judged, quick=quick, options=options))
     return path

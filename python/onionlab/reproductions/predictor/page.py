@@ -81,10 +81,10 @@ READINGS: Mapping[str, str] = {
 PAPERS = ("random", "throttled", "fuzzy", "mix")
 
 
-def page(asked: Asked, whole: Asked, measured: Measured, judged: Sequence[Judged], *, quick: bool) -> str:
-    """The page as Markdown; ``whole`` is what is asked without ``quick``."""
+def page(asked: Asked, whole: Asked, measured: Measured, judged: Sequence[Judged], *, quick: bool, options: str = "") -> str:
+    """The page as Markdown; ``whole`` is what is asked without ``quick``, ``options`` are of its command line."""
     studies = {study.name: study for study in asked.studies}
-    lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
+    lines = [INTRODUCTION.format(options=f"{' --quick' if quick else ''}{options}")]
     if quick:
         lines.append(_quick(asked, measured))
     lines += ["## In short", "", *claims_table.short(judged)]

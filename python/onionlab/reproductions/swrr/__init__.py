@@ -17,7 +17,7 @@ from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import judge
-from onionlab.reproductions.kept import opened, work_off
+from onionlab.reproductions.kept import named, opened, work_off
 from onionlab.reproductions.runs import Observe, watching
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import measure as swrr_measure
@@ -35,6 +35,7 @@ def reproduce(
     *,
     quick: bool = False,
     kept: Path | None = None,
+    as_kept: bool = False,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -50,10 +51,12 @@ def reproduce(
         A smaller experiment; its runs are kept apart.
     kept : path, optional
         A folder of experiments that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
+    as_kept : bool
+        What is kept is taken with whatever settings it was made, and none of it is run.
     """
     assumptions = read(experiments / "assumptions.toml", quick=quick)
     cells = swrr_runs.prepare(assumptions.variants, out / ("quick" if quick else "full"))
-    store = opened(kept, swrr_measure.FORM, quick=quick)
+    store = opened(kept, swrr_measure.FORM, quick=quick, as_it_is=as_kept)
     with watching(observe) as observer:
         reduced = list(
             work_off(
@@ -61,18 +64,21 @@ def reproduce(
             )
         )
     measured = swrr_measure.together(reduced)
-    return write(assumptions, measured, docs, quick=quick), []
+    return write(assumptions, measured, docs, quick=quick, options=named(kept, as_it_is=True) if as_kept else ""), []
 
 
-def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bool) -> Path:
-    """Write ``swrr.md``, its charts as SVG and PNG, and the numbers behind both as CSV into ``docs``; return the page."""
+def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bool, options: str = "") -> Path:
+    """Write ``swrr.md``, its charts as SVG and PNG, and the numbers behind both as CSV into ``docs``; return the page.
+
+    ``options`` stand behind ``onionlab reproduce swrr`` on it, and ``--quick``.
+    """
     for name, specification in drawings(assumptions, measured):
         export.write_with_data(docs, name, specification)
     judged = judge(measured.of(assumptions.main.name), assumptions.claims, assumptions.rule)
     write_text(docs / "swrr-claims.csv", pl.DataFrame(list(claims_table.rows(judged)), infer_schema_length=None).write_csv())
     write_text(docs / "swrr-figures.csv", wide(measured).write_csv())
     path = docs / "swrr.md"
-    write_text(path, swrr_page.page(assumptions, measured, judged, quick=quick))
+    write_text(path, swrr_page.page(assumptions, measured, judged, quick=quick, options=options))
     return path
 
 

@@ -74,10 +74,10 @@ QUICK = """
 """
 
 
-def page(assumptions: Assumptions, measured: Measured, judged: Sequence[Judged], *, quick: bool) -> str:
-    """The page as Markdown."""
+def page(assumptions: Assumptions, measured: Measured, judged: Sequence[Judged], *, quick: bool, options: str = "") -> str:
+    """The page as Markdown; ``options`` are of its command line, beside ``--quick``."""
     main = assumptions.main
-    lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
+    lines = [INTRODUCTION.format(options=f"{' --quick' if quick else ''}{options}")]
     if quick:
         lines.append(_quick(assumptions))
     lines += ["## In short", ""]
