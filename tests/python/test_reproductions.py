@@ -185,6 +185,7 @@ OPTIONS = {
     "quarter": ["--quarter"],
     "parts": ["--parts", "network"],
     "kept": ["--kept", "here"],
+    "as-kept": ["--as-kept", "--kept", "here"],
     "jobs": ["--jobs", "2"],
     "cluster": ["--cluster", "tcp://here:1"],
 }
@@ -209,7 +210,12 @@ def test_a_reproduction_is_asked_with_the_options_that_it_takes_and_refuses_the_
         told = capsys.readouterr()
         if name in taken:
             assert (code, len(asked)) == (0, before + 1), told.err
-            field = {"consensus": "consensuses", "network-count": "network_count", "at-most": "at_most"}.get(name, name)
+            field = {
+                "consensus": "consensuses",
+                "network-count": "network_count",
+                "at-most": "at_most",
+                "as-kept": "as_kept",
+            }.get(name, name)
             usual = Request(Path("experiments") / paper, Path("out") / paper, Path("docs/results"))
             assert name in ("jobs", "cluster") or getattr(asked[-1], field) != getattr(usual, field)
         else:
