@@ -27,8 +27,8 @@ from onionlab.reproductions.kept import (
     frames_together,
     identity,
     identity_of,
+    kept_options,
     made_together,
-    named,
     opened,
     work_off,
 )
@@ -148,24 +148,24 @@ def test_another_experiment_of_the_name_is_run(ahead: list[Ahead], core: FakeCor
     assert pl.read_parquet(tmp_path / "kept" / "counts.parquet").height == 1
 
 
-def test_what_is_kept_can_be_taken_as_it_is(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:
+def test_what_is_kept_can_be_taken_as_kept(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:
     """With whatever settings it was made, and nothing is run: what is missing is said."""
     first = worked_off(ahead[:2], tmp_path / "kept")
     made = len(core.made)
     for _, file, _ in ahead:
         file.write_text(file.read_text(encoding="utf-8").replace("networks = 3", "networks = 4"), encoding="utf-8")
-    store = opened(tmp_path / "kept", 1, as_it_is=True)
+    store = opened(tmp_path / "kept", 1, as_kept=True)
     assert store is not None
     assert alike(list(work_off(ahead[:2], reduce, Silent(), store)), first)
     with pytest.raises(ResultsError, match="kept lacks 'number 2'; without --as-kept what is missing is run"):
         list(work_off(ahead, reduce, Silent(), store))
-    empty = opened(tmp_path / "nothing", 1, as_it_is=True)
+    empty = opened(tmp_path / "nothing", 1, as_kept=True)
     with pytest.raises(ResultsError, match="nothing lacks 'number 0' and 2 more;"):
         list(work_off(ahead, reduce, Silent(), empty))
     assert len(core.made) == made
-    assert named(Path("some/folder"), as_it_is=True) == " --kept some/folder --as-kept"
-    assert named(tmp_path) == " --kept DIR"
-    assert named(None) == ""
+    assert kept_options(Path("some/folder"), as_kept=True) == " --kept some/folder --as-kept"
+    assert kept_options(tmp_path) == " --kept DIR"
+    assert kept_options(None) == ""
 
 
 def test_where_documents_lie_is_no_part_of_the_identity(ahead: list[Ahead], core: FakeCore) -> None:

@@ -151,7 +151,7 @@ class Kept:
         Made with the first experiment that is added.
     form : int
         In which way experiments are reduced: a number that the reproduction changes whenever it takes something else of them.
-    as_it_is : bool
+    as_kept : bool
         An experiment of a name is the one that is asked for, with whatever settings it was made.
 
     Raises
@@ -160,10 +160,10 @@ class Kept:
         If there is something in the folder that is no such thing, or that was reduced in another way.
     """
 
-    def __init__(self, folder: Path, form: int, *, as_it_is: bool = False) -> None:
+    def __init__(self, folder: Path, form: int, *, as_kept: bool = False) -> None:
         self._folder = folder
         self._form = form
-        self.as_it_is = as_it_is
+        self.as_kept = as_kept
         self._entries: dict[str, dict[str, Any]] = {}
         self._frames: dict[str, pl.DataFrame] = {}
         self._read()
@@ -206,7 +206,7 @@ class Kept:
     def take(self, name: str, identity: str | None = None) -> Reduced | None:
         """The experiment of this name, if it is kept and has the identity, where one is given and counts."""
         entry = self._entries.get(name)
-        if entry is None or not (self.as_it_is or identity is None or entry.get("identity") == identity):
+        if entry is None or not (self.as_kept or identity is None or entry.get("identity") == identity):
             return None
         own = {stem: frame.filter(pl.col(OWNER) == name).drop(OWNER) for stem, frame in self._frames.items()}
         try:
@@ -255,16 +255,16 @@ class Kept:
             os.close(folder)
 
 
-def opened(folder: Path | None, form: int, *, quick: bool = False, as_it_is: bool = False) -> Kept | None:
+def opened(folder: Path | None, form: int, *, quick: bool = False, as_kept: bool = False) -> Kept | None:
     """What is kept in a folder; experiments of a quick run, which have the names of the whole ones, in one within it."""
     if folder is None:
         return None
-    return Kept(folder / "quick" if quick else folder, form, as_it_is=as_it_is)
+    return Kept(folder / "quick" if quick else folder, form, as_kept=as_kept)
 
 
-def named(folder: Path | None, *, as_it_is: bool = False) -> str:
+def kept_options(folder: Path | None, *, as_kept: bool = False) -> str:
     """The folder as the command line on a page has it: without where it lies on a machine."""
-    return "" if folder is None else f" --kept {'DIR' if folder.is_absolute() else folder}{' --as-kept' if as_it_is else ''}"
+    return "" if folder is None else f" --kept {'DIR' if folder.is_absolute() else folder}{' --as-kept' if as_kept else ''}"
 
 
 def _stem(name: str) -> str:
@@ -341,7 +341,7 @@ def work_off(
             own = identity(file)
             known[number] = own, kept.take(name, own)
     missing = [one for one, (_, found) in zip(ahead, known, strict=True) if found is None]
-    if missing and kept is not None and kept.as_it_is:
+    if missing and kept is not None and kept.as_kept:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ResultsError(f"{kept.folder} lacks {missing[0][0]!r}{more}; without --as-kept what is missing is run")
     # Closed with this one, so that no run goes on for nobody.

@@ -121,12 +121,11 @@ def load_differences(path: Path) -> list[dict[str, str]]:
     """
     with beside.checked(f"{path} is not a list of differences"):
         document = {"difference": [], **beside.toml(path)}
-        return [
-            {**row, **({"details": str(own["details"])} if "details" in own else {})}
-            for row, own in zip(
-                beside.rows(document, "difference", ("what", "mechanism", "evidence")), document["difference"], strict=True
-            )
-        ]
+        rows = beside.rows(document, "difference", ("what", "mechanism", "evidence"))
+        for row, written in zip(rows, document["difference"], strict=True):
+            if "details" in written:
+                row["details"] = str(written["details"])
+        return rows
 
 
 def differences_section(differences: Sequence[Mapping[str, str]]) -> list[str]:

@@ -21,7 +21,7 @@ from onionlab.reproductions.cci import further, further_charts, network, testbed
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-from onionlab.reproductions.kept import Kept, Reduced, identity, made_together, named, opened, work_off
+from onionlab.reproductions.kept import Kept, Reduced, identity, kept_options, made_together, opened, work_off
 from onionlab.reproductions.runs import Ahead, Observe, watching
 from onionlab.results.experiment import Experiment
 from onionlab.running.place import chosen, made_at
@@ -143,7 +143,7 @@ def reproduce(
     """
     asked = read(experiments)
     folder = out / ("quick" if quick else "full")
-    store = opened(kept, FORM, quick=quick, as_it_is=as_kept)
+    store = opened(kept, FORM, quick=quick, as_kept=as_kept)
     everything = plan(experiments, folder, quick=quick)
     planned = _present(everything, parts, networks, store)
     found_by_part: dict[str, list[Reduced]] = {}
@@ -184,7 +184,7 @@ def options(*, quick: bool, kept: Path | None, parts: Collection[str] | None, ne
         "" if parts is None else f"--parts {','.join(parts) or 'none'}",
         "" if networks is None else f"--networks {networks}",
     ]
-    return "".join(f" {one}" for one in given if one) + named(kept, as_it_is=as_kept)
+    return "".join(f" {one}" for one in given if one) + kept_options(kept, as_kept=as_kept)
 
 
 def _quarter(experiments: Path, folder: Path, store: Kept | None, observe: Observe | None, *, run: bool) -> list[Reduced]:

@@ -21,7 +21,7 @@ from onionlab.files import write_text
 from onionlab.reproductions import runs
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.figures import frame
-from onionlab.reproductions.kept import Kept, Reduced, frames_together, made_together, named, opened, together, work_off
+from onionlab.reproductions.kept import Kept, Reduced, frames_together, kept_options, made_together, opened, together, work_off
 from onionlab.reproductions.predictor import cells, measure
 from onionlab.reproductions.predictor import charts as predictor_charts
 from onionlab.reproductions.predictor import page as predictor_page
@@ -64,10 +64,10 @@ def reproduce(
         What is kept is taken with whatever settings it was made, and none of it is run.
     """
     asked = read(experiments, quick=quick)
-    store = opened(kept, measure.FORM, quick=quick, as_it_is=as_kept)
+    store = opened(kept, measure.FORM, quick=quick, as_kept=as_kept)
     measured = run(asked, experiments, out / ("quick" if quick else "full"), observe, store, quick=quick)
     whole = read(experiments, quick=False) if quick else asked
-    return write(asked, whole, measured, docs, quick=quick, options=named(kept, as_it_is=True) if as_kept else ""), []
+    return write(asked, whole, measured, docs, quick=quick, options=kept_options(kept, as_kept=True) if as_kept else ""), []
 
 
 def run(

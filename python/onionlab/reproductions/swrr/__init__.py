@@ -17,7 +17,7 @@ from onionlab.charts import export
 from onionlab.files import write_text
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import judge
-from onionlab.reproductions.kept import named, opened, work_off
+from onionlab.reproductions.kept import kept_options, opened, work_off
 from onionlab.reproductions.runs import Observe, watching
 from onionlab.reproductions.swrr import charts as swrr_charts
 from onionlab.reproductions.swrr import measure as swrr_measure
@@ -56,7 +56,7 @@ def reproduce(
     """
     assumptions = read(experiments / "assumptions.toml", quick=quick)
     cells = swrr_runs.prepare(assumptions.variants, out / ("quick" if quick else "full"))
-    store = opened(kept, swrr_measure.FORM, quick=quick, as_it_is=as_kept)
+    store = opened(kept, swrr_measure.FORM, quick=quick, as_kept=as_kept)
     with watching(observe) as observer:
         reduced = list(
             work_off(
@@ -64,7 +64,7 @@ def reproduce(
             )
         )
     measured = swrr_measure.together(reduced)
-    return write(assumptions, measured, docs, quick=quick, options=named(kept, as_it_is=True) if as_kept else ""), []
+    return write(assumptions, measured, docs, quick=quick, options=kept_options(kept, as_kept=True) if as_kept else ""), []
 
 
 def write(assumptions: Assumptions, measured: Measured, docs: Path, *, quick: bool, options: str = "") -> Path:
