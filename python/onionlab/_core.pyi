@@ -28,6 +28,7 @@ __all__ = [
     "predictor_max_min",
     "predictor_projection",
     "predictor_solve",
+    "record_tables",
     "resolve",
     "run_one",
     "schema",
@@ -80,6 +81,9 @@ def schema() -> str:
 
 def network_schema() -> str:
     """JSON Schema of the network document, which an experiment file may name."""
+
+def record_tables() -> str:
+    """JSON list of the tables that a run may leave, with the type, unit and meaning of each column (``docs/records.md``)."""
 
 def resolve(path: str, text: str | None = None) -> str:
     """Check an experiment file, at every point of its sweep; canonical JSON of the scenario with every default filled in.

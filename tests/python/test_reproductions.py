@@ -221,3 +221,22 @@ def test_a_reproduction_is_asked_with_the_options_that_it_takes_and_refuses_the_
         else:
             assert (code, len(asked)) == (2, before)
             assert "does not use it" in told.err
+
+
+@pytest.mark.parametrize(
+    ("words", "where"),
+    [
+        ([], "docs/results"),
+        (["--quick"], "out/swrr/quick/page"),
+        (["--quick", "--out", "there"], "there/quick/page"),
+        (["--quick", "--docs", "here"], "here"),
+    ],
+)
+def test_a_quick_page_does_not_replace_the_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], where: str
+) -> None:
+    asked: list[Request] = []
+    run = lambda request: asked.append(request) or (tmp_path, [])  # noqa: E731
+    monkeypatch.setitem(REPRODUCTIONS, "swrr", replace(REPRODUCTIONS["swrr"], run=run))
+    assert call(monkeypatch, "reproduce", "swrr", *words) == 0
+    assert [request.docs for request in asked] == [Path(where)]

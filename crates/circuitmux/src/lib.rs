@@ -1,6 +1,6 @@
 //! Circuitmuxes: which circuit of a channel sends the next cell.
 //!
-//! Every channel has two muxes in every relay, one per direction of its circuits' cells. A [`Circuitmux`] knows how many
+//! Every channel has one mux at each of its ends, for the cells of all circuits that leave there, outward and inward ones. A [`Circuitmux`] knows how many
 //! cells each attached circuit has queued and asks a policy to pick among the active ones (those with a cell). The calls
 //! a policy gets, and their order, are those of tor's `circuitmux_policy_t`, so that a policy written here can be carried
 //! over to tor and back.

@@ -1,4 +1,4 @@
-//! One circuitmux: the cell counts of a channel's circuits in one direction, and the policy that picks among them.
+//! One circuitmux: the cell counts of a channel's circuits at one of its ends, and the policy that picks among them.
 
 use crate::custom::Custom;
 use crate::{CircuitmuxPolicy, Ewma, NewlyActive, PolicyKind, RoundRobin, Slot, Swrr};
@@ -6,7 +6,7 @@ use onionlab_quantities::SimTime;
 use smallvec::SmallVec;
 use std::cmp::Ordering;
 
-/// The circuits of one channel in one direction, and the policy that picks the next of them.
+/// The circuits of one channel at one of its ends, and the policy that picks the next of them.
 ///
 /// The mux counts cells, it does not hold them. Most channels of a large network are idle, and an owner of many may make a channel's mux with
 /// its first circuit, which no policy here can tell from a beginning with the channel.

@@ -4,7 +4,7 @@ use crate::{CustomPolicy, EwmaClock, Slot, SwrrWeight};
 use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Ordering;
 
-/// A rule that picks the circuit to send the next cell of one channel, in one direction.
+/// A rule that picks the circuit to send the next cell of one channel, at one of its ends.
 ///
 /// The calls are those of tor's `circuitmux_policy_t` (`core/or/circuitmux.h`) and [`crate::Circuitmux`] makes them in
 /// tor's order:

@@ -81,6 +81,24 @@ fn client_and_service_meet_at_a_relay() {
     }
 }
 
+/// A download from a service goes over five links, two of the client's circuit and three of the service's, whether circuits in use are counted or busy ones.
+#[test]
+fn busy_circuits_of_services_have_three_parts() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/good/onion.toml");
+    let ([_, _, network], _) = tables("busy", &path, &fs::read_to_string(&path).unwrap());
+    let count = |row: &Row, column: &str| match row[column] {
+        Field::UInt(count) => count,
+        ref other => panic!("{column} is {other}"),
+    };
+    let joined: Vec<_> =
+        network.iter().filter(|row| count(row, "active_circuits") == 2 && count(row, "busy_circuits") == 2).collect();
+    assert!(joined.len() >= 10, "{} of {} samples", joined.len(), network.len());
+    for row in joined {
+        assert_eq!(count(row, "busy_links_directed"), count(row, "links_directed"));
+        assert_eq!(count(row, "links_directed") + count(row, "shared_links_directed"), 5);
+    }
+}
+
 /// The experiment of the repository, its first half minute: every download from a service goes over a rendezvous circuit of its own, as every other goes over one to an exit, and takes longer
 /// in the median than one from a server; the same run leaves the same bytes.
 #[test]

@@ -43,6 +43,12 @@ fn network_schema() -> String {
     onionlab_lab::network_schema()
 }
 
+/// JSON list of the tables that a run may leave, with the meaning, type and unit of each column.
+#[pyfunction]
+fn record_tables() -> String {
+    onionlab_lab::records::described()
+}
+
 /// Check an experiment file, at every point of its sweep; canonical JSON of the scenario with every default filled in, at the first point.
 #[pyfunction]
 #[pyo3(signature = (path, text=None))]
@@ -166,6 +172,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(build, module)?)?;
     module.add_function(wrap_pyfunction!(schema, module)?)?;
     module.add_function(wrap_pyfunction!(network_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(record_tables, module)?)?;
     module.add_function(wrap_pyfunction!(resolve, module)?)?;
     module.add_function(wrap_pyfunction!(points, module)?)?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;

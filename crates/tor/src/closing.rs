@@ -189,11 +189,12 @@ impl World {
         }
     }
 
-    /// A stream's slot is free when both its ends are done with it and no cell names it any more.
+    /// A stream's slot is free when both its ends are done with it and neither a cell nor a wake-up names it any more.
     pub(crate) fn recycle_stream(&mut self, id: StreamId) {
         let stream = &mut self.streams[id.index()];
         let exit_done = matches!(stream.exit, ExitState::None | ExitState::Ended);
-        if stream.client_ended && exit_done && stream.live_cells == 0 && stream.circuit.is_some() {
+        let awaited = stream.live_cells > 0 || stream.ends.iter().any(|end| end.wake_up_pending);
+        if stream.client_ended && exit_done && !awaited && stream.circuit.is_some() {
             stream.circuit = CircuitId::NONE;
             self.free_streams.push(id);
             self.forget_twin(id);

@@ -298,9 +298,10 @@ impl World {
         if end.waits_for_tokens {
             self.resume_reading(id, place);
         }
+        self.recycle_stream(id);
     }
 
-    /// The stream is over at the exit: its connection to the server is reset if anything is left in it, closed otherwise.
+    /// The stream is over at the exit: its connection to the server is reset if anything of the answer is left in it or under way, closed otherwise.
     pub(crate) fn end_at_exit(&mut self, id: StreamId) {
         let stream = &mut self.streams[id.index()];
         if !matches!(stream.exit, ExitState::Connecting | ExitState::Waiting | ExitState::Connected | ExitState::Flushing) {
@@ -335,7 +336,8 @@ impl World {
         }
         let stream = &self.streams[id.index()];
         let end = &stream.ends[Place::Exit as usize];
-        let done = stream.answer_written >= stream.size && end.inbuf == 0 && end.outbuf == 0;
+        let all_read = self.net.bytes_read(stream.socket) == self.net.bytes_written(stream.socket.peer());
+        let done = stream.answer_written >= stream.size && all_read && end.inbuf == 0 && end.outbuf == 0;
         // A server closes as soon as it has sent and received everything, which is mostly before the client's END comes.
         let script = stream.writer.as_ref();
         let all = script.map_or(stream.awaited, |writer| writer.expects());
@@ -348,7 +350,7 @@ impl World {
         }
         self.use_socket(socket, SocketUse::Nothing);
         self.use_socket(socket.peer(), SocketUse::Nothing);
-        if done && self.net.readable(socket) == 0 {
+        if done {
             self.net.close(&mut self.queue, socket);
             self.net.close(&mut self.queue, socket.peer());
         } else {
@@ -476,6 +478,32 @@ mod tests {
         let read = world.net.bytes_read(world.streams[0].socket) - before;
         // A circuit whose queue is short again has all its streams read.
         assert!((20_000..21_000).contains(&read), "{read}");
+    }
+
+    /// The server's socket has taken the whole answer, of which most is still to come, when the stream ends at the exit: the server is told to stop, and what it had is not sent.
+    #[test]
+    fn an_answer_that_nobody_waits_for_any_more_is_not_sent() {
+        let mut world = in_a_row(
+            Settings::default(),
+            Bandwidth::from_bits_per_sec(1_000_000),
+            "kind = \"web\"\nsize = \"50 kB\"\npause = \"100 s\"",
+        );
+        let exit = HostId(3);
+        let mut now = 10_000;
+        while world
+            .streams
+            .first()
+            .is_none_or(|stream| stream.answer_written < stream.size || world.net.bytes_read(stream.socket) == 0)
+        {
+            now += 10;
+            world.run_until(at(now));
+        }
+        let before = world.net.counters(exit).bytes_received;
+        world.end_at_exit(StreamId(0));
+        world.run_until(at(now + 5000));
+        let after = world.net.counters(exit).bytes_received - before;
+        // What is on the way there and back, of 125 bytes each ms.
+        assert!(after < 10_000, "{after} bytes came to the exit");
     }
 
     /// A client that was given 10 kB/s, and a second's burst, has more to send; that is too little for a SENDME. The read that uses the burst up is the last for a tenth of a second, though there are tokens each 17 ms and its program

@@ -89,14 +89,18 @@ fn count(mut parts: Vec<(HostId, HostId, u32)>) -> LinkCount {
 impl World {
     /// The links of circuits that were busy since this was asked last: built, and a relay cell has left their client or come to it.
     pub(crate) fn busy_links(&mut self) -> LinkSample {
-        let mut paths = Vec::new();
+        let (mut paths, mut third) = (Vec::new(), Vec::new());
         for circuit in &mut self.circuits {
             let busy = std::mem::take(&mut circuit.busy) && circuit.client.is_some();
             if busy && circuit.built == circuit.hops.last() {
-                paths.push([1, 2, 3].map(|hop| circuit.hops[hop].host));
+                let hosts = |hop: usize| circuit.hops[hop].host;
+                if circuit.hops.last() == 4 {
+                    third.push((hosts(3), hosts(4), paths.len() as u32));
+                }
+                paths.push([1, 2, 3].map(hosts));
             }
         }
-        LinkSample::of(&paths)
+        LinkSample::with_third_parts(&paths, &third)
     }
 
     /// The links of the circuits that are in use now.

@@ -85,8 +85,12 @@ impl World {
         let mut recovered = 0;
         for (_, (circuit, hop), cells) in circuits {
             self.closes_because(circuit, CloseReason::OutOfMemory);
+            let early = self.nodes[host.index()].early_cells;
             self.close_at(circuit, hop, None);
             recovered += cells * limit.counts.of_cell();
+            if limit.counts == MemoryCounts::CellsAndBuffers {
+                recovered += u64::from(early.saturating_sub(self.nodes[host.index()].early_cells)) * EARLY_CELL;
+            }
             if recovered >= recover {
                 return;
             }

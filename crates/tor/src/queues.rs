@@ -122,8 +122,8 @@ impl World {
             }
             return true;
         }
-        circuits.destroy_was_last = false;
         let Some(slot) = circuits.mux.pick(now) else { return false };
+        circuits.destroy_was_last = false;
         let Some(Attached { circuit, hop, outward }) = circuits.attached[slot.0 as usize] else { return false };
         let side = &mut self.circuits[circuit.index()].hops[hop as usize].sides[usize::from(outward)];
         let Some(&cell) = self.cells.front(&side.queue) else { return false };
@@ -252,5 +252,31 @@ mod tests {
         let kinds: Vec<CellKind> = sent.iter().map(|cell| cell.kind).collect();
         let (data, destroy) = (CellKind::Data, CellKind::Destroy);
         assert_eq!(kinds, [destroy, data, destroy, data, destroy, data, data, data]);
+    }
+
+    /// A flush that finds nothing does not forget that a DESTROY was the last to go.
+    #[test]
+    fn a_destroy_cell_waits_for_its_turn_after_an_empty_flush_too() {
+        let mut bench = Bench::new(Settings::default(), 1);
+        let circuit = bench.circuit(0);
+        let end = bench.ends[0];
+        let destroy = |bench: &mut Bench| {
+            bench.world.circuits[circuit.index()].live_cells += 1;
+            let circuits = bench.world.ends[end.index()].circuits.as_deref_mut().unwrap();
+            bench.world.cells.push(&mut circuits.destroys, Cell::new(CellKind::Destroy, circuit));
+        };
+        // The channel has its mux with its circuit, of which a cell has gone.
+        bench.queue(circuit, 1);
+        destroy(&mut bench);
+        while bench.world.flush_one_cell(end) {}
+        destroy(&mut bench);
+        while bench.world.flush_one_cell(end) {}
+        destroy(&mut bench);
+        bench.queue(circuit, 1);
+        while bench.world.flush_one_cell(end) {}
+        let sent = bench.world.sent.cells_of(bench.world.ends[end.index()].sent);
+        let kinds: Vec<CellKind> = sent.iter().map(|cell| cell.kind).collect();
+        let (data, destroy) = (CellKind::Data, CellKind::Destroy);
+        assert_eq!(kinds, [destroy, data, destroy, data, destroy]);
     }
 }

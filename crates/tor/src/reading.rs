@@ -181,7 +181,7 @@ impl World {
     /// A cell of a stream: at once, or when its turn has come, and then those that have waited for it (`connection_edge_process_relay_cell`).
     pub(crate) fn in_order(&mut self, cell: Cell, place: Place) {
         if cell.kind == CellKind::Data && !self.data_arrived(cell, place) {
-            self.discard(cell);
+            self.lose(cell);
             return;
         }
         let circuit = cell.circuit;

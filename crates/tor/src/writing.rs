@@ -48,9 +48,10 @@ impl World {
         if self.latency.is_some() {
             self.note_written(id, outbuf.len(), self.ends[id.index()].outbuf.len());
         }
-        // `connection_or_flushed_some`; without a scheduler it fills the outbuf here and now.
+        // `connection_or_flushed_some`, once a record is gone whole; without a scheduler it fills the outbuf here and now.
         let low = self.settings.scheduling_at(&self.nodes[host.index()]).outbuf_low;
-        if written > 0 && u64::from(self.ends[id.index()].outbuf.len()) < low.get() {
+        let left = self.ends[id.index()].outbuf.len();
+        if left < outbuf.len() && u64::from(left) < low.get() {
             self.wants_writes(id);
         }
         if self.ends[id.index()].outbuf.len() > 0 && self.tokens_are_used_up(host, Connection::Channel, Operation::Write) {

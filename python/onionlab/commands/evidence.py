@@ -168,7 +168,8 @@ def reproduce(
         ),
     ] = None,
     quick: Annotated[
-        bool, typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results are kept apart.")
+        bool,
+        typer.Option("--quick", help="swrr, cci, predictor, switching: a small one; its results and its page are kept apart."),
     ] = False,
     quarter: Annotated[
         bool, typer.Option("--quarter", help="cci: a quarter of Tor too, once; two hours or more for each of two ways.")
@@ -207,7 +208,13 @@ def reproduce(
         typer.Option(metavar="tcp://HOST:PORT", help="Make the runs on a Dask cluster.", show_default="on this machine"),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
-    docs: Annotated[Path, typer.Option(help="Folder for the page and its charts.")] = Path("docs/results"),
+    docs: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder for the page and its charts, in which they replace what an earlier one wrote.",
+            show_default="docs/results; with --quick out/PAPER/quick/page",
+        ),
+    ] = None,
 ) -> None:
     """Make published results again and write a page that shows ours beside theirs."""
     from onionlab.reproductions import REPRODUCTIONS, Request
@@ -243,6 +250,8 @@ def reproduce(
     if reference is not None and not reference.exists():
         raise typer.BadParameter(f"there is no {reference}", param_hint="--reference")
     results = out if out is not None else Path("out") / paper
+    if docs is None:
+        docs = results / "quick" / "page" if quick else Path("docs/results")
     errors = Console(stderr=True)
     # What computes says in a line what it is at; what simulates shows its runs.
     status = nullcontext() if chosen.simulates else errors.status("")

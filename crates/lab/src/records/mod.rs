@@ -3,6 +3,7 @@
 //! A run's directory appears whole or not at all: the files grow in a hidden directory beside it, which is renamed at the end and
 //! removed where there is no end ([`RunDirectory`]).
 
+mod described;
 mod directory;
 mod predictor;
 mod probes;
@@ -10,6 +11,7 @@ mod switching;
 mod table;
 mod tables;
 
+pub use described::{ALL, described};
 pub use directory::RunDirectory;
 pub use predictor::{CONTROLLERS, PLANS};
 pub use probes::PROBES;

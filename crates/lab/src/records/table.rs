@@ -109,6 +109,7 @@ impl TableWriter {
     /// # Errors
     /// The file cannot be written.
     pub fn create(table: &'static Table, directory: &Path) -> Result<Self, RecordError> {
+        debug_assert!(cfg!(test) || super::ALL.iter().any(|known| known.name == table.name), "`{}` is in no list", table.name);
         let path = directory.join(format!("{}.parquet", table.name));
         let file = File::create_new(&path).map_err(|cause| RecordError::Io { path: path.clone(), cause })?;
         let metadata = vec![

@@ -153,7 +153,12 @@ impl Network {
         let socket = &mut self.sockets[to.index()];
         socket.take_packet();
         let effects = if let (Transport::Tcp(tcb), Body::Segment(segment)) = (&mut socket.transport, &packet.body) {
-            tcb.on_segment(&self.protocols.tcp, queue.now(), segment)
+            let effects = tcb.on_segment(&self.protocols.tcp, queue.now(), segment);
+            if socket.released && tcb.readable() > 0 {
+                // Whoever let go of this end reads on until the other end's FIN: what fills its buffer would never get there.
+                tcb.read(&self.protocols.tcp, queue.now(), tcb.readable());
+            }
+            effects
         } else {
             self.receive_datagram(to, id, queue.now());
             Effects::NONE

@@ -19,7 +19,7 @@
 //! | Reno | RFC 5681 | - | - | - |
 //! | CUBIC | RFC 9438 | Reno-friendly region, fast convergence, whole segments; C and cube root in floating point by `libm` | C is 0.4, not 410/1024; instants to 66 us, not to a clock tick | under a percent of window |
 //! | unused window | RFC 2861 | halved per time-out of idleness; decays if for a time-out it was neither filled nor anything acknowledged, which hardly happens; grows in slow start only to twice what is used | - | - |
-//! | scoreboard | RFC 2018, 6675 | three SACK blocks a segment; without SACK NewReno (RFC 6582) | DSACK for tail loss probes alone, no reneging | a spurious retransmission is only recognised by its timestamp |
+//! | scoreboard | RFC 2018, 6675 | three SACK blocks a segment; without SACK NewReno (RFC 6582) | DSACK for tail loss probes alone, no reneging | a spurious retransmission is only recognised by its timestamp; without SACK nothing remembers `recover`, so that what goes twice after a time-out can look like a loss |
 //! | loss detection | RFC 8985 | RACK by send time, reordering window of a quarter of the least round trip until three are SACKed; lost retransmissions found. Off: three SACKed above | the window does not adapt | paths here never reorder |
 //! | tail loss probe | RFC 8985 | two round trips + 2 ms, + 200 ms for a single segment; counted as loss unless a duplicate acknowledgement comes | - | - |
 //! | recovery | RFC 6937 | proportional, Linux's variant | no ECN, no `CWR` beyond the probe's instant reduction | - |

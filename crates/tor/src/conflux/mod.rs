@@ -93,8 +93,8 @@ impl Set {
 
 /// Whether a set chooses the leg of such a cell (`conflux_should_multiplex`).
 const fn is_multiplexed(kind: CellKind) -> bool {
-    use CellKind::{Begin, Connected, Data, End, SendmeStream, Xoff, Xon};
-    matches!(kind, Begin | Connected | Data | End | SendmeStream | Xoff | Xon)
+    use CellKind::{Begin, Connected, Data, End, Xoff, Xon};
+    matches!(kind, Begin | Connected | Data | End | Xoff | Xon)
 }
 
 impl World {
@@ -384,7 +384,7 @@ impl World {
         for (_, cell) in kept {
             let host = self.circuits[cell.circuit.index()].hops[place.hop() as usize].host;
             self.nodes[host.index()].early_cells -= 1;
-            self.discard(cell);
+            self.lose(cell);
         }
         if place == Place::Client {
             self.clients[client.index()].sets.retain(|&other| other != set_id);

@@ -280,9 +280,8 @@ def _live(published: Mapping[str, Any], on_live: testbeds.Measured, rule: Rule) 
     yield ""
     printed = published["capacity-gain"]["quantiles"]
     yield (
-        "What the entry sends more than without switching, Mbit/s (figure 10): the share of the measurements in the "
-        "head is below; "
-        "here a seed is one."
+        "How much more the entry sends than without switching, Mbit/s (figure 10): so much at most in the share of the "
+        "measurements in the head; here a seed is a measurement."
     )
     yield from ("", f"| | {' | '.join(f'{format_fixed(100 * float(share), 0)} %' for share in printed)} |")
     yield f"| --- |{' ---: |' * len(printed)}"

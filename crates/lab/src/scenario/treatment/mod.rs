@@ -83,7 +83,7 @@ macro_rules! axes {
 axes! {
     /// Another simulator, after which `net` and whatever of tor that simulator has in a way of its own are set; single keys can be set beside it. "nstor": see docs/fidelity.md for what it sets and what stays different. Default: none.
     simulator: Simulator,
-    /// The version of tor that every host runs, which sets the defaults of all keys from here to `net`: see docs/models/versions.md. Default: "0.4.9".
+    /// The version of tor that every host runs, which sets the defaults of its mechanisms: docs/models/versions.md lists them. Default: "0.4.9".
     tor: TorVersion,
     /// Which circuit of a channel sends its next cell: a policy by its name, or a table that names one of your own. Default: "ewma"; with tor "0.2.4" "round-robin-head" unless the consensus has, or `ewma-half-life` gives, a half-life.
     circuitmux: CircuitmuxFile,
@@ -100,7 +100,7 @@ axes! {
     /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a relay (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms", with an older tor than "0.4.9" from "1 ms". Default: as the consensus says, else "2 ms" (0.4.9) or "10 ms".
     #[schemars(with = "Option<DurationText>")]
     kist_interval: SimDuration,
-    /// The same at a client (`KISTSchedRunIntervalClient`). Default: as the consensus says, else "2 ms" (0.4.9); as `kist-interval` before.
+    /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a client (`KISTSchedRunIntervalClient`). Default: as the consensus says, else "2 ms" (0.4.9); as `kist-interval` before.
     #[schemars(with = "Option<DurationText>")]
     kist_client_interval: SimDuration,
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
@@ -198,7 +198,7 @@ axes! {
     /// With links "light-and-heavy": a circuit is moved to the heavy connection when its count of sent cells exceeds so many times the average of the circuits that carry traffic to that relay, 1 to 1000. Default: 1.25.
     #[schemars(range(min = 1.0, max = 1000.0))]
     heavy_above: f64,
-    /// With links "light-and-heavy": it is moved back when its count falls below so many times the average, 0 to `heavy-above`. Default: 0.75.
+    /// With links "light-and-heavy": a circuit is moved back to the light connection when its count falls below so many times the average, 0 to `heavy-above`. Default: 0.75.
     #[schemars(range(min = 0.0, max = 1000.0))]
     light_below: f64,
     /// With links "light-and-heavy": time after which a sent cell counts half there, "10 ms" to "1 d". Default: "30 s".
@@ -303,7 +303,7 @@ axes! {
     /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 0 to 20. With 0 it keeps none (`UseEntryGuards 0`): the first relay of each circuit is drawn by weight among those with the Guard flag. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
     #[schemars(range(min = 0, max = 20))]
     guards: u32,
-    /// The link profile, which sets the defaults of all keys below: "linux" behaves like Linux, "shadow" like the simulator Shadow 3, "nstor" like the simulator of the PredicTor paper, whose tor `simulator` sets too. Default: "linux".
+    /// The link profile, which sets the defaults of TCP, queues and links where a key says so ("with net ..."): "linux" behaves like Linux, "shadow" like the simulator Shadow 3, "nstor" like the simulator of the PredicTor paper, whose tor `simulator` sets too. Default: "linux".
     net: LinkProfile,
     /// TCP congestion control. Default: "cubic"; with net "shadow" "reno", with "nstor" "unlimited".
     tcp: Tcp,

@@ -1,0 +1,82 @@
+"""Writes docs/records.md: every table that a run leaves, column by column, from what the program itself writes into its files.
+
+python tools/record_tables.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from onionlab import _core
+from onionlab.files import write_text
+
+PAGE = Path(__file__).parents[1] / "docs" / "records.md"
+
+Described = dict[str, Any]
+
+HEAD = """\
+# What a run leaves
+
+Written by `python tools/record_tables.py` from what the program describes its files with: change the descriptions in
+`crates/lab/src/records`, not this page.
+
+A results directory holds `experiment.toml` (a copy of the file), `plan.json` (the runs, and the scenario with every default), for
+each finished run a folder `runs/TREATMENT--netNETWORK--seedSEED` with the tables below as Parquet, and what is drawn from them:
+`report.html`, `charts/`, `tables/`. A folder of a run is there whole or not at all.
+
+```python
+import onionlab
+
+experiment = onionlab.load("out/first")
+experiment.transfers  # a Polars frame of all runs
+experiment.table("channels")  # any other one, read when it is needed
+```
+
+Both have the columns `treatment`, `network` and `seed` before those of the file, and of a [sweep](sweeps.md) `point`. Whatever
+reads Parquet reads a single file: `polars.read_parquet`, `pandas.read_parquet`, DuckDB, R's arrow. Each file says in its footer
+what stands here: `polars.read_parquet_metadata(FILE)["onionlab.columns"]`.
+
+Instants and lengths of time are whole simulated nanoseconds (`_ns`), but for what tells how a run was made; amounts of data are
+bytes (`_bytes`). A unit of 1 is a plain number. Where a row may have no value the type says *or none*. Columns marked † tell how
+a run was made, and may differ between runs that are otherwise the same to the byte. A column's meaning does not change without a
+word in the [changelog](../CHANGELOG.md).
+"""
+
+
+def page(tables: Sequence[Described]) -> str:
+    """The whole page as Markdown."""
+    parts = [HEAD, *_contents(tables)]
+    for table in tables:
+        parts += ["", f"## {table['name']}", "", _cell(table["description"]), "", *_columns(table["columns"])]
+    return "\n".join(parts) + "\n"
+
+
+def _contents(tables: Sequence[Described]) -> Iterator[str]:
+    always, others = (", ".join(_link(table) for table in tables if table["always"] is wanted) for wanted in (True, False))
+    yield f"Every run leaves {always}. Where something asks for them there are also {others}."
+
+
+def _link(table: Described) -> str:
+    return f"[`{table['name']}`](#{table['name']})"
+
+
+def _columns(columns: Sequence[Described]) -> Iterator[str]:
+    yield "| column | type | unit | |"
+    yield "| --- | --- | --- | --- |"
+    for column in columns:
+        name = f"`{column['name']}`" + " †" * column["provenance"]
+        kind = column["type"] + " or none" * column["nullable"]
+        yield f"| {name} | {kind} | {column['unit']} | {_cell(column['description'])} |"
+
+
+def _cell(text: str) -> str:
+    """As it may stand in a table."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+if __name__ == "__main__":
+    write_text(PAGE, page(json.loads(_core.record_tables())))
+    print(f"page: {PAGE}")
