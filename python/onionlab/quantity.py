@@ -48,9 +48,13 @@ def seconds(text: str | float) -> float:
     >>> seconds("10 min"), seconds("2 h 30 min")
     (600.0, 9000.0)
     """
-    length = float(text) if isinstance(text, int | float) else sum(_parts(text))
+    try:
+        length = float(text) if isinstance(text, int | float) else sum(_parts(text))
+    except OverflowError:
+        # A whole number of more digits than a float has, as JSON may have it.
+        length = math.inf
     if not math.isfinite(length):
-        raise ValueError(f"{text!r} is longer than any duration")
+        raise ValueError("a duration is longer than any" if isinstance(text, int) else f"{text!r} is longer than any duration")
     return length
 
 

@@ -66,6 +66,7 @@ Change = Callable[[dict[str, Any]], object]
         (lambda plan: plan["scenario"].update({"measure-from": "soon"}), "'soon' is not a duration"),
         (lambda plan: plan["scenario"].update(title="\ud800"), "surrogates not allowed"),
         (lambda plan: plan["scenario"].update({"measure-from": "1e400 s"}), "longer than any duration"),
+        (lambda plan: plan["scenario"].update(duration=10**400), "a duration is longer than any"),
         (lambda plan: plan["scenario"].update(treatments=None), "`treatments` is no list of objects with names"),
         (lambda plan: plan["scenario"].update(treatments=["x"]), "`treatments` is no list of objects with names"),
         (lambda plan: plan["scenario"].update(treatments=[{"name": 5}]), "`treatments` is no list of objects with names"),
@@ -92,6 +93,13 @@ def test_a_broken_plan(change: Change, said: str, out: Path) -> None:
 def test_a_plan_without_end(out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onionlab.results.experiment.MOST_OF_A_PLAN", 1000)
     assert "has more than 1,000 B, which no plan has" in refused(out)
+
+
+def test_a_plan_that_is_no_file(out: Path) -> None:
+    """Whoever opened it would wait for ever."""
+    (out / "plan.json").unlink()
+    os.mkfifo(out / "plan.json")
+    assert "it has no readable plan.json" in refused(out)
 
 
 def test_a_deep_plan(out: Path) -> None:

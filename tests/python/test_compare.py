@@ -163,7 +163,7 @@ def test_samples_that_share_no_network_are_no_pairs() -> None:
     one, copies = Interval(1.0, None, None, 1), Interval(1.0, None, None, 20)
     assert verdict("ttlb_median", one, 4.0, paired=False) == "25 % higher with only one network on a side, hence no interval"
     assert verdict("ttlb_median", copies, 4.0, paired=False).endswith("with all networks of a side the same, hence no interval")
-    told = _unpaired_difference("ttlb_median", [5.0, 6.0, 4.0], [4.0])["verdict"]
+    told = _unpaired_difference("ttlb_median", [5.0, 6.0, 4.0], [4.0], 0.0)["verdict"]
     assert told == "25 % higher with only one network on a side, hence no interval"
 
 

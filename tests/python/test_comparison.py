@@ -163,6 +163,27 @@ def test_other_networks_are_two_samples(apart: tuple[Path, Path], core: FakeCore
     assert core.made
 
 
+def test_two_samples_of_which_one_failed_more_are_not_judged(core: FakeCore, tmp_path: Path) -> None:
+    """Times are of completed downloads: whose slow ones failed is not better for it, whether networks are paired or not."""
+    head = HEAD.replace("networks = 3", "networks = 12")
+    year = head.replace("[[clients]]", "[network]\nyear = 2024\n\n[[clients]]", 1)
+    folders = [made(tmp_path, "rr", f"{head}[[treatments]]{FIRST}"), made(tmp_path, "later", f"{year}[[treatments]]{SECOND}")]
+    faster, failing = (onionlab.compare(folders) for _ in range(2))
+    counted = (pl.col("treatment") == "EWMA") & (pl.col("kind") == "web") & (pl.col("metric") == "failed_timeout")
+    completed = (pl.col("kind") == "web") & (pl.col("metric") == "completed")
+    worse = faster.figures.with_columns(
+        value=pl.when(counted).then(pl.lit(40.0)).when(completed).then(pl.lit(60.0)).otherwise(pl.col("value"))
+    )
+    failing.__dict__["figures"] = worse
+    of = (pl.col("treatment") == "EWMA") & (pl.col("kind") == "web") & (pl.col("metric") == "ttlb_median")
+    before, after = (one.summary.filter(of).row(0, named=True) for one in (faster, failing))
+    assert before["verdict"].startswith("better: ")
+    assert before["p"] is not None
+    assert after["verdict"].endswith("points more did not complete, hence neither better nor worse")
+    assert [after[column] for column in ("p", "p_holm", "difference_low", "ratio")] == [None] * 4
+    assert after["difference"] == before["difference"]
+
+
 def test_no_network_in_common_is_said(apart: tuple[Path, Path], core: FakeCore) -> None:
     seeds = made(apart[0].parent, "seeds", f"{HEAD.replace('[1, 2]', '[3]')}[[treatments]]{SECOND}")
     assert onionlab.compare([apart[0], seeds]).unpaired == {"EWMA": "no network and seed has a finished run of both"}

@@ -110,6 +110,13 @@ def refused(collector: Collector, folder: Path, flavour: str = "microdesc") -> s
     return str(error.value)
 
 
+def test_folders_of_what_is_refused_are_not_left(collector: Collector, tmp_path: Path) -> None:
+    collector.files[RECENT] = b"<html>not what you want</html>"
+    with pytest.raises(FetchError):
+        get(collector, tmp_path / "new" / "deep" / "document", "microdesc")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_recent_document(collector: Collector, document: bytes, tmp_path: Path) -> None:
     collector.files[RECENT] = document
     told: list[tuple[int, int | None]] = []

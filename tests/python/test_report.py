@@ -18,6 +18,7 @@ from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.charts import all_charts, colours
 from onionlab.charts.export import inline, to_svg
+from onionlab.charts.tails import tail_charts
 from onionlab.charts.theme import PALETTE
 from onionlab.files import ABANDONED, draft_of
 from onionlab.report.write import MADE, replace_folder
@@ -186,6 +187,27 @@ def test_one_network_has_no_interval_and_says_so(core: FakeCore, experiment_file
     specification = charts["time-to-last-byte-web"].specification
     assert specification is not None
     assert "one network, hence no band" in specification["title"]["subtitle"]
+
+
+def test_seeds_of_one_network_by_hand_stand_for_networks(core: FakeCore, experiment_file: Path) -> None:
+    """In tables, in charts and in warnings alike."""
+    by_hand = EXPERIMENT.replace("networks = 3", "networks = 1").replace("seeds = [1, 2]", "seeds = [4, 5, 6]")
+    experiment_file.write_text(f'{by_hand}\n[network]\nkind = "explicit"\n', encoding="utf-8")
+    results, page, _ = made(experiment_file)
+    assert core.made
+    assert results.by_seed
+    assert results.repeats == 3
+    assert results.summary["networks"].drop_nulls().max() == 3
+    assert "Only 3 seeds: the intervals are wide" in page.text
+    charts = {chart.name: chart for chart in all_charts(results)}
+    for name in ("time-to-last-byte-web", "network-throughput"):
+        chart = charts[name]
+        assert chart.specification is not None
+        assert any("line: mean over seeds; band" in line for line in chart.specification["title"]["subtitle"])
+        assert chart.data["low"].null_count() < chart.data.height
+    tails = next(chart for chart in tail_charts(results) if chart.name == "time-to-last-byte-web-tail")
+    assert tails.data["low"].null_count() < tails.data.height
+    assert {settling.drift.count for settling in results.settlings if settling.drift is not None} == {3}
 
 
 def test_small_scale_is_warned_of(core: FakeCore, experiment_file: Path) -> None:

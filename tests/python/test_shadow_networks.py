@@ -333,6 +333,12 @@ def test_loads_that_different_builds_have_run_are_not_compared(
     text = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")[0].read_text(encoding="utf-8")
     assert f"## 20 % more load: {NAME}\n\nRun by another build than the usual load" in text
     assert "--load" not in text
+    # The same build, but downloads that count from another minute: as with another duration.
+    other = experiment()
+    other.measure_from = 10.0
+    kept.add(f"{NAME}, load 1.2", "something else", reduce(other))
+    text = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")[0].read_text(encoding="utf-8")
+    assert f"## 20 % more load: {NAME}\n\nIts downloads count from another minute" in text
 
 
 def test_runs_of_unlike_lengths_are_compared_as_far_as_both_go(reference: Path) -> None:
@@ -356,6 +362,8 @@ def test_runs_of_unlike_lengths_are_compared_as_far_as_both_go(reference: Path) 
     assert found.failed == (0.125, 0.0)
     page = shadow_networks_page.page([compare(NAME, reference, observed(long))], [found], [])
     assert f"--networks {NAME} --load 1.2 --at-most TIME   # until minute 0.6\n" in page
+    # The run with the usual load went on: nobody asked for a short one.
+    assert page.count("# until minute 0.6") == 1
     assert shadow_networks.Runs([observed(other)], [observed(short)]).pair is None
 
 

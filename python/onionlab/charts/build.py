@@ -106,14 +106,15 @@ def banded(curves: pl.DataFrame) -> bool:
     return curves["low"].null_count() < curves.height
 
 
-def band_words(curves: pl.DataFrame) -> str:
+def band_words(experiment: Experiment, curves: pl.DataFrame) -> str:
     """What the shaded area is, for a subtitle."""
     if not banded(curves):
         return "one network, hence no band"
+    over = "seeds" if experiment.by_seed else "networks"
     methods = set(curves["method"].drop_nulls().unique())
     kind = {"student": "t interval", "log-normal": "log-normal interval"}
     words = " or ".join(kind[method] for method in kind if method in methods)
-    return f"line: mean over networks; band: 95 % {words} at each point"
+    return f"line: mean over {over}; band: 95 % {words} at each point"
 
 
 def silent(curves: pl.DataFrame, treatments: Sequence[str], reason: str) -> list[str]:
@@ -143,7 +144,7 @@ def distribution(experiment: Experiment, kind: str, column: str) -> Chart:
     title = f"Time to {which} byte, {kind}"
     name = f"time-to-{which}-byte-{slug(kind)}"
     treatments = experiment.treatments
-    cut = experiment.measured.filter(pl.col("kind") == kind)
+    cut = experiment.over_repeats(experiment.measured).filter(pl.col("kind") == kind)
     curves = cdf_bands(cut, column, treatments)
     if cut.height == 0:
         start = format_duration(experiment.measure_from)
@@ -155,7 +156,7 @@ def distribution(experiment: Experiment, kind: str, column: str) -> Chart:
     times, shown = time_axis(curves, f"time to {which} byte")
     shares = Axis("quantile", "share of transfers", {"domain": [0, 1]}, {"format": "%"})
     chart = band_chart("curves", treatments, times, shares, spread="x", banded=banded(shown))
-    specification = finish(chart, title, experiment, band_words(curves), {"curves": shown})
+    specification = finish(chart, title, experiment, band_words(experiment, curves), {"curves": shown})
     return Chart(name, title, curves, specification, tuple(notes))
 
 
@@ -194,10 +195,10 @@ def throughput(experiment: Experiment) -> Chart:
     title, name = "Goodput of the whole network", "network-throughput"
     treatments = experiment.treatments
     step = pl.col("time_ns") - pl.col("time_ns").shift(1, fill_value=0).over(*RUN)
-    curves, width = series_bands(experiment.network, pl.col("goodput_bytes") * 8e3 / step, treatments)
+    curves, width = series_bands(experiment.over_repeats(experiment.network), pl.col("goodput_bytes") * 8e3 / step, treatments)
     if _largest(curves) == 0:
         return Chart(name, title, curves, None, ("Nothing to draw: no byte reached a client in any run.",))
-    about = f"mean over {format_duration(width)}; {band_words(curves)}{_rule_words(experiment)}"
+    about = f"mean over {format_duration(width)}; {band_words(experiment, curves)}{_rule_words(experiment)}"
     chart = _over_time("curves", experiment, curves, "goodput (Mbit/s)")
     notes = silent(curves, treatments, "no run of it is finished.")
     return Chart(name, title, curves, finish(chart, title, experiment, about, {"curves": curves}), tuple(notes))
@@ -207,10 +208,12 @@ def failures(experiment: Experiment) -> Chart:
     """Downloads that failed, cumulated over time."""
     title, name = "Failed downloads, cumulated", "failed-downloads"
     treatments = experiment.treatments
-    curves, _ = series_bands(experiment.network, pl.col("transfers_failed").cast(pl.Float64), treatments, cumulated=True)
+    curves, _ = series_bands(
+        experiment.over_repeats(experiment.network), pl.col("transfers_failed").cast(pl.Float64), treatments, cumulated=True
+    )
     if _largest(curves) == 0:
         return Chart(name, title, curves, None, ("Nothing to draw: no download failed in any run.",))
-    about = f"{band_words(curves)}{_rule_words(experiment)}"
+    about = f"{band_words(experiment, curves)}{_rule_words(experiment)}"
     chart = _over_time("curves", experiment, curves, "failed downloads per run")
     notes = silent(curves, treatments, "no run of it is finished.")
     return Chart(name, title, curves, finish(chart, title, experiment, about, {"curves": curves}), tuple(notes))
@@ -224,7 +227,7 @@ def utilisation(experiment: Experiment) -> Chart:
     width = 0.0
     for kind in RELAY_CLASSES:
         share = 100 * pl.col(f"utilisation_{kind}").fill_nan(None)
-        curves, width = series_bands(experiment.network, share, experiment.treatments, points=60)
+        curves, width = series_bands(experiment.over_repeats(experiment.network), share, experiment.treatments, points=60)
         relays = f"{kind.replace('_', '-')}s"
         if curves.height:
             panels[relays] = curves
@@ -237,7 +240,9 @@ def utilisation(experiment: Experiment) -> Chart:
     ceiling = max(100.0, 1.02 * _largest(data))
     parts = [_over_time(relays, experiment, curves, f"{relays}, % used", ceiling, size=size) for relays, curves in panels.items()]
     chart = alt.concat(*parts, columns=2, spacing=20)
-    about = f"bytes sent over capacity, mean over {format_duration(width)}; {band_words(data)}{_rule_words(experiment)}"
+    about = (
+        f"bytes sent over capacity, mean over {format_duration(width)}; {band_words(experiment, data)}{_rule_words(experiment)}"
+    )
     return Chart(name, title, data, finish(chart, title, experiment, about, panels), tuple(notes))
 
 

@@ -39,7 +39,7 @@ def distribution(comparison: Comparison, kind: str, column: str) -> Chart:
     which = {"ttfb": "first", "ttlb": "last"}[column]
     title, name = f"Time to {which} byte, {kind}", f"time-to-{which}-byte-{slug(kind)}"
     parts = [
-        variant.labelled(variant.experiment.measured).filter(pl.col("kind") == kind).select(*RUN, column)
+        variant.labelled(comparison.over_repeats(variant.experiment.measured)).filter(pl.col("kind") == kind).select(*RUN, column)
         for variant in comparison.variants
     ]
     curves = cdf_bands(pl.concat(parts), column, comparison.labels)
@@ -62,7 +62,7 @@ def goodput(comparison: Comparison) -> Chart:
     step = pl.col("time_ns") - pl.col("time_ns").shift(1, fill_value=0).over(*RUN)
     parts = []
     for variant in comparison.variants:
-        rows = variant.labelled(variant.experiment.network)
+        rows = variant.labelled(comparison.over_repeats(variant.experiment.network))
         parts.append(series_bands(rows, pl.col("goodput_bytes") * 8e3 / step, [variant.label])[0])
     curves = pl.concat(parts)
     top = 1.04 * _number(curves["mean"].max())

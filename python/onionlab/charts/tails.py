@@ -40,7 +40,7 @@ def tail(experiment: Experiment, kind: str, column: str, form: Literal["tail", "
     title = f"Time to {which} byte, {kind}: {words}"
     name = f"time-to-{which}-byte-{slug(kind)}-{form}"
     treatments = experiment.treatments
-    cut = experiment.measured.filter(pl.col("kind") == kind)
+    cut = experiment.over_repeats(experiment.measured).filter(pl.col("kind") == kind)
     nines = _nines(cut, column)
     curves = quantile_bands(cut, column, treatments, quantiles=tail_quantiles(nines), method="suitable")
     notes = not_drawn(experiment, kind, column, curves)
@@ -66,7 +66,9 @@ def tail(experiment: Experiment, kind: str, column: str, form: Literal["tail", "
         )
         shown = shown.with_columns(beyond=1 - pl.col("quantile"))
     chart = band_chart("curves", treatments, x, y, spread="x", banded=banded(shown))
-    return Chart(name, title, curves, finish(chart, title, experiment, band_words(curves), {"curves": shown}), tuple(notes))
+    return Chart(
+        name, title, curves, finish(chart, title, experiment, band_words(experiment, curves), {"curves": shown}), tuple(notes)
+    )
 
 
 def tail_charts(experiment: Experiment) -> list[Chart]:

@@ -46,6 +46,8 @@ def calibrate(
 
     if not metrics and not USUAL_METRICS.exists():
         raise typer.BadParameter("the live network's figures are missing: this names their file", param_hint="--metrics")
+    if scale is not None and scale <= 0:
+        raise typer.BadParameter(f"{scale:g} is no share: above 0 and at most 1 is allowed", param_hint="--scale")
     live = Metrics()
     for path in metrics or [USUAL_METRICS]:
         live.add(path)

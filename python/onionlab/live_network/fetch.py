@@ -24,7 +24,7 @@ from typing import IO, cast
 
 from onionlab import _core
 from onionlab.errors import DocumentError, OnionlabError, ResultsError
-from onionlab.files import file_behind, is_folder
+from onionlab.files import file_behind, folders_above, is_folder
 from onionlab.unpacking import XZ, Unpacked
 
 #: Where CollecTor is.
@@ -340,22 +340,29 @@ def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) ->
         raise FetchError(f"cannot write {path}: it is no ordinary file")
     draft = place.with_name(f".{place.name}.{os.getpid()}")
     try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
-        try:
-            summary = json.loads(_core.consensus_summary(str(draft)))
-        except DocumentError as error:
-            reason = str(error).replace(str(draft), "the document").replace(draft.name, "the document")
-            raise FetchError(f"{url} gave no usable consensus: {reason}") from error
-        if summary["valid_after"] != f"{hour:%Y-%m-%d %H}:00:00" or summary["flavour"] != wanted.summary:
-            raise FetchError(
-                f"{url} gave the {summary['flavour']} consensus of {summary['valid_after']} UTC "
-                f"instead of the {wanted.summary} one of {hour:%Y-%m-%d %H}:00 UTC"
-            )
-        draft.replace(place)
+        with folders_above(place):
+            try:
+                draft.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
+                summary = _check(draft, url, hour, wanted)
+                draft.replace(place)
+            finally:
+                with suppress(OSError):
+                    draft.unlink()
     except OSError as error:
         raise FetchError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        with suppress(OSError):
-            draft.unlink()
-    return Fetched(path, url, str(summary["valid_after"]), int(summary["relays"]))
+    return Fetched(path, url, str(summary["valid_after"]), int(str(summary["relays"])))
+
+
+def _check(draft: Path, url: str, hour: datetime, wanted: Flavour) -> dict[str, object]:
+    """What the document says of itself; one that is not the one that was asked for is refused."""
+    try:
+        summary = json.loads(_core.consensus_summary(str(draft)))
+    except DocumentError as error:
+        reason = str(error).replace(str(draft), "the document").replace(draft.name, "the document")
+        raise FetchError(f"{url} gave no usable consensus: {reason}") from error
+    if summary["valid_after"] != f"{hour:%Y-%m-%d %H}:00:00" or summary["flavour"] != wanted.summary:
+        raise FetchError(
+            f"{url} gave the {summary['flavour']} consensus of {summary['valid_after']} UTC "
+            f"instead of the {wanted.summary} one of {hour:%Y-%m-%d %H}:00 UTC"
+        )
+    return dict(summary)

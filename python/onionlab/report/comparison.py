@@ -64,10 +64,11 @@ def pairing(comparison: Comparison) -> list[str]:
     for variant in comparison.variants[1:]:
         reason = comparison.unpaired.get(variant.label)
         if reason is None:
-            networks = describe.plural(comparison.pairs(variant), "network")
+            of = "seed" if comparison.by_seed else "network"
+            number = describe.plural(comparison.pairs(variant), of)
             found.append(
-                f"“{variant.label}” is paired with “{comparison.base.label}” over {networks}: the same networks and seeds, "
-                "common random numbers, one difference per network."
+                f"“{variant.label}” is paired with “{comparison.base.label}” over {number}: the same networks and seeds, "
+                f"common random numbers, one difference per {of}."
             )
         else:
             found.append(

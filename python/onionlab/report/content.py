@@ -62,7 +62,7 @@ COUNT_COLUMNS = {
 
 def finished_networks(experiment: Experiment) -> int:
     """Number of networks of which there is any run; of seeds, where these are what is repeated."""
-    return len({run.seed if experiment.by_seed else run.network for run in experiment.finished})
+    return experiment.repeats
 
 
 def repeated(experiment: Experiment) -> str:

@@ -93,6 +93,13 @@ def grid(
     return whole(drawn, title, about, data)
 
 
+def points_of(times: pl.DataFrame, panels: Sequence[Panel], together: str) -> list[str]:
+    """What is to be said below a title where some of these panels have points: values of all ``together``, such as "seeds"."""
+    shown = [own for one in panels if not (own := times.filter(place=one.place, what=one.what)).is_empty()]
+    said = f"points, where a run has fewer than {FEW} values: those of all {together} together"
+    return [said] if any(has_few(own) for own in shown) else []
+
+
 def has_few(times: pl.DataFrame) -> bool:
     """Whether half of a treatment's runs have too few values for a quantile function; all are of one place and one kind."""
     counts = times.group_by("treatment", "network", "seed").len().group_by("treatment").agg(pl.col("len").median())

@@ -22,7 +22,7 @@ from onionlab.errors import ResultsError
 from onionlab.plan import in_words, value_text
 from onionlab.results.experiment import Experiment, load
 from onionlab.stats import per_network, summarise
-from onionlab.stats.compare import correct_for_number, seeds_as_networks, verdict
+from onionlab.stats.compare import correct_for_number, more_missing_apart, not_judged, seeds_as_networks, verdict
 from onionlab.stats.metrics import WHOLE
 from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
 
@@ -240,8 +240,18 @@ class Comparison:
         return found
 
     def pairs(self, variant: Variant) -> int:
-        """Networks that a variant shares with the base, with the same seeds; 0 where they are not paired."""
-        return 0 if variant.label in self.unpaired else len({network for network, _ in variant.runs & self.base.runs})
+        """Networks (or seeds, where these are repeated) that a variant shares with the base; 0 where they are not paired."""
+        common = variant.runs & self.base.runs
+        return 0 if variant.label in self.unpaired else len({seed if self.by_seed else network for network, seed in common})
+
+    @property
+    def by_seed(self) -> bool:
+        """Whether seeds, not networks, are what is repeated, in all variants."""
+        return all(variant.experiment.by_seed for variant in self.variants)
+
+    def over_repeats(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of runs with what is repeated in all variants as their ``network``."""
+        return seeds_as_networks(rows) if self.by_seed else rows
 
     @cached_property
     def kinds(self) -> list[str]:
@@ -259,8 +269,7 @@ class Comparison:
 
         ``paired`` over networks, or ``Welch`` over two samples of networks, which knows no number of networks needed.
         """
-        by_seed = all(variant.experiment.by_seed for variant in self.variants)
-        figures = seeds_as_networks(self.figures) if by_seed else self.figures
+        figures = self.over_repeats(self.figures)
         frame = summarise(figures, self.labels, [*self.kinds, WHOLE])
         values = per_network(figures).partition_by("treatment", "kind", "metric", as_dict=True, maintain_order=True)
         rows = frame.to_dicts()
@@ -273,7 +282,8 @@ class Comparison:
                 row["pairing"] = "Welch"
                 sides = (values.get((label, row["kind"], row["metric"])) for label in (row["treatment"], self.base.label))
                 ours, theirs = ([] if side is None else side["value"].to_list() for side in sides)
-                row |= _unpaired_difference(row["metric"], ours, theirs)
+                missing = more_missing_apart(figures, row["treatment"], self.base.label, row["kind"])
+                row |= _unpaired_difference(row["metric"], ours, theirs, missing)
         correct_for_number(rows)
         return pl.DataFrame(rows, schema={**frame.schema, "pairing": pl.String}, orient="row")
 
@@ -303,10 +313,23 @@ def _why_unpaired(base: Variant, variant: Variant) -> str:
     return ""
 
 
-def _unpaired_difference(metric: str, ours: list[float], theirs: list[float]) -> dict[str, Any]:
-    """Columns of the difference of two independent samples, in place of the paired ones."""
+def _unpaired_difference(metric: str, ours: list[float], theirs: list[float], missing: float) -> dict[str, Any]:
+    """Columns of the difference of two independent samples, in place of the paired ones.
+
+    ``missing``: by how many points more downloads did not complete.
+    """
     difference = welch_interval(ours, theirs)
     mean = sum(theirs) / len(theirs) if theirs else None
+    words = None if difference is None else not_judged(metric, difference, mean, missing)
+    if difference is not None and words is not None:
+        bounds = ("difference_low", "difference_high", "ratio", "ratio_low", "ratio_high")
+        return {
+            **dict.fromkeys((*bounds, "p", "p_holm", "networks_needed", "detectable")),
+            "difference": difference.mean,
+            "difference_networks": difference.count,
+            "difference_percent": 100 * difference.mean / abs(mean) if mean else None,
+            "verdict": words,
+        }
     ratio = welch_ratio(ours, theirs) if difference is not None else None
     return {
         "difference": None if difference is None else difference.mean,

@@ -194,8 +194,9 @@ def warnings(experiment: Experiment) -> list[str]:
         found.append(f"{missing} of {len(experiment.plan.runs)} runs are missing; everything here rests on the others.")
     found += [f"{failure.run.label} failed: {failure.reason}" for failure in experiment.failures]
     found += statistics_warnings(
-        networks=len({run.network for run in experiment.finished}),
+        networks=experiment.repeats,
         sampled=sampled(experiment),
+        by_seed=experiment.by_seed,
         scale=scale(experiment),
         summary=experiment.summary,
     )

@@ -172,7 +172,7 @@ class Experiment:
         if self.swept:
             return self._alike("begin of the measurement", lambda there: there.measure_from)
         if chosen == AUTO:
-            found = begin_of_steady_state(steady_state(self.network, self.treatments, 0.0))
+            found = begin_of_steady_state(steady_state(self.over_repeats(self.network), self.treatments, 0.0))
             return self.duration / 2 if found is None else found
         begin = seconds(chosen if chosen is not None else self.plan.scenario.get("measure-from") or 0)
         # A choice outlives the file beside which it was made: that may have a shorter duration by now.
@@ -188,7 +188,7 @@ class Experiment:
         """When the goodput of each treatment's networks settles, beside the begin of the measurement; of a sweep ask a point."""
         if self.swept:
             raise ResultsError(f"{self.directory} holds a sweep: goodput settles at each point by itself, `at(0)`")
-        return steady_state(self.network, self.treatments, self.measure_from)
+        return steady_state(self.over_repeats(self.network), self.treatments, self.measure_from)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One record table of all finished runs, lazily.
@@ -335,7 +335,7 @@ class Experiment:
         """
         if self.swept:
             return self._over_points(lambda experiment: experiment.summary)
-        figures = seeds_as_networks(self.figures) if self.by_seed else self.figures
+        figures = self.over_repeats(self.figures)
         return summarise(figures, self.treatments, [*self.kinds, metrics.WHOLE])
 
     @property
@@ -343,6 +343,15 @@ class Experiment:
         """Whether seeds, not networks, are what is repeated: of one network, by hand or made elsewhere, there are several."""
         kind = self.plan.scenario.get("network", {}).get("kind")
         return kind in ("explicit", "file") and self.plan.networks == 1 and len(self.plan.seeds) > 1
+
+    @property
+    def repeats(self) -> int:
+        """Over how many there are intervals: networks of which there is any run, or seeds, where these are what is repeated."""
+        return len({run.seed if self.by_seed else run.network for run in self.finished})
+
+    def over_repeats(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Rows of runs with what is repeated as their ``network``: seeds stand for it where they are."""
+        return seeds_as_networks(rows) if self.by_seed else rows
 
     @cached_property
     def variance(self) -> pl.DataFrame:
@@ -407,6 +416,9 @@ def load(directory: str | Path) -> Experiment:
     """
     root = Path(directory)
     try:
+        # What is no ordinary file, such as a pipe, might never end.
+        if not (root / "plan.json").is_file():
+            raise FileNotFoundError
         with (root / "plan.json").open("rb") as file:
             raw = file.read(MOST_OF_A_PLAN + 1)
         if len(raw) > MOST_OF_A_PLAN:

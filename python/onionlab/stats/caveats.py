@@ -23,7 +23,12 @@ WIDE = 0.5
 
 
 def warnings(
-    *, networks: int, sampled: bool = True, scale: float | None = None, summary: pl.DataFrame | None = None
+    *,
+    networks: int,
+    sampled: bool = True,
+    by_seed: bool = False,
+    scale: float | None = None,
+    summary: pl.DataFrame | None = None,
 ) -> list[str]:
     """Warn of few networks, small networks, and intervals that may not cover.
 
@@ -34,6 +39,8 @@ def warnings(
     sampled : bool
         Whether networks are sampled at all; one that is written by hand or was made elsewhere is the only one of
         its kind.
+    by_seed : bool
+        Whether there is one network that is not sampled, and ``networks`` counts its seeds, which are what is repeated.
     scale : float, optional
         Share of the original network that was sampled; None where it is not known.
     summary : polars.DataFrame, optional
@@ -51,8 +58,9 @@ def warnings(
         found.append(
             "One sampled network: there is no interval, and a difference may be an accident of that network. Use five or more."
         )
-    elif sampled and networks < FEW_NETWORKS:
-        found.append(f"Only {networks} sampled networks: the intervals are wide and rest on few values. Use five or more.")
+    elif (sampled or by_seed) and networks < FEW_NETWORKS:
+        of = "seeds" if by_seed else "sampled networks"
+        found.append(f"Only {networks} {of}: the intervals are wide and rest on few values. Use five or more.")
     if scale is not None and scale < SMALL_SCALE:
         found.append(
             f"The network has {format_number(100 * scale, 2)} % of the original's relays. Below 10 % results are not only noisy "

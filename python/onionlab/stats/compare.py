@@ -41,7 +41,7 @@ _NUMBERS = {
 
 
 def seeds_as_networks(figures: pl.DataFrame) -> pl.DataFrame:
-    """Figures of one network that is not sampled, with its seeds in the place of networks: they are what is repeated there."""
+    """Rows of runs of one network that is not sampled, with its seeds, which are what is repeated, in the place of networks."""
     return figures.with_columns(network=pl.col("seed").rank("dense").cast(figures.schema["network"]) - 1, seed=pl.lit(0))
 
 
@@ -138,8 +138,14 @@ CONTINUOUS = (*OF_COMPLETED, "goodput")
 COUNTED = tuple(metric for metric in METRICS if metric.startswith("failed") or metric in ("completed", "unfinished"))
 
 
-def _not_judged(difference: Interval, base_mean: float | None, missing: float) -> str:
-    """The verdict on times where the slow downloads of one treatment are missing because they did not complete."""
+def not_judged(metric: str, difference: Interval, base_mean: float | None, missing: float) -> str | None:
+    """The verdict on times where the slow downloads of the seemingly better treatment are missing because they did not complete.
+
+    ``missing``: by how many points more than under the base did not complete. None where that does not matter.
+    """
+    better = METRICS[metric].better * difference.mean > 0
+    if metric not in OF_COMPLETED or not difference.excludes_zero or abs(missing) < MISSING or better != (missing > 0):
+        return None
     size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % " if base_mean else ""
     which = f"{format_number(abs(missing), 2)} points {'more' if missing > 0 else 'fewer'} did not complete"
     return (
@@ -240,14 +246,27 @@ def correct_for_number(rows: Sequence[dict[str, object]]) -> None:
         row["p_holm"] = corrected
 
 
-def _more_missing(figures: pl.DataFrame, treatment: str, base: str, kind: str) -> float:
-    """By how many points the share of downloads that did not complete is greater than under the base, mean over pairs."""
+def _missing(figures: pl.DataFrame, kind: str) -> pl.DataFrame:
+    """The share of downloads that did not complete, in percent, of each run."""
     counts = ("completed", "unfinished", *(metric for metric in METRICS if metric.startswith("failed_")))
     own = figures.filter(pl.col("kind") == kind, pl.col("metric").is_in(counts), pl.col("value").is_not_null())
     shares = own.group_by("treatment", "network", "seed").agg(
         share=100 * (1 - pl.col("value").filter(pl.col("metric") == "completed").sum() / pl.col("value").sum())
     )
-    there, here = (shares.filter(pl.col("treatment") == one, pl.col("share").is_finite()) for one in (treatment, base))
+    return shares.filter(pl.col("share").is_finite())
+
+
+def more_missing_apart(figures: pl.DataFrame, treatment: str, base: str, kind: str) -> float:
+    """By how many points more downloads did not complete than under the base, whose networks are others: means over networks."""
+    networks = _missing(figures, kind).group_by("treatment", "network").agg(pl.col("share").mean())
+    here, there = (networks.filter(pl.col("treatment") == one)["share"].mean() for one in (treatment, base))
+    return float(here) - float(there) if isinstance(here, int | float) and isinstance(there, int | float) else 0.0
+
+
+def _more_missing(figures: pl.DataFrame, treatment: str, base: str, kind: str) -> float:
+    """By how many points the share of downloads that did not complete is greater than under the base, mean over pairs."""
+    shares = _missing(figures, kind)
+    there, here = (shares.filter(pl.col("treatment") == one) for one in (treatment, base))
     pairs = there.join(here, on=["network", "seed"], suffix="_base")
     mean = (pairs["share"] - pairs["share_base"]).mean()
     return float(mean) if isinstance(mean, int | float) else 0.0
@@ -275,9 +294,8 @@ def _difference(metric: str, both: pl.DataFrame, missing: float, *, copied: bool
         "difference_networks": difference.count,
         "difference_percent": 100 * difference.mean / abs(base_mean) if base_mean else None,
     }
-    better = METRICS[metric].better * difference.mean > 0
-    if metric in OF_COMPLETED and difference.excludes_zero and abs(missing) >= MISSING and better == (missing > 0):
-        return columns | {"verdict": _not_judged(difference, base_mean, missing)}
+    if (words := not_judged(metric, difference, base_mean, missing)) is not None:
+        return columns | {"verdict": words}
     sign = 2.0 ** (1 - len(values))
     if metric in COUNTED and difference.low is None and not copied and sign <= 1 - CONFIDENCE:
         # Shares and counts can differ by the same everywhere without being copies: the test of signs sees that.

@@ -13,6 +13,7 @@ from rich.table import Table
 from onionlab.plan import in_words
 from onionlab.quantity import decimals, format_fixed, format_number
 from onionlab.report import sweep
+from onionlab.report.content import repeated
 from onionlab.results import cost
 from onionlab.results.describe import headline, warnings
 from onionlab.stats.metrics import WHOLE
@@ -100,10 +101,10 @@ def print_summary(experiment: Experiment, console: Console) -> None:
     say(escape(headline(experiment)))
     wide.print(_table(experiment, CLIENT_COLUMNS, experiment.kinds, "clients"))
     wide.print(_table(experiment, NETWORK_COLUMNS, [WHOLE], ""))
-    several = len({run.network for run in experiment.finished}) > 1
+    several = experiment.repeats > 1
     if several:
         skewed = (experiment.summary["method"] == "log-normal").any()
-        say(f"±{' or (from–to)' if skewed else ''} 95 % interval over sampled networks")
+        say(f"±{' or (from–to)' if skewed else ''} 95 % interval over {repeated(experiment)}")
     if len(experiment.treatments) > 1:
         star = ", * where its 95 % interval excludes zero" if several else ""
         say(f"second line: paired difference to “{escape(experiment.treatments[0])}”{star}")

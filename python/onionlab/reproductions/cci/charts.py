@@ -9,7 +9,7 @@ import polars as pl
 
 from onionlab.quantity import format_duration
 from onionlab.reproductions.cci import network, testbeds
-from onionlab.reproductions.panels import FEW, Panel, grid, has_few
+from onionlab.reproductions.panels import Panel, grid, points_of
 
 TREATMENTS = (testbeds.VANILLA, testbeds.PCTLS)
 TITLES = {
@@ -47,9 +47,7 @@ def drawings(beds: testbeds.Measured, sampled: network.Measured | None) -> Itera
                 if place in testbeds.TESTBEDS
             ]
             rows.append(row)
-        shown = [beds.times.filter(place=panel.place, what=panel.what) for row in rows for panel in row]
-        few = any(has_few(times) for times in shown)
-        pooled = [f"points, where a run has fewer than {FEW} values: those of all seeds together"] if few else []
+        pooled = points_of(beds.times, [panel for row in rows for panel in row], "seeds")
         yield (
             f"cci-two-clients-{what}",
             grid(
@@ -73,10 +71,12 @@ def drawings(beds: testbeds.Measured, sampled: network.Measured | None) -> Itera
     title = "Downloads on a sampled network (the paper's figure 9)"
     longest = format_duration(sampled.longest)
     failed = f"what failed counts as {longest}; axes end where 95 % of the slower treatment's are done"
-    yield "cci-network-times", grid(sampled.times, TREATMENTS, downloads, title, [over_networks, failed])
+    pooled = points_of(sampled.times, [panel for row in downloads for panel in row], "networks")
+    yield "cci-network-times", grid(sampled.times, TREATMENTS, downloads, title, [over_networks, failed, *pooled])
     builds = [[Panel(loss, "build", f"{loss} lost", "time to build a circuit (s)") for loss in sampled.places]]
     title = "Building circuits (the paper's figure 10)"
-    yield "cci-network-build", grid(sampled.times, TREATMENTS, builds, title, [over_networks])
+    pooled = points_of(sampled.times, builds[0], "networks")
+    yield "cci-network-build", grid(sampled.times, TREATMENTS, builds, title, [over_networks, *pooled])
 
 
 def _most(sampled: network.Measured, place: str, what: str) -> dict[str, Any]:

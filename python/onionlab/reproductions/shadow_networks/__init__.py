@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -164,6 +164,11 @@ class Runs:
         # Among several, runs of one length: they are what a command makes.
         return max(pairs, key=lambda pair: (min(lengths := [run.duration for run in pair]), -max(lengths)), default=None)
 
+    @property
+    def of_other_builds(self) -> bool:
+        """Whether no run with the one load is of the same build as any with the other."""
+        return not any(_codes(usual) == _codes(more) for usual in self.usual for more in self.more)
+
 
 def _codes(run: Observed) -> set[tuple[str, str]]:
     return {(made.version, made.build) for made in run.made}
@@ -240,7 +245,7 @@ def reproduce(
     with watching(observe) as observer:
 
         def sooner(number: int, reached: float) -> str:
-            return _called(chosen[number], _minutes(reached), load)
+            return _called(chosen[number], f"until {_minutes(reached)}", load)
 
         for _ in work_off(ahead, lambda _, results: reduce(results), observer, store, limit, sooner):
             pass
@@ -259,7 +264,7 @@ def reproduce(
         raise ResultsError(f"{folder} holds no finished run of these networks")
     comparisons = [compare(name, reference, of.usual[0]) for name, of in runs.items()]
     effects = [effect(name, reference, *of.pair) for name, of in runs.items() if of.pair is not None]
-    unlike = [name for name, of in runs.items() if of.more and of.pair is None]
+    unlike = {name: of.of_other_builds for name, of in runs.items() if of.more and of.pair is None}
     return write(comparisons, effects, unlike, reasons, docs), []
 
 
@@ -363,7 +368,11 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
 
 
 def write(
-    comparisons: list[Comparison], effects: list[Effect], unlike: list[str], differences: list[dict[str, str]], docs: Path
+    comparisons: list[Comparison],
+    effects: list[Effect],
+    unlike: Mapping[str, bool],
+    differences: list[dict[str, str]],
+    docs: Path,
 ) -> Path:
     """Write ``shadow-networks.md`` and the charts of each network as SVG and PNG into ``docs``; return the page."""
     for comparison in comparisons:

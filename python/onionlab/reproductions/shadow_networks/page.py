@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,9 +78,12 @@ MODEL = """\
 
 
 def page(
-    comparisons: list[Comparison], effects: list[Effect], differences: list[dict[str, str]], unlike: Sequence[str] = ()
+    comparisons: list[Comparison],
+    effects: list[Effect],
+    differences: list[dict[str, str]],
+    unlike: Mapping[str, bool] = MappingProxyType({}),
 ) -> str:
-    """The page as Markdown; ``unlike`` are networks that one code has run with the usual load and another with more."""
+    """The page as Markdown; ``unlike``: networks whose runs with both loads do not compare, and whether for want of one build."""
     from onionlab.reproductions.shadow_networks import SPREAD
 
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
@@ -99,8 +103,8 @@ def page(
     lines += ["", MODEL]
     for effect in effects:
         lines += _effect(effect)
-    for name in unlike:
-        lines += _not_compared(name)
+    for name, of_other_builds in unlike.items():
+        lines += _not_compared(name, of_other_builds)
     for one in comparisons:
         lines += _section(one)
     lines += differences_section(differences)
@@ -110,8 +114,8 @@ def page(
 def _commands(comparisons: list[Comparison], effects: list[Effect]) -> Iterator[str]:
     """What to run for these networks: a line for each simulated time and load, the usual load first."""
     usual = [(one.observed.duration, one.observed.measure_from, one.name) for one in comparisons]
-    more = [(60 * one.minutes, 60 * one.measure_from, one.name) for one in effects]
-    for load, runs in ((1.0, dict.fromkeys(usual + more)), (MORE_LOAD, dict.fromkeys(more))):
+    beside, more = ([(60 * one.lasted[i], 60 * one.measure_from, one.name) for one in effects] for i in (0, 1))
+    for load, runs in ((1.0, dict.fromkeys(usual + beside)), (MORE_LOAD, dict.fromkeys(more))):
         by_length: dict[str, list[str]] = {}
         for length, measure_from, name in runs:
             by_length.setdefault(_length(length, measure_from), []).append(name)
@@ -161,10 +165,14 @@ def _ratio_of(value: float) -> str:
     return "–" if math.isnan(value) else format_fixed(value, 2)
 
 
-def _not_compared(name: str) -> Iterator[str]:
-    """A network whose two loads were run by different codes."""
+def _not_compared(name: str, of_other_builds: bool) -> Iterator[str]:
+    """A network whose two loads were run by different codes, or measured from different minutes."""
     yield from (f"## {100 * (MORE_LOAD - 1):.0f} % more load: {name}", "")
-    yield from ("Run by another build than the usual load, so that more than the load may differ: not compared.", "")
+    if of_other_builds:
+        yield "Run by another build than the usual load, so that more than the load may differ: not compared."
+    else:
+        yield "Its downloads count from another minute than with the usual load, as of a run of another duration: not compared."
+    yield ""
 
 
 def _effect(one: Effect) -> Iterator[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from onionlab.reproductions.panels import Panel, extent, grid
+from onionlab.reproductions.panels import Panel, extent, grid, points_of
 from onionlab.reproductions.switching import live, network, testbeds
 
 #: What is said of throughputs.
@@ -103,4 +103,5 @@ def _network(sampled: network.Measured, published: Mapping[str, Any]) -> dict[st
             for place in dict.fromkeys(network.POSITIONS.values())
         ],
     ]
+    about += points_of(sampled.times, [panel for row in rows for panel in row], "networks")
     return grid(sampled.times, sampled.treatments, rows, "150 relays, ten web and ten bulk clients", about, SIZE)
