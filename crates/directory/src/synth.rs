@@ -98,7 +98,7 @@ fn apportion_freely(full: [usize; 4], wanted: usize) -> Result<[usize; 4], Direc
     if wholes == 0 {
         return rest;
     }
-    // A rest smaller than the number of classes goes to the largest class.
+    // A rest smaller than the number of classes goes to the guards.
     let rest = rest.unwrap_or([wanted - wholes * total, 0, 0, 0]);
     Ok(std::array::from_fn(|i| full[i] * wholes + rest[i]))
 }

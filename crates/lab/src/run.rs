@@ -140,7 +140,7 @@ impl RunError {
             Self::World(
                 WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. } | WorldError::TooManySequences { .. },
             ) => "run-too-many-clients",
-            Self::World(WorldError::NoSuchRelay { .. }) => "run-no-such-relay",
+            Self::World(WorldError::NoSuchRelay { .. } | WorldError::NoSuchPosition { .. }) => "run-no-such-relay",
             Self::World(WorldError::Policy { .. }) => "scenario-policy",
             Self::Policy(_) => "run-policy",
             Self::Records(_) => "run-records",

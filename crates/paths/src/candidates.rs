@@ -202,7 +202,7 @@ impl Candidates {
     /// The exits for a demand, exclusions left aside.
     pub fn exits(&self, demand: ExitDemand, fast: bool) -> Result<Distribution, PathError> {
         let ports: Vec<u16> = demand.ports().collect();
-        if !self.policies && !ports.iter().all(|port| matches!(port, 80 | 443)) {
+        if demand.pending && !self.policies && !ports.iter().all(|port| matches!(port, 80 | 443)) {
             return Err(PathError::NoPolicies { ports });
         }
         let needs = Needs { fast, stable: demand.stable };
@@ -225,9 +225,9 @@ impl Candidates {
             };
             lets_out && !relay.flags.contains(Flag::BadExit) && needs.met_by(relay.flags)
         };
-        // Without policies every usable relay has the Exit flag, and only ports that it promises are asked for.
+        // Without policies every usable relay has the Exit flag, which promises two ports.
         let served = |relay: &Candidate| {
-            let allows = |port: &u16| relay.policy.as_ref().is_none_or(|policy| policy.allows(*port));
+            let allows = |port: &u16| relay.policy.as_ref().map_or(matches!(port, 80 | 443), |policy| policy.allows(*port));
             demand.ports().filter(allows).count()
         };
         let most = self.relays.iter().filter(|relay| usable(relay)).map(served).max()?;

@@ -112,10 +112,13 @@ impl ClientPaths {
         let layer2 = self.layer2.as_mut()?;
         let guards = &mut self.guards;
         OnionPath::draw(network, endpoint, stable, &mut draws, |draws, last| {
-            // Nothing about the circuit restricts the guard (`guards_choose_guard`).
-            let guard = match guards {
-                Some(guards) => guards.choose(now, network, true, |_| true, draws.draw())?.guard,
-                None => network.position(Position::Guard).pick(draws.draw()),
+            let guard = if let Some(guards) = guards {
+                // Nothing about the circuit restricts the guard (`guards_choose_guard`).
+                guards.choose(now, network, true, |_| true, draws.draw())?.guard
+            } else {
+                // A client without guards keeps the first relay apart from the last (`choose_good_entry_server`).
+                let demand = if stable { ExitDemand::ANY.stable() } else { ExitDemand::ANY };
+                network.entry(&Request { demand, exit: Some(last), exclude: &[] }, last, draws)?
             };
             let second = layer2.choose(now, network, &[guard, last], draws.draw())?;
             Some((guard, second))

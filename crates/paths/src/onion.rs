@@ -234,6 +234,24 @@ mod tests {
         }
     }
 
+    /// A client without guards keeps its first relay apart from the last, as on every other circuit; one with guards does not.
+    #[test]
+    fn the_first_relay_of_a_client_without_guards_is_not_the_last() {
+        let network = network();
+        let layer2 = Layer2Rules::new(&Params::default());
+        let without = ClientPaths::new(&network, EntryRules::PerCircuit, Some(layer2), Seed(5), "client").unwrap();
+        let mut met = [0, 0];
+        for ((mut paths, circuits), met) in [(without, 2000), (client(&network, "client"), 2000)].into_iter().zip(&mut met) {
+            for circuit in 0..circuits {
+                // To each guard in turn, as an introduction point may be one.
+                let last = RelayIndex((circuit % 20) as u32);
+                let path = paths.onion_path(at(0), &network, circuit, Some(last), true).unwrap();
+                *met += u32::from(path.guard == last);
+            }
+        }
+        assert_eq!((met[0], met[1]), (0, 100), "the client with guards has one of the twenty");
+    }
+
     #[test]
     fn internal_circuits_end_at_a_middle_relay() {
         let network = network();

@@ -54,7 +54,7 @@ pub struct ClientsFile {
     /// A transfer that is not complete after this time has failed. Default: "120 s"; "10 min" for the loads "markov" and "tor-users", none for "audio" and "video".
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<SimDuration>,
-    /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed. Default: "30 s"; "5 min" for the loads "markov" and "tor-users", none for "perf".
+    /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed. Default: "30 s", with the loads "audio" and "video" twice their interval if that is longer; "5 min" for "markov" and "tor-users", none for "perf".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`, which it raises to 10 s), "1 s" to "7 d". Default: the treatment's `circuit-lifetime`; with a load "perf" 10 s, as tornettools sets it.
@@ -113,6 +113,17 @@ pub enum Position {
     Middle,
     /// The last relay.
     Exit,
+}
+
+impl Position {
+    /// As the file has it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Guard => "guard",
+            Self::Middle => "middle",
+            Self::Exit => "exit",
+        }
+    }
 }
 
 /// When the clients of a group start.

@@ -125,7 +125,7 @@ impl JsonSchema for FamiliesFile {
         json_schema!({
             "anyOf": [
                 { "type": "string", "minLength": 1, "maxLength": 4096 },
-                { "type": "array", "items": { "type": "array", "items": { "type": "string" }, "minItems": 2 } }
+                { "type": "array", "items": { "type": "array", "items": { "type": "string" }, "minItems": 1 } }
             ]
         })
     }
@@ -232,13 +232,13 @@ pub struct HostFile {
     /// Relays: tor's `BandwidthRate`, a limit on what the relay reads and on what it writes. Default: no limit, or 1 GiB/s beside `relay-rate`.
     #[schemars(with = "Option<BandwidthText>")]
     pub rate: Option<Bandwidth>,
-    /// Relays: tor's `BandwidthBurst`. Default: one second at `rate`.
+    /// Relays: tor's `BandwidthBurst`. Default: one second at `rate`, or "16 KiB" if that is more. Less than a second, which tor refuses, is allowed; tokens beyond it are lost.
     #[schemars(with = "Option<BytesText>")]
     pub burst: Option<Bytes>,
     /// Relays: tor's `RelayBandwidthRate`, a limit on what the relay reads and writes over channels; its connections to servers count for `rate` alone. Default: as `rate`.
     #[schemars(with = "Option<BandwidthText>")]
     pub relay_rate: Option<Bandwidth>,
-    /// Relays: tor's `RelayBandwidthBurst`. Default: one second at `relay-rate`.
+    /// Relays: tor's `RelayBandwidthBurst`. Default and less than a second: as of `burst`.
     #[schemars(with = "Option<BytesText>")]
     pub relay_burst: Option<Bytes>,
     /// Relays: consensus weight, by which paths that are not given are drawn. Default: the lesser of `up` and `down` in kB/s.

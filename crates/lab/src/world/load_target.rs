@@ -57,7 +57,7 @@ fn meant(network: &Consensus, position: Position) -> Class {
         Position::Exit => Class::Exit,
     };
     let exists = network.relays.iter().any(|relay| relay.class() == class);
-    if exists || position == Position::Middle { class } else { Class::GuardExit }
+    if exists { class } else { Class::GuardExit }
 }
 
 /// The chance that `position` falls to a relay of `class`.
@@ -117,6 +117,23 @@ mod tests {
         assert!((rate - 0.8 * 1e6 / (4.0 / 3.0) / OVERHEAD).abs() < 1.0, "{rate}");
         let report = report(&network, &capacities, rate);
         assert!((report["expected_utilisation"]["guard"].as_f64().unwrap() - 0.8).abs() < 1e-9, "{report}");
+    }
+
+    /// Where no relay is for a position alone, those that are for guard and exit both are meant; where there are none of these either, nothing.
+    #[test]
+    fn a_position_without_relays_of_its_own_is_that_of_both() {
+        use onionlab_directory::{BandwidthWeights, Params, Relay};
+        let network = |classes: &[Class]| {
+            let relay = |(class, index): (&Class, u32)| Relay::by_hand(class.as_str(), *class, 100, index.into());
+            let relays = classes.iter().zip(0..).map(relay).collect();
+            Consensus { relays, weights: BandwidthWeights::UNIFORM, params: Params::default(), ..synth_network() }
+        };
+        let capacities = [Bandwidth::from_bytes_per_sec(1_000_000); 3];
+        let rate = |classes: &[Class]| payload_rate(&network(classes), &capacities, Position::Middle, 0.5);
+        // Both of the other positions half, and a third of the middles.
+        let expected = 0.5 * 1e6 / (1.0 / 2.0 + 1.0 / 2.0 + 1.0 / 3.0) / OVERHEAD;
+        assert!((rate(&[Class::Guard, Class::Exit, Class::GuardExit]) - expected).abs() < 1.0);
+        assert!(rate(&[Class::Guard, Class::Exit, Class::Exit]) <= 0.0);
     }
 
     fn synth_network() -> Consensus {

@@ -1,6 +1,6 @@
 //! The world of one run: hosts, links, clients and settings, from a resolved experiment.
 //!
-//! Hosts are numbered relays first (in the order of their source), then servers, then clients (group by group), then onion services. What depends on
+//! Hosts are numbered relays first (in the order of their source), then servers, then clients (group by group), then onion services; those of a network by hand as its file has them. What depends on
 //! the network's seed (sampling, capacities, places) is the same for all runs within a network; what depends on the run's seed
 //! (guards, paths, start times, load) is the same under all treatments.
 
@@ -54,6 +54,14 @@ pub enum WorldError {
     /// The network has no paths.
     #[error(transparent)]
     Paths(#[from] PathError),
+    /// The load target is for relays that the network has none of, or that carry nothing.
+    #[error(
+        "`load-target.position` is \"{position}\", but the network has no relays for that position alone, nor any for guard and exit both, that carry anything"
+    )]
+    NoSuchPosition {
+        /// The position, as the file has it.
+        position: &'static str,
+    },
     /// Exit policies were asked for that the document does not have.
     #[error(
         "{document}: `network.exit-policies` is \"consensus\", but the document has no `p` lines, which only the plain flavour has: allowed are \
@@ -218,7 +226,8 @@ pub fn build_with(
     onion::check(&layout.routes, &layout.clients, |host| names.hosts[host.index()].clone())?;
     let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
     let paths: Box<dyn PathSource> = if let Some(switching) = &treatment.switching {
-        let clients: Vec<&str> = names.clients.iter().map(|(host, _)| &*names.hosts[host.index()]).collect();
+        let port = |client: &Client<'_>| client.group.load.port().unwrap_or(DEFAULT_PORT);
+        let clients: Vec<_> = layout.clients.iter().map(|client| (&*names.hosts[client.host.index()], port(client))).collect();
         Box::new(WithSpares::new(layout.routes, switching.spares, &layout.hosts, &clients, run_seed))
     } else {
         Box::new(layout.routes)

@@ -8,6 +8,7 @@ use super::topology::ByPlace;
 use super::{Client, Layout, WorldError, load_target, paths_of, relay_class, selector};
 use crate::scenario::clients;
 use crate::scenario::network::ExitPolicies;
+use crate::scenario::onion::Onion;
 use crate::scenario::resolved::{ClientGroup, FamilySource, LoadTarget, Members, Network, SampledNetwork, Size, Treatment};
 use crate::scenario::{MAX_CLIENTS, MAX_SEQUENCES, ResolvedScenario};
 use onionlab_directory::synth::{self, Model, synth};
@@ -58,6 +59,9 @@ pub(super) fn layout<'a>(
         None => given_counts(&scenario.clients, report["scale"].as_f64().unwrap_or(1.0))?,
         Some(target) => {
             let rate = load_target::payload_rate(&network, &capacities, position(target.position), target.utilisation);
+            if rate <= 0.0 {
+                return Err(WorldError::NoSuchPosition { position: target.position.as_str() });
+            }
             report["load_target"] = load_target::report(&network, &capacities, rate);
             derived_counts(&scenario.clients, target, rate)?
         }
@@ -140,7 +144,7 @@ fn given_counts(groups: &[ClientGroup], scale: f64) -> Result<Vec<u32>, WorldErr
         Members::Share { .. } | Members::Hosts { .. } | Members::Document { .. } => 0,
     };
     let counts: Vec<u64> = groups.iter().map(count).collect();
-    let clients = counts.iter().sum();
+    let clients = counts.iter().sum::<u64>() + services(groups);
     if clients > MAX_CLIENTS {
         return Err(WorldError::TooManyUsers { clients });
     }
@@ -155,12 +159,21 @@ fn derived_counts(groups: &[ClientGroup], target: LoadTarget, payload_rate: f64)
         groups.iter().map(|group| share(group) * load_target::demand(&group.load, group.users, target.utilisation)).sum();
     let all = libm::ceil(payload_rate / each);
     let counts: Vec<u64> = groups.iter().map(|group| (libm::round(all * share(group)) as u64).max(1)).collect();
-    let clients: u64 = counts.iter().fold(0, |sum, count| sum.saturating_add(*count));
+    let clients: u64 = counts.iter().fold(services(groups), |sum, count| sum.saturating_add(*count));
     if clients > MAX_CLIENTS {
         return Err(WorldError::TooManyClients { utilisation: target.utilisation, clients });
     }
     not_too_many(groups, &counts)?;
     Ok(counts.into_iter().map(|count| count as u32).collect())
+}
+
+/// Onion services of all groups, which are hosts as clients are.
+fn services(groups: &[ClientGroup]) -> u64 {
+    let services = |group: &ClientGroup| match &group.onion {
+        Some(Onion::Services { services, .. }) => u64::from(*services),
+        Some(Onion::Hosts(_)) | None => 0,
+    };
+    groups.iter().map(services).sum()
 }
 
 fn not_too_many(groups: &[ClientGroup], counts: &[u64]) -> Result<(), WorldError> {

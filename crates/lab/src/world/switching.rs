@@ -5,7 +5,6 @@ use crate::scenario::switching::{
     Switching, SwitchingAsk, SwitchingChoice, SwitchingEntry, SwitchingExit, SwitchingOccupancy, SwitchingSpares,
 };
 use onionlab_engine::HostId;
-use onionlab_load::DEFAULT_PORT;
 use onionlab_quantities::{Bandwidth, RandomStream, Seed};
 use onionlab_tor::{
     ClientId, PathRequest, PathSource, RelayClass, Role, SpareRequest, SwitchAsk, SwitchChoice, SwitchEntry, SwitchExit,
@@ -64,19 +63,22 @@ pub(super) struct WithSpares<P> {
     relays: Vec<Relay>,
     /// By client.
     draws: Vec<RandomStream>,
+    /// By client: the port that its streams go to.
+    ports: Vec<u16>,
 }
 
 impl<P: PathSource> WithSpares<P> {
-    /// `clients`: their hosts' names.
-    pub fn new(paths: P, spares: SwitchingSpares, hosts: &[Host], clients: &[&str], seed: Seed) -> Self {
+    /// `clients`: their hosts' names, and the port that their streams go to.
+    pub fn new(paths: P, spares: SwitchingSpares, hosts: &[Host], clients: &[(&str, u16)], seed: Seed) -> Self {
         let relays = hosts.iter().zip(0..).filter_map(|(host, id)| match host.role {
             Role::Relay { class, limit } => {
                 Some(Relay { host: HostId(id), class, rate: limit.map_or(host.up, |limit| limit.relays().min(host.up)) })
             }
             Role::Client | Role::Server => None,
         });
-        let draws = clients.iter().map(|name| RandomStream::new(seed, name, "spare circuits"));
-        Self { paths, spares, relays: relays.collect(), draws: draws.collect() }
+        let draws = clients.iter().map(|(name, _)| RandomStream::new(seed, name, "spare circuits"));
+        let ports = clients.iter().map(|&(_, port)| port).collect();
+        Self { paths, spares, relays: relays.collect(), draws: draws.collect(), ports }
     }
 
     fn rate(&self, host: HostId) -> Bandwidth {
@@ -118,7 +120,7 @@ impl<P: PathSource> PathSource for WithSpares<P> {
     }
 
     fn spare(&self, request: &SpareRequest) -> Option<[HostId; 3]> {
-        let draws = self.draws[request.client.index()];
+        let (draws, port) = (self.draws[request.client.index()], self.ports[request.client.index()]);
         let [entry, middle, exit] = request.instead_of;
         let new = |relay: &Relay| !request.instead_of.contains(&relay.host);
         let guards = |relay: &Relay| matches!(relay.class, RelayClass::Guard | RelayClass::GuardExit) && new(relay);
@@ -128,7 +130,7 @@ impl<P: PathSource> PathSource for WithSpares<P> {
         };
         let other = |relay: &Relay| {
             let class = matches!(relay.class, RelayClass::Exit | RelayClass::GuardExit);
-            class && new(relay) && relay.host != first && self.exits_to(relay.host, DEFAULT_PORT)
+            class && new(relay) && relay.host != first && self.exits_to(relay.host, port)
         };
         let last = match request.exit {
             SwitchExit::Kept => exit,
@@ -151,16 +153,21 @@ mod tests {
         fn path(&self, _: &PathRequest<'_>) -> Option<[HostId; 3]> {
             None
         }
-        fn exits_to(&self, relay: HostId, _: u16) -> bool {
-            relay != HostId(9)
+        fn exits_to(&self, relay: HostId, port: u16) -> bool {
+            relay == HostId(9) && port == 22 || relay != HostId(9) && port != 22
         }
         fn server(&self, _: ClientId, _: u64) -> HostId {
             HostId(0)
         }
     }
 
-    /// Two guards, five middles of 1 to 5 Mbit/s, three exits of 1, 2 and 9 Mbit/s, of which the last lets nothing out.
+    /// Two guards, five middles of 1 to 5 Mbit/s, three exits of 1, 2 and 9 Mbit/s, of which the last serves port 22 and no other, which nobody else does.
     fn spares(spares: SwitchingSpares) -> WithSpares<Nothing> {
+        spares_to(spares, 80)
+    }
+
+    /// The same for a client whose streams go to this port.
+    fn spares_to(spares: SwitchingSpares, port: u16) -> WithSpares<Nothing> {
         let relay = |class, mbit: u64| Host {
             name: String::new(),
             up: Bandwidth::from_bits_per_sec(mbit * 1_000_000),
@@ -171,7 +178,7 @@ mod tests {
         let rates = rates.chain((1..6).map(|rate| (RelayClass::Middle, rate)));
         let rates = rates.chain([(RelayClass::Exit, 1), (RelayClass::Exit, 2), (RelayClass::Exit, 9)]);
         let hosts: Vec<Host> = rates.map(|(class, rate)| relay(class, rate)).collect();
-        WithSpares::new(Nothing, spares, &hosts, &["client"], Seed(1))
+        WithSpares::new(Nothing, spares, &hosts, &[("client", port)], Seed(1))
     }
 
     fn spare(circuit: u64, instead_of: [u32; 3], entry: SwitchEntry) -> Option<[u32; 3]> {
@@ -211,6 +218,19 @@ mod tests {
         // A quarter each, within five standard errors (39).
         assert!([2, 3, 5, 6].iter().all(|&middle: &usize| counts[middle].abs_diff(2000) < 195), "{counts:?}");
         assert_eq!(counts[4], 0);
+    }
+
+    #[test]
+    fn a_spares_exit_serves_the_port_of_the_client() {
+        let request = SpareRequest {
+            client: ClientId(0),
+            circuit: 0,
+            instead_of: [0, 4, 7].map(HostId),
+            entry: SwitchEntry::Same,
+            exit: SwitchExit::New,
+        };
+        let exit = |port| spares_to(SwitchingSpares::Bandwidth, port).spare(&request).map(|path| path[2]);
+        assert_eq!([exit(443), exit(22)], [Some(HostId(8)), Some(HostId(9))]);
     }
 
     #[test]

@@ -47,17 +47,19 @@ pub struct GuardRules {
 const DAY: u32 = 86_400;
 
 impl GuardRules {
-    /// The rules of a version under a consensus's parameters; `in_use` is the client's own number of guards (`NumEntryGuards`), if it has one.
+    /// The rules of a version under a consensus's parameters; `in_use` is the client's own number of guards (`NumEntryGuards`), if it has one. With more than the primary ones
+    /// as many are primary (`NumPrimaryGuards`), without which tor would not use them all.
     pub fn new(version: GuardVersion, params: &Params, in_use: Option<u32>) -> Self {
         let value = |param: &Param| params.value(param) as u32;
         let listed = version == GuardVersion::V0_2_4;
+        let own = in_use.unwrap_or(0);
         let in_use = in_use.unwrap_or(if listed { 3 } else { value(&params::PRIMARY_GUARDS_TO_USE) }).max(1);
         // 30 days on top, because dates are smudged by as much into the past.
         let of_list = value(&params::GUARD_LIFETIME_SECS) + 30 * DAY;
         Self {
             version,
             in_use,
-            primary: if listed { in_use } else { value(&params::PRIMARY_GUARDS).max(in_use) },
+            primary: if listed { in_use } else { value(&params::PRIMARY_GUARDS).max(own) },
             max_sample_percent: value(&params::GUARD_MAX_SAMPLE_PERCENT),
             max_sample: value(&params::GUARD_MAX_SAMPLE),
             min_filtered_sample: value(&params::GUARD_MIN_FILTERED_SAMPLE),
@@ -116,6 +118,9 @@ mod tests {
         assert_eq!((live_old.in_use, live_old.lifetime), (3, 60 * DAY), "the number is not read, the lifetime has a least value");
         let own = GuardRules::new(GuardVersion::V0_4_9, &none, Some(5));
         assert_eq!((own.in_use, own.primary), (5, 5));
+        // `select_primary_guard_for_circuit` looks among the primary ones alone.
+        let one = Params::from_iter([("guard-n-primary-guards", 1), ("guard-n-primary-guards-to-use", 2)]);
+        assert_eq!((rules(GuardVersion::V0_4_9, &one).in_use, rules(GuardVersion::V0_4_9, &one).primary), (2, 1));
     }
 
     #[test]

@@ -173,7 +173,7 @@ impl PathSelector {
         self.compatible(guard, exit) && !request.exclude.contains(&guard) && self.has_middle(guard, exit)
     }
 
-    fn entry(&self, request: &Request<'_>, exit: RelayIndex, draws: &mut DrawSequence) -> Option<RelayIndex> {
+    pub(crate) fn entry(&self, request: &Request<'_>, exit: RelayIndex, draws: &mut DrawSequence) -> Option<RelayIndex> {
         // Only guards are kept apart from those of a set's other legs (`guards_choose_guard`), not the first relays of clients without (`choose_good_entry_server`).
         let fits = |guard| self.compatible(guard, exit) && self.has_middle(guard, exit);
         let flagged = self.entries[usize::from(request.demand.needs_stable())].as_ref();

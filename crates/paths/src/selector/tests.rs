@@ -129,6 +129,12 @@ fn ports_need_policies_or_the_web() {
     let all = exits(&relays, &[]).unwrap();
     assert_eq!(exits(&relays, &[80, 443]).unwrap().chances(), all.chances());
     assert!(exits(&relays, &[6881]).unwrap_err().to_string().contains("unflavoured"));
+    // A port that is only foreseen may be served by nobody: any exit will do.
+    let foreseen = |ports: &[u16]| {
+        let selector = PathSelector::new(&relays, &weights, &PathOptions::default()).unwrap();
+        selector.exits(ExitDemand::predicted(ports)).unwrap().chances().to_vec()
+    };
+    assert_eq!([foreseen(&[6881]), foreseen(&[80, 6881])], [all.chances(), all.chances()]);
     for relay in &mut relays {
         relay.exit_policy = Some("reject 1-65535".parse().unwrap());
     }

@@ -187,14 +187,15 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let interval = |name: &str, interval: Option<SimDuration>| {
         keys.given(name, interval.filter(|_| intervals), code.kist_interval_least, ms(100))
     };
+    let half_life = all.ewma_half_life.filter(|_| ewma);
     Ok(Treatment {
         name,
         slug,
         relays: None,
         tor,
         circuitmux,
-        ewma_half_life: keys.given("ewma-half-life", all.ewma_half_life.filter(|_| ewma), ms(10), DAY)?,
-        ewma_tick: keys.given("ewma-tick", all.ewma_tick.filter(|_| ewma), ms(1000), longest_tick(all.ewma_half_life))?,
+        ewma_half_life: keys.given("ewma-half-life", half_life, ms(10), DAY)?,
+        ewma_tick: keys.given("ewma-tick", all.ewma_tick.filter(|_| ewma), ms(1000), longest_tick(half_life))?,
         ewma_clock: ewma.then(|| all.ewma_clock.unwrap_or(code.ewma_clock)),
         channel_scheduler,
         kist_interval: interval("kist-interval", all.kist_interval)?,

@@ -139,13 +139,13 @@ axes! {
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
     /// With flow-control "windows": circuit window in DATA cells. Default: as the consensus says (`circwindow`), else 1000.
-    #[schemars(range(min = 100, max = 65_535))]
+    #[schemars(range(min = 1, max = 65_535))]
     circuit_window: u32,
     /// With flow-control "windows": DATA cells that one circuit SENDME acknowledges. Default: 100.
     #[schemars(range(min = 1, max = 65_535))]
     circuit_window_increment: u32,
     /// With flow-control "windows": stream window in DATA cells. Default: 500.
-    #[schemars(range(min = 50, max = 65_535))]
+    #[schemars(range(min = 1, max = 65_535))]
     stream_window: u32,
     /// With flow-control "windows": DATA cells that one stream SENDME acknowledges. Default: 50.
     #[schemars(range(min = 1, max = 65_535))]
@@ -300,7 +300,7 @@ axes! {
     /// With switching: how long the answer to a switch is waited for, "100 ms" to "1 h". Default: "2 min".
     #[schemars(with = "Option<DurationText>")]
     switching_timeout: SimDuration,
-    /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 0 to 20. With 0 it keeps none (`UseEntryGuards 0`): the first relay of each circuit is drawn by weight among those with the Guard flag. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
+    /// Where paths are drawn: how many guards a client uses, one of them drawn for each circuit, 0 to 20 (`NumEntryGuards`, and `NumPrimaryGuards` where it has more than tor's 3). With 0 it keeps none (`UseEntryGuards 0`): the first relay of each circuit is drawn by weight among those with the Guard flag. Default: as the consensus says (`guard-n-primary-guards-to-use`), else 1; with tor "0.2.4" 3.
     #[schemars(range(min = 0, max = 20))]
     guards: u32,
     /// The link profile, which sets the defaults of TCP, queues and links where a key says so ("with net ..."): "linux" behaves like Linux, "shadow" like the simulator Shadow 3, "nstor" like the simulator of the PredicTor paper, whose tor `simulator` sets too. Default: "linux".
