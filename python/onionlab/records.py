@@ -20,6 +20,9 @@ from onionlab.untrusted import clipped
 #: Most rows of a file: a constant column of any number of them takes no space on disk, and eight bytes a row in memory.
 MOST_ROWS = 100_000_000
 
+#: Most columns of a file: none of onionlab's has a third of them.
+MOST_COLUMNS = 100
+
 #: What reading can raise. Polars panics over some damaged files, which is no `Exception` of Python's.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
 
@@ -98,15 +101,18 @@ def scan(path: Path, most: int = MOST_ROWS) -> pl.LazyFrame:
     Raises
     ------
     ResultsError
-        If it cannot be read, or has more rows.
+        If it cannot be read, or has more rows or columns.
     """
     try:
         frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
+        columns = len(frame.collect_schema())
         rows = frame.select(pl.len()).collect().item()
     except UNREADABLE as error:
         raise ResultsError(f"{path} cannot be read ({clipped(error, 200)})") from error
     if rows > most:
         raise ResultsError(f"{path} is not what onionlab wrote: it has {rows:,} rows, and may have {most:,}")
+    if columns > MOST_COLUMNS:
+        raise ResultsError(f"{path} is not what onionlab wrote: it has {columns:,} columns, and may have {MOST_COLUMNS}")
     return frame
 
 

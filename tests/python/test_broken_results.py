@@ -202,6 +202,15 @@ def test_of_a_table_without_end_no_row_is_read(out: Path, monkeypatch: pytest.Mo
         _ = onionlab.load(out).transfers
 
 
+def test_a_table_of_many_columns_is_not_read(out: Path) -> None:
+    """Constant ones take no space on disk, however many rows they have."""
+    path = table(out, "transfers")
+    wide = pl.read_parquet(path, hive_partitioning=False).with_columns(pl.lit(0).alias(f"x{number}") for number in range(100))
+    wide.write_parquet(path)
+    with pytest.raises(ResultsError, match=r"transfers\.parquet .* it has 1\d\d columns, and may have 100"):
+        _ = onionlab.load(out).transfers
+
+
 class Collected:
     """Counts the rows that are read."""
 
