@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from hypothesis import settings
@@ -43,6 +45,16 @@ name = "round robin"
 name = "EWMA"
 fake-factor = 0.7
 """
+
+
+def tool_called(name: str) -> ModuleType:
+    """A program of the folder ``tools``, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "tools" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
@@ -10,20 +9,14 @@ from types import ModuleType
 import polars as pl
 import pytest
 
+from conftest import tool_called
 from onionlab import _core
 from onionlab.plan import OPTIONAL_TABLES, TABLES
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def tool() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("record_tables", ROOT / "tools" / "record_tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return tool_called("record_tables")
 
 
 def test_the_page_is_of_these_tables(tool: ModuleType) -> None:

@@ -78,8 +78,7 @@ def choice(measured: Measured, variant: Variant) -> Iterator[str]:
         "A scheduler of circuits can only choose among cells that wait in circuit queues. In the mean a cell waits there, "
         f"at a middle and by the scheduler, {'; '.join(parts)}. (A first byte waits there {PASSES} times: a stream is "
         "opened, then asked over, each there and back.) This is of middles alone: at exits whose way to a middle is full a cell "
-        "waits longer, in one network with 5 middles, where it waits 6 ms at middles, 88 to 175 ms, and there the scheduler "
-        "chooses too."
+        "waits longer, and there the scheduler chooses too."
     )
     yield ""
 
