@@ -32,7 +32,7 @@ import onionlab
 
 experiment = onionlab.load("out/first")
 experiment.transfers  # a Polars frame of all runs
-experiment.table("channels")  # any other one, read when it is needed
+experiment.table("channels").collect()  # any other one: a lazy frame, of which only what is asked for is read
 ```
 
 Both have the columns `treatment`, `network` and `seed` before those of the file, and of a [sweep](sweeps.md) `point`. Whatever

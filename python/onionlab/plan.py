@@ -12,7 +12,7 @@ from typing import Any, Literal
 from onionlab import _core
 from onionlab.errors import ResultsError
 from onionlab.quantity import seconds
-from onionlab.records import CONTROL, read_parquet, texts
+from onionlab.records import CONTROL, check_columns, read_parquet, texts
 
 #: The record tables of a run, one Parquet file each.
 TABLES = ("transfers", "circuits", "channels", "relays", "network", "run")
@@ -297,6 +297,18 @@ def read_run_table(directory: Path) -> dict[str, Any] | None:
     except ResultsError:
         return None
     return frame.row(0, named=True) if frame.height == 1 else None
+
+
+def is_readable(root: Path, run: PlannedRun) -> bool:
+    """Whether each table of a finished run is one: cut off, emptied or of something else, it is to be made again."""
+    tables = ((table, root / run.directory / f"{table}.parquet") for table in (*TABLES, *OPTIONAL_TABLES))
+    try:
+        for table, path in tables:
+            if table in TABLES or path.is_file():
+                check_columns(path, table)
+    except ResultsError:
+        return False
+    return True
 
 
 def is_finished(root: Path, plan: Plan, run: PlannedRun) -> bool:

@@ -45,7 +45,16 @@ COLUMNS: Mapping[str, Mapping[str, pl.DataType]] = {
         "circuit": _COUNT,
         "retries": _COUNT,
     },
-    "circuits": {"circuit": _COUNT, "client": _TEXT, "group": _TEXT, "launched_ns": _TIME, "built_ns": _TIME, "purpose": _TEXT},
+    "circuits": {
+        "circuit": _COUNT,
+        "client": _TEXT,
+        "group": _TEXT,
+        "launched_ns": _TIME,
+        "built_ns": _TIME,
+        "joined_ns": _TIME,
+        "purpose": _TEXT,
+        "timed_out": _TEXT,
+    },
     "channels": {"channel": _COUNT, "opener": _TEXT, "peer": _TEXT},
     "relays": {"time_ns": _TIME, "relay": _TEXT, "class": _TEXT, "bytes_sent": _AMOUNT, "utilisation": _SHARE},
     "network": {
@@ -79,14 +88,14 @@ COLUMNS: Mapping[str, Mapping[str, pl.DataType]] = {
 #: Of these, what a version of onionlab that is older than they are did not write, and what no report needs.
 MAY_LACK = {
     "transfers": {"connected_ns", "answered_ns", "circuit", "retries"},
-    "circuits": {"launched_ns", "built_ns", "purpose"},
+    "circuits": {"launched_ns", "built_ns", "joined_ns", "purpose", "timed_out"},
     "relays": {"bytes_sent", "utilisation"},
     "run": {"build", "cpu_seconds"},
 }
 
 #: Of these, what may have no value in a row: what did not happen before the end, or what a system does not tell.
 MAY_BE_NULL = {
-    *("connected_ns", "answered_ns", "first_byte_ns", "last_byte_ns", "end_ns", "built_ns", "circuit", "retries"),
+    *("connected_ns", "answered_ns", "first_byte_ns", "last_byte_ns", "end_ns", "built_ns", "joined_ns", "circuit", "retries"),
     *("build", "cpu_seconds", "wall_seconds", "peak_memory_bytes", "divergence_json"),
     *("utilisation", "utilisation_guard", "utilisation_middle", "utilisation_exit", "utilisation_guard_exit"),
 }
@@ -140,14 +149,32 @@ def scan_table(path: Path, table: str) -> pl.LazyFrame:
         As `scan`, or if a column is missing or of another type.
     """
     frame = scan(path)
-    found = frame.collect_schema()
+    _check_schema(path, table, frame.collect_schema())
+    return frame
+
+
+def check_columns(path: Path, table: str) -> None:
+    """Look whether a record table of a run is one, by the end of its file alone, which says what its columns are.
+
+    Raises
+    ------
+    ResultsError
+        As `scan_table`, but for the number of rows and columns.
+    """
+    try:
+        found = pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema()
+    except UNREADABLE as error:
+        raise ResultsError(f"{path} cannot be read ({clipped(error, 200)})") from error
+    _check_schema(path, table, found)
+
+
+def _check_schema(path: Path, table: str, found: Mapping[str, pl.DataType]) -> None:
     for name, kind in COLUMNS.get(table, {}).items():
         if name not in found:
             if name not in MAY_LACK.get(table, ()):
                 raise ResultsError(f"{path} is not what onionlab wrote: it has other columns, and no `{name}`")
         elif found[name] != kind:
             raise ResultsError(f"{path} is not what onionlab wrote: its column `{name}` is of type {found[name]}, not {kind}")
-    return frame
 
 
 def check_values(frame: pl.DataFrame, table: str, duration: float) -> None:

@@ -312,7 +312,10 @@ def by_circuits(source: Source, circuits: Sequence[int], question: Question = DE
 
 
 def by_clients(source: Source, per_client: Sequence[int], question: Question = DEFAULT) -> pl.DataFrame:
-    """The share against the number of circuits per client; expectation, up to a second each, columns as of `shared_links`."""
+    """The share against the number of circuits per client; columns as of `shared_links`.
+
+    Each is an expectation, which takes up to a second for up to 64 circuits per client.
+    """
     files, name = _one(source)
     numbers = [_whole("circuits per client", number) for number in per_client]
     series = json.loads(_core.shared_links_by_clients(_request(files, question, "expectation", 1, 0), numbers))

@@ -152,7 +152,21 @@ def test_a_table_that_is_cut_off(name: str, left: int, out: Path) -> None:
     path.write_bytes(path.read_bytes()[:left])
     told = refused(out)
     assert told.startswith(f"{path} cannot be read (")
-    assert told.endswith("without the directory that it lies in, `onionlab run` makes it anew")
+    assert told.endswith(f"remove {path.parent}, and `onionlab run` makes that run anew")
+
+
+@pytest.mark.parametrize("name", ["transfers", "circuits", "channels", "relays", "network"])
+def test_a_run_with_a_damaged_table_is_made_anew(name: str, out: Path, experiment_file: Path, core: FakeCore) -> None:
+    path = table(out, name)
+    for damaged in (b"", path.read_bytes()[:100], b"PAR1 and so on PAR1"):
+        path.write_bytes(damaged)
+        core.made.clear()
+        onionlab.run(experiment_file, out, report=False)
+        assert len(core.made) == 1
+        assert pl.read_parquet(path, hive_partitioning=False).width > 0
+    core.made.clear()
+    onionlab.run(experiment_file, out, report=False)
+    assert core.made == []
 
 
 @pytest.mark.parametrize("name", ["transfers", "network"])

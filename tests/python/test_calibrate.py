@@ -16,6 +16,7 @@ from onionlab.errors import ResultsError, UntrustedError
 from onionlab.live_network import tor_metrics
 from onionlab.live_network.calibrate import calibrate, page
 from onionlab.live_network.tor_metrics import Metrics
+from onionlab.results.request_times import on_time
 
 TABLES = {
     "torperf.csv": """\
@@ -226,6 +227,7 @@ def experiment(kind: str = "perf", early: bool = False, purpose: str = "exit", b
         plan=SimpleNamespace(scenario={"clients": [{"group": "measure", "load": {"kind": kind}}], "network": {}}),
         measure_from=20.0,
         swept=False,
+        by_seed=False,
         duration=60.0,
     )
 
@@ -350,3 +352,17 @@ def test_columns_that_nobody_asks_for_take_no_memory(tmp_path: Path, monkeypatch
     monkeypatch.setattr(tor_metrics, "MOST_CELLS", 1_000)
     with pytest.raises(UntrustedError, match="has more than 1,000 values"):
         Metrics().add(path)
+
+
+def test_circuits_that_were_late_have_failed() -> None:
+    circuits = pl.DataFrame({"circuit": [0, 1, 2], "timed_out": ["no", "yes", "no"]})
+    assert on_time(circuits)["circuit"].to_list() == [0, 2]
+    older = circuits.drop("timed_out")
+    assert on_time(older).equals(older)
+    # One that is built after 0.75 s beside a late one of 3 s.
+    one = experiment()
+    built = pl.col("launched_ns") + int(3e9)
+    late = one.circuits.with_columns(circuit=pl.lit(8, pl.Int64), built_ns=built, timed_out=pl.lit("yes"))
+    one.circuits = pl.concat([one.circuits.with_columns(timed_out=pl.lit("no")), late.select(*one.circuits.columns, "timed_out")])
+    first, _ = calibrate(one, live())
+    assert {line.ours.mean for line in first.lines if line.name.startswith("circuit build time")} == {0.75}

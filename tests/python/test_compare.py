@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from onionlab.report.content import cell
 from onionlab.results.comparison import _unpaired_difference
 from onionlab.stats.compare import paired_differences, per_network, seeds_as_networks, summarise, verdict
 from onionlab.stats.intervals import Interval, t_interval
@@ -130,6 +131,7 @@ def test_what_is_faster_because_the_slow_ones_failed_is_not_better() -> None:
     row = of_b(summarise(counted({"a": 0.0, "b": 12.0}, times), ["a", "b"]), "ttlb_median")
     told = "10.0 % lower among completed downloads, but 12 points more did not complete, hence neither better nor worse"
     assert (row["verdict"], row["p"], row["difference_low"]) == (told, None, None)
+    assert cell(row, 6).words == "not judged: more or fewer did not complete"
     # Slower although more fail is worse all the same.
     slower = summarise(counted({"a": 0.0, "b": 12.0}, {"a": base, "b": [1.1 * value for value in base]}), ["a", "b"])
     assert of_b(slower, "ttlb_median")["verdict"].startswith("worse: 10 % higher")

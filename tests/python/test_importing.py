@@ -20,7 +20,7 @@ from fake_core import FakeCore
 from onionlab import _core, cli, importing, unpacking, untrusted
 from onionlab.errors import ScenarioError, UntrustedError
 from onionlab.importing import ImportedError, Options, atlas, torrc
-from onionlab.importing.model import Times
+from onionlab.importing.model import VERSIONS, Times
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
 from onionlab.importing.write import document, experiment
 
@@ -97,6 +97,17 @@ def test_a_configuration_of_tornettools_becomes_an_experiment() -> None:
     assert exit_.country == "NL", "of the graph, which comes first"
     assert network.relays[4].up == 20_000_000 // 8, "of the vertex, where the host has none"
     assert network.relays[1].rate == 5 * 2**20, "torrc comes before torrc-defaults"
+
+
+def test_what_few_hosts_say_is_not_said_of_all(folder: Path) -> None:
+    for host in ("relay3guard", "relay4middle"):
+        torrc_of(folder, host, "/CircuitPriorityHalflife\n")
+    for host in ("relay1exitguard", "relay2exit"):
+        torrc_of(folder, host, "/CircuitPriorityHalflife\nSchedulers Vanilla\n")
+    torrc_of(folder, "relay2exit", "CircuitPriorityHalflife 5\nSchedulers Vanilla\n")
+    network = importing.read(folder)
+    assert network.half_life is None
+    assert any("`CircuitPriorityHalflife 5` of relay2exit is not taken in" in note for note in network.notes)
 
 
 def torrc_of(folder: Path, host: str, text: str, name: str = "torrc") -> None:
@@ -365,7 +376,7 @@ def test_clients_without_a_torrc_get_that_of_tornettools(folder: Path) -> None:
     config.write_text(config.read_text().replace(words, " ''"))
     network = importing.read(folder)
     assert [perf.options for perf in network.perf] == [OF_PERF_CLIENTS]
-    assert "1 clients have no torrc" in network.notes[1]
+    assert "1 client has no torrc" in network.notes[1]
 
 
 def test_on_tornettools_own_graph_latencies_are_the_graph_s(folder: Path) -> None:
@@ -571,13 +582,15 @@ def test_the_published_networks(tmp_path: Path) -> None:
         importing.import_network(SHADOW_NETWORKS / f"{name}.network.json.xz", tmp_path / name)
 
 
-def test_whatever_version_of_tor_is_asked_for_is_a_text_of_the_file(tmp_path: Path) -> None:
-    asked = '0.4.9"\nnet = "linux'
-    network = importing.read(DATA / "small.network.json")
-    assert tomllib.loads(experiment(network, Options(tor=asked)))["base"]["tor"] == asked
-    with pytest.raises(ImportedError, match="tor") as refused:
-        importing.import_network(DATA / "small.network.json", tmp_path / "out", options=Options(tor=asked))
-    assert "\n" not in str(refused.value)
+def test_only_versions_of_tor_that_there_are_can_be_asked_for() -> None:
+    for asked in ("0.5", '0.4.9"\nnet = "linux'):
+        with pytest.raises(
+            ImportedError, match=r"there is no version .* of tor here; there are 0\.2\.4, 0\.3\.5, 0\.4\.9"
+        ) as refused:
+            Options(tor=asked)
+        assert "\n" not in str(refused.value)
+    schema = json.loads(_core.schema())
+    assert list(VERSIONS) == [one["const"] for one in schema["$defs"]["TorVersion"]["oneOf"]]
 
 
 def test_nothing_is_measured_before_all_clients_have_started() -> None:

@@ -209,10 +209,29 @@ def test_what_is_made_again_is_counted_by_its_reason(core: FakeCore, experiment_
     list(onionlab.running.runner.run_all([(name, experiment_file, root)], observer=Told()))
     # Whatever else has changed: what another build made is made again for that alone.
     assert told == [Replaced(changed=ALL_RUNS // 2), Replaced(outdated=ALL_RUNS), Replaced()]
-    assert Replaced(1, 1).sentences == [
+    assert Replaced(1, 1, 1).sentences == [
         "1 run there was made by another build of onionlab and is made again",
         "1 run there is of another form of this experiment and is made again",
+        "1 finished run there, which stays, has no place in this form of the experiment and will not be shown",
     ]
+
+
+def test_runs_that_an_experiment_has_no_place_for_any_more_are_told_of(core: FakeCore, experiment_file: Path) -> None:
+    told: list[Replaced] = []
+
+    class Told(Silent):
+        def planned(self, plan: Plan, kept: int, replaced: Replaced) -> None:  # noqa: ARG002
+            told.append(replaced)
+
+    out = experiment_file.parent / "out"
+    onionlab.run(experiment_file, out, observer=Told(), report=False)
+    fewer = EXPERIMENT.replace("networks = 3", "networks = 2")
+    experiment_file.write_text(fewer, encoding="utf-8")
+    core.made.clear()
+    for _ in range(2):
+        onionlab.run(experiment_file, out, observer=Told(), report=False)
+    assert [one.left for one in told] == [0, ALL_RUNS // 3, 0]
+    assert core.made == []
 
 
 def test_many_experiments_do_not_replace_another_one_s_results_either(core: FakeCore, experiment_file: Path) -> None:

@@ -45,6 +45,12 @@ pub enum DirectoryError {
         /// The beginning of the document.
         found: String,
     },
+    /// Bytes that are no text, and not compressed as far as is known here.
+    #[error("{document}: not a consensus: it is no text, and is compressed neither by xz nor by gzip")]
+    NotText {
+        /// The document's name.
+        document: String,
+    },
     /// The document ends early.
     #[error("{document}: cut off after line {lines}: no \"{missing}\" line, with which a whole consensus ends")]
     Truncated {

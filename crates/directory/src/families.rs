@@ -101,12 +101,7 @@ impl Families {
             let owned = server_descriptors(text).filter_map(|item| Some((names.own_fingerprint(item)?, item)));
             declared(owned, &names, document)?
         } else {
-            let lists = text.lines().map(|line| line.split('#').next().unwrap_or_default());
-            let lists =
-                lists.map(|line| line.split_ascii_whitespace().flat_map(|word| names.named(word)).collect::<BTreeSet<_>>());
-            let lists: Vec<BTreeSet<Fingerprint>> = lists.filter(|list| !list.is_empty()).collect();
-            not_too_many(lists.iter().map(|list| list.len().pow(2)).sum(), document)?;
-            (lists.len(), Self::from_lists(lists))
+            listed(text, &names, document)?
         };
         if found == 0 {
             return Err(DirectoryError::NoFamilies { document: document.to_owned() });
@@ -188,6 +183,23 @@ fn not_too_many(pairs: usize, document: &str) -> Result<(), DirectoryError> {
     Ok(())
 }
 
+/// How many lines of a list speak of a relay, and the families that they make.
+fn listed(text: &str, names: &Names, document: &str) -> Result<(usize, Families), DirectoryError> {
+    let (mut found, mut pairs, mut lists) = (0, 0, Vec::new());
+    for line in text.lines() {
+        let words: BTreeSet<&str> = line.split('#').next().unwrap_or_default().split_ascii_whitespace().collect();
+        let list: BTreeSet<Fingerprint> = words.into_iter().flat_map(|word| names.named(word)).collect();
+        found += usize::from(!list.is_empty());
+        // Whoever is alone has no family.
+        if list.len() > 1 {
+            pairs += list.len().pow(2);
+            not_too_many(pairs, document)?;
+            lists.push(list);
+        }
+    }
+    Ok((found, Families::from_lists(lists)))
+}
+
 /// How many of the descriptors belong to a relay, and the mutual declarations among these.
 fn declared<'a>(
     descriptors: impl Iterator<Item = (Fingerprint, &'a str)>,
@@ -210,9 +222,16 @@ fn declared<'a>(
                     }
                     pairs += family.len() - before;
                 }
-                Some("family-ids") => words.for_each(|key| {
-                    keys.entry(key).or_default().insert(relay);
-                }),
+                Some("family-ids") => {
+                    for key in words {
+                        let of_key = keys.entry(key).or_default();
+                        if of_key.insert(relay) {
+                            // The square grows by this.
+                            pairs += 2 * of_key.len() - 1;
+                            not_too_many(pairs, document)?;
+                        }
+                    }
+                }
                 _ => {}
             }
         }
@@ -223,7 +242,6 @@ fn declared<'a>(
         .iter()
         .map(|(relay, family)| (*relay, family.iter().filter(|other| mutual(relay, other)).copied().collect()))
         .collect();
-    not_too_many(pairs + keys.values().map(|of_key| of_key.len().pow(2)).sum::<usize>(), document)?;
     for of_key in keys.values() {
         for &relay in of_key {
             sets.entry(relay).or_default().extend(of_key.iter().copied().filter(|&other| other != relay));
@@ -301,7 +319,23 @@ mod tests {
             relays.iter().map(router).collect::<Vec<_>>().concat()
         };
         let error = Families::parse(&descriptors("family-ids k"), "descriptors", &relays).unwrap_err().to_string();
-        assert_eq!(error, "descriptors: its families make 64000000 pairs of relays; at most 50000000 are allowed");
+        // Found out before the last relay's line: 7,072 relays make the first square above the bound.
+        assert_eq!(error, "descriptors: its families make 50013184 pairs of relays; at most 50000000 are allowed");
+    }
+
+    /// Each line names all that bear a nickname, which a text of a few kilobytes may say as often as it likes once it is unpacked.
+    #[test]
+    fn many_lines_are_refused_before_they_are_written_out() {
+        let mut relays = relays(
+            &(0..300).map(|number| format!("r{number}")).collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>(),
+        );
+        for relay in &mut relays {
+            relay.nickname = "unnamed".into();
+        }
+        let error = Families::parse(&"unnamed\n".repeat(1_000_000), "list", &relays).unwrap_err().to_string();
+        assert_eq!(error, "list: its families make 50040000 pairs of relays; at most 50000000 are allowed");
+        let alone = format!("r0\n{}", "r1 stranger # alone\n".repeat(1000));
+        assert_eq!(Families::parse(&alone, "list", &relays).unwrap(), Families::none());
     }
 
     #[test]

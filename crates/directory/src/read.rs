@@ -73,6 +73,9 @@ fn without_annotation(mut raw: Vec<u8>) -> Vec<u8> {
 /// The error for a document that begins with something else.
 pub(crate) fn not_a_consensus(text: &str, document: &str) -> DirectoryError {
     let first = text.lines().next().unwrap_or_default();
+    if first.contains(|letter: char| letter == '\u{fffd}' || letter.is_control() && letter != '\t' && letter != '\r') {
+        return DirectoryError::NotText { document: document.to_owned() };
+    }
     DirectoryError::NotAConsensus { document: document.to_owned(), found: first.chars().take(40).collect() }
 }
 

@@ -45,7 +45,7 @@ pub trait CongestionAlgorithm {
 
     /// A DATA cell was appended to the circuit's queue at `now`, after [`Self::can_send`] said yes.
     fn data_sent(&mut self, now: SimTime);
-    /// A DATA cell that was sent on another circuit goes on as one of this, whether or not the window has room: the window is used up then, or more than that.
+    /// A DATA cell that was sent on another circuit goes on as one of this, whether or not the window has room: the window is used up then, where congestion control can tell by more than that.
     fn data_forwarded(&mut self, now: SimTime);
     /// A circuit SENDME arrived.
     ///

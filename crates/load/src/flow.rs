@@ -92,7 +92,7 @@ pub struct StreamPlan {
 /// What the ends of a stream send each other.
 #[derive(Debug, Clone)]
 pub enum Exchange {
-    /// The client sends a request; the server answers when it has enough of it. Over when the client has the whole answer.
+    /// The client sends a request, which may be the longer part; the server answers when it has enough of it. Over when the client has the whole answer.
     Download {
         /// What the client sends.
         request: Bytes,
@@ -105,13 +105,6 @@ pub enum Exchange {
         /// What it writes before that, in a write of its own.
         header: Bytes,
     },
-    /// The client sends; the server answers when it has everything. Over when the client has the whole answer.
-    Upload {
-        /// What the client sends.
-        size: Bytes,
-        /// What the server sends.
-        answer: Bytes,
-    },
     /// Both ends write at times of their own. Over when both have all that the other writes.
     Script(Script),
 }
@@ -121,7 +114,6 @@ impl Exchange {
     pub fn header(&self) -> u64 {
         match self {
             Self::Download { header, .. } => header.get(),
-            Self::Upload { .. } => 0,
             Self::Script(script) => script.greeting()[1].get(),
         }
     }

@@ -299,7 +299,8 @@ impl LoadModel {
                     }
                 }
             }
-            Self::Audio(streaming) | Self::Video(streaming) => streaming.validate()?,
+            Self::Audio(audio) => audio.validate(&AUDIO)?,
+            Self::Video(video) => video.validate(&VIDEO)?,
             Self::Page(page) => page.validate()?,
             Self::Perf(perf) => perf.validate()?,
             Self::Markov(markov) => markov.validate()?,

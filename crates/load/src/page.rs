@@ -1,7 +1,7 @@
 //! A web page of many objects: the document first, then what it names, over a few streams at a time.
 //!
 //! Numbers from the HTTP Archive (Web Almanac 2024, chapter on page weight, desktop pages): 24, 42, 71, 115 and 176 requests at the 10th, 25th, 50th, 75th and 90th
-//! percentile, which a log-normal number with median 71 and sigma 0.8 meets within 12 %; 18 kB of HTML and 2,652 kB in all in the median,
+//! percentile, which a log-normal number with median 71 and sigma 0.8 meets within an eighth; 18 kB of HTML and 2,652 kB in all in the median,
 //! so 37 kB an object. Sizes of objects and documents are log-normal about those; their spread is an assumption between the models of Barford and Crovella
 //! (SIGMETRICS 1998: sigma 1.32) and of the 3GPP2 and NGMN evaluations (1.37 for documents, 2.36 for objects). Browsers open at most six connections to a
 //! server (HTTP/1.1). All objects are asked for when the document is there: what a browser finds on the way, and what scripts ask for later, is not modelled.
@@ -214,7 +214,7 @@ mod tests {
                     assert_eq!((request, header, plan.port, plan.delay), (REQUEST, Bytes::ZERO, 80, SimDuration::ZERO));
                     size.get()
                 }
-                _ => panic!("{plan:?}"),
+                Exchange::Script(_) => panic!("{plan:?}"),
             })
             .collect();
         assert_eq!(sizes[0], 18_000);

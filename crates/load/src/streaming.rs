@@ -90,7 +90,7 @@ impl Streaming {
         self.interval.unwrap_or(usual.interval)
     }
 
-    pub(crate) fn validate(&self) -> Result<(), LoadError> {
+    pub(crate) fn validate(&self, usual: &Usual) -> Result<(), LoadError> {
         let within = |key: &str, value: Option<SimDuration>, allowed, least| match value {
             Some(value) if !(least..=SimDuration::from_secs(3600)).contains(&value) => {
                 Err(LoadError { key: key.to_owned(), value: format!("\"{value}\""), allowed })
@@ -109,7 +109,24 @@ impl Streaming {
                 allowed: "it must be from 1 B/s to 1 GB/s",
             });
         }
+        // Pieces are whole bytes: a smaller one would not be the rate's.
+        let rate = self.rate.unwrap_or(usual.rate);
+        if rate.bytes_in(self.interval(usual)) < Bytes::new(1000) {
+            return Err(LoadError {
+                key: "rate".to_owned(),
+                value: format!("\"{rate}\""),
+                allowed: "it must bring at least 1 kB in each interval",
+            });
+        }
         self.length.as_ref().map_or(Ok(()), |length| length.validate("length"))?;
+        let request = self.request.unwrap_or(DEFAULT_REQUEST);
+        if request.get() > u64::from(u32::MAX) {
+            return Err(LoadError {
+                key: "request".to_owned(),
+                value: format!("\"{request}\""),
+                allowed: "it must be at most 4 GB",
+            });
+        }
         self.pause.as_ref().map_or(Ok(()), |pause| pause.validate("pause"))
     }
 
@@ -152,6 +169,16 @@ mod tests {
         let (bursts, request) = bursts("kind = \"audio\"\nlength = \"3500 ms\"");
         assert_eq!(bursts, [(50_000, 1000), (50_000, 1000), (50_000, 1000), (25_000, 0)]);
         assert_eq!(request, DEFAULT_REQUEST);
+    }
+
+    #[test]
+    fn pieces_are_of_the_rate() {
+        let refused = |text: &str| toml::from_str::<LoadModel>(text).unwrap().validate().unwrap_err().to_string();
+        let message = refused("kind = \"audio\"\nrate = \"100 B/s\"");
+        assert!(message.contains("rate") && message.contains("at least 1 kB in each interval"), "{message}");
+        assert!(refused("kind = \"video\"\nrate = \"40 kB/s\"\ninterval = \"20 ms\"").contains("1 kB"));
+        assert!(refused("kind = \"audio\"\nrequest = \"5 GB\"").contains("at most 4 GB"));
+        assert!(!bursts("kind = \"audio\"\nrate = \"50 kB/s\"\ninterval = \"20 ms\"").0.is_empty());
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fs;
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -87,13 +87,31 @@ impl Library {
     }
 }
 
+/// A file that was not there: in a folder that others share, or that outlives a container, somebody of the same process number may have left one.
+fn new_file() -> (PathBuf, io::Result<fs::File>) {
+    const TRIES: usize = 100;
+    let create = || {
+        let name = format!("onionlab-policy-{}-{}.so", std::process::id(), COPIES.fetch_add(1, Atomic::Relaxed));
+        let file = std::env::temp_dir().join(name);
+        let created = fs::OpenOptions::new().write(true).create_new(true).mode(0o700).open(&file);
+        (file, created)
+    };
+    let is_there = |created: &io::Result<fs::File>| matches!(created, Err(error) if error.kind() == io::ErrorKind::AlreadyExists);
+    let mut last = create();
+    for _ in 1..TRIES {
+        if !is_there(&last.1) {
+            break;
+        }
+        last = create();
+    }
+    last
+}
+
 /// Writes the content to a file of its own and loads that. A file that is loaded must not change, and the loader takes a path that it has loaded before
 /// for what it was then.
 fn open(content: &[u8]) -> Result<Library, LoadError> {
-    let name = format!("onionlab-policy-{}-{}.so", std::process::id(), COPIES.fetch_add(1, Atomic::Relaxed));
-    let file = std::env::temp_dir().join(name);
-    let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o700).open(&file);
-    let written = written.and_then(|mut copy| copy.write_all(content));
+    let (file, created) = new_file();
+    let written = created.and_then(|mut copy| copy.write_all(content));
     let opened = written.map_err(|cause| LoadError::Copy { file: file.clone(), cause }).and_then(|()| {
         // SAFETY: loading runs the library's initialisers. That is what its owner, who names it in the experiment, asks for; those of a library of
         // Rust do nothing to others. All symbols are resolved now, so that none is missing later.

@@ -98,7 +98,7 @@ pub enum ControllerError {
     #[error(transparent)]
     Parameter(#[from] ParameterError),
     /// A link without a rate.
-    #[error("the link's rate is {rate} packets/s, which must be positive and finite")]
+    #[error("the link's rate is {rate} packets/s, which must be above 0 and at most 10^15")]
     Rate {
         /// The rate.
         rate: f64,
@@ -128,6 +128,9 @@ struct Circuit {
     place: Option<usize>,
 }
 
+/// No link is as fast: sums over a minute of it are still numbers.
+const RATE_MAX: f64 = 1e15;
+
 /// The controller of one relay.
 #[derive(Debug, Clone)]
 pub struct Controller {
@@ -151,7 +154,7 @@ impl Controller {
     ///
     /// A parameter, the rate or the share is out of its range.
     pub fn new(parameters: Parameters, link_rate: f64, planned_share: f64) -> Result<Self, ControllerError> {
-        if !(link_rate.is_finite() && link_rate > 0.0) {
+        if !(link_rate > 0.0 && link_rate <= RATE_MAX) {
             return Err(ControllerError::Rate { rate: link_rate });
         }
         if !(planned_share > 0.0 && planned_share <= 1.0) {
@@ -181,7 +184,7 @@ impl Controller {
         self
     }
 
-    /// Allows the fast solver only so many iterations, from [`crate::ITERATIONS_MAX`]; for real time, and for tests of what happens then.
+    /// Allows the fast solver only so many iterations from each start, for [`crate::ITERATIONS_MAX`]; for real time, and for tests of what happens then.
     pub fn with_iterations_max(mut self, iterations: u32) -> Self {
         self.solver.set_iterations_max(iterations);
         self
@@ -423,7 +426,7 @@ impl Controller {
         }
     }
 
-    /// The plan of the step before, a step on. Rates stay within what the sinks take, what is there and can come, and the capacities.
+    /// The plan of the step before, a step on. Rates stay within what the sinks take, what is there and what that plan has coming, and the capacities.
     fn keep_old_plan(&mut self) {
         let Self { parameters, problem, plan, previous, circuits, .. } = self;
         let (steps, h) = (parameters.horizon, parameters.step_seconds);

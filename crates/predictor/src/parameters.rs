@@ -19,7 +19,7 @@ pub enum Alignment {
     /// What is taken before step k is bounded by the source's queue after its step k, as in the public program: one step too generous.
     #[default]
     Loose,
-    /// It is bounded by the queue before step k, as in a real relay.
+    /// It is bounded by the queue before step k, as in a real relay. Of a server, whose amount is what is left before the step, that is one step too generous, and `Loose` is exact.
     Strict,
 }
 

@@ -99,8 +99,10 @@ pub fn shared_links(py: Python<'_>, request_json: &str) -> PyResult<String> {
 pub fn shared_links_by_circuits(py: Python<'_>, request_json: &str, circuits: Vec<u64>) -> PyResult<String> {
     released(py, || {
         let request = Request::parse(request_json)?;
-        let series = request.each(|network| forecast::by_circuits(network, &request.question, &circuits))?;
-        Ok(crate::json(&series))
+        let interrupt = Interrupt::default();
+        let goes_on = || interrupt.goes_on();
+        let series = request.each(|network| forecast::by_circuits(network, &request.question, &circuits, &goes_on));
+        Ok(crate::json(&interrupt.or(series)?))
     })
 }
 
@@ -109,8 +111,10 @@ pub fn shared_links_by_circuits(py: Python<'_>, request_json: &str, circuits: Ve
 pub fn shared_links_by_clients(py: Python<'_>, request_json: &str, per_client: Vec<u64>) -> PyResult<String> {
     released(py, || {
         let request = Request::parse(request_json)?;
-        let series = request.each(|network| forecast::by_clients(network, &request.question, &per_client))?;
-        Ok(crate::json(&series))
+        let interrupt = Interrupt::default();
+        let goes_on = || interrupt.goes_on();
+        let series = request.each(|network| forecast::by_clients(network, &request.question, &per_client, &goes_on));
+        Ok(crate::json(&interrupt.or(series)?))
     })
 }
 
@@ -138,7 +142,9 @@ pub fn shared_links_over_time(py: Python<'_>, request_json: &str, reference: Opt
             None => Growth::Fixed,
             Some(file) => Growth::WithWeight { reference: read(file)?.totals().total() },
         };
-        let answers = request.each(|network| forecast::over_time([network], &request.question, growth))?;
-        Ok(crate::json(&answers.concat()))
+        let interrupt = Interrupt::default();
+        let goes_on = || interrupt.goes_on();
+        let answers = request.each(|network| forecast::over_time([network], &request.question, growth, &goes_on));
+        Ok(crate::json(&interrupt.or(answers)?.concat()))
     })
 }

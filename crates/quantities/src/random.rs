@@ -95,7 +95,7 @@ impl Draw {
     pub fn exponential(self, mean: f64) -> f64 {
         -mean * libm::log1p(-self.uniform())
     }
-    /// Standard normal (Box-Muller on the two halves of the draw; 32 bits each, tails to 6.6 deviations).
+    /// Standard normal (Box-Muller on the two halves of the draw; 32 bits each, tails to 6.7 deviations).
     pub fn normal(self) -> f64 {
         let radius = ((self.0 >> 32) as f64 + 0.5) * (1.0 / 4_294_967_296.0);
         let angle = ((self.0 & 0xffff_ffff) as f64 + 0.5) * (1.0 / 4_294_967_296.0);

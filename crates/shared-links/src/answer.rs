@@ -99,7 +99,7 @@ pub fn answer(
     answer_while(network, question, method, repeat, seed, &|| true)
 }
 
-/// The same as long as `goes_on` says so, which is asked before each repetition.
+/// The same as long as `goes_on` says so, which is asked before each repetition, and for each group of relays that an expectation adds up.
 ///
 /// # Errors
 /// As [`answer`]; it is to stop, or has too many repetitions.
@@ -138,7 +138,7 @@ pub fn answer_while(
     };
     match method {
         Method::Expectation => {
-            let expected = expectation::expect(&positions, question)?;
+            let expected = expectation::expect_while(&positions, question, goes_on)?;
             answer.links = expected.links;
             answer.shared_links = expected.shared_links;
             answer.shared_percent = 100.0 * expected.share();

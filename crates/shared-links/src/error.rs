@@ -71,7 +71,9 @@ pub enum SharedLinksError {
         needed: String,
     },
     /// Shares of kinds of circuits that are not shares.
-    #[error("the share of one kind of circuits is {share}: shares are numbers from 0 up, at least one of them above 0")]
+    #[error(
+        "the share of one kind of circuits is {share}: shares are numbers from 0 up, at least one of them above 0 and their sum a number too"
+    )]
     Share {
         /// The share as given.
         share: f64,

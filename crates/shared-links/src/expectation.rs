@@ -14,8 +14,8 @@
 //! **Approximated**: the standard deviation (parts taken as a multinomial sample, linearised quotient: Holst 1972; 5 % off, with
 //! k = 10 a fifth too small, with k = 64 half of what it is, since the spread then comes from clients); circuits with one and with two shared links (a circuit's two
 //! links taken as independent given its middle; 1 % off where each relay has many. A circuit A-B-A has both its parts on one undirected link, which this leaves out: where
-//! little is shared, such circuits are most of those with two, of 5,000 within the network of 2021 0.7 instead of 4); clients with several guards (as so many clients with one guard each; 0.5 % off in the share); links with more than 300 circuits
-//! (counted at their mean); a last client with fewer circuits than the others (as a fraction of a client; exact where at most 32 are likely to meet: `few`). Measured
+//! little is shared, such circuits are most of those with two, of 5,000 within the network of 2021 0.7 instead of 4); clients with several guards (as so many clients with one guard each; 0.5 % off in the share); links with more than 300 circuits, and such of more than
+//! 1,500 circuits of at most 32 clients who are likely to meet there (counted at their mean); a last client with fewer circuits than the others (as a fraction of a client; exact where at most 32 are likely to meet: `few`). Measured
 //! against draws in `tests/draw_and_formula.rs`.
 
 mod few;
@@ -57,20 +57,35 @@ impl Expected {
 /// # Errors
 /// Numbers of the question are impossible, or exclusions are asked for, which have no closed form.
 pub fn expect(positions: &Positions, question: &Question) -> Result<Expected, SharedLinksError> {
+    expect_while(positions, question, &|| true)
+}
+
+/// The same as long as `goes_on` says so, which is asked for each group of relays.
+///
+/// # Errors
+/// As [`expect`]; it is to stop.
+pub fn expect_while(
+    positions: &Positions,
+    question: &Question,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Expected, SharedLinksError> {
     question.check()?;
     if !question.exclusions.is_none() {
         return Err(SharedLinksError::OnlyDraw { what: "exclusions of relays from one circuit" });
     }
     let groups = positions.groups();
-    // A client with fewer circuits than guards uses as many guards as it has circuits: then no two of its circuits share one.
+    // A client with fewer circuits than guards counts as one with a guard for each: the draw has two of them over one guard now and then, which is within what is approximated.
     let guards = question.guards_per_client.min(question.per_client);
     let per_client = question.per_client as f64 / guards as f64;
     let clients = question.circuits as f64 / per_client;
-    let mut sums = Sums::new(groups.len());
+    let mut sums = Sums::new(groups.len(), goes_on);
     if (per_client - 1.0).abs() < f64::EPSILON && guards == 1 {
         sums.add_circuits(&groups, question.directed, clients);
     } else {
         sums.add_one_by_one(&groups, question.directed, |pair| pair.clients(clients, per_client));
+    }
+    if sums.stopped {
+        return Err(SharedLinksError::Stopped);
     }
     Ok(sums.into_expected(&groups, question.circuits as f64))
 }

@@ -1,6 +1,6 @@
 //! Series of answers: over circuits, network scale, circuits per client, and time (figures 8, 4 and 6 of the paper, and beyond).
 
-use crate::answer::{Answer, Method, answer, answer_while, check_repeat, mean_and_deviation};
+use crate::answer::{Answer, Method, answer_while, check_repeat, mean_and_deviation};
 use crate::error::SharedLinksError;
 use crate::question::Question;
 use onionlab_directory::{Consensus, Size, sample};
@@ -10,22 +10,32 @@ use serde::{Deserialize, Serialize};
 /// The share against the number of active circuits (figure 8); expectation.
 ///
 /// # Errors
-/// The list is empty, or a question is impossible.
-pub fn by_circuits(network: &Consensus, question: &Question, circuits: &[u64]) -> Result<Vec<Answer>, SharedLinksError> {
+/// The list is empty, a question is impossible, or `goes_on` says that it is to stop.
+pub fn by_circuits(
+    network: &Consensus,
+    question: &Question,
+    circuits: &[u64],
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Vec<Answer>, SharedLinksError> {
     series(circuits, "numbers of circuits", |&circuits| {
         let question = Question { circuits, ..question.clone() };
-        answer(network, &question, Method::Expectation, 1, Seed(0))
+        answer_while(network, &question, Method::Expectation, 1, Seed(0), goes_on)
     })
 }
 
 /// The share against the number of circuits per client (figure 6); expectation.
 ///
 /// # Errors
-/// The list is empty, or a question is impossible.
-pub fn by_clients(network: &Consensus, question: &Question, per_client: &[u64]) -> Result<Vec<Answer>, SharedLinksError> {
+/// The list is empty, a question is impossible, or `goes_on` says that it is to stop.
+pub fn by_clients(
+    network: &Consensus,
+    question: &Question,
+    per_client: &[u64],
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Vec<Answer>, SharedLinksError> {
     series(per_client, "numbers of circuits per client", |&per_client| {
         let question = Question { per_client, ..question.clone() };
-        answer(network, &question, Method::Expectation, 1, Seed(0))
+        answer_while(network, &question, Method::Expectation, 1, Seed(0), goes_on)
     })
 }
 
@@ -104,16 +114,17 @@ impl Growth {
 /// The share over time: one answer for each consensus, in their order; expectation.
 ///
 /// # Errors
-/// The list is empty, or the question is impossible for one of the networks.
+/// The list is empty, the question is impossible for one of the networks, or `goes_on` says that it is to stop.
 pub fn over_time<'a>(
     networks: impl IntoIterator<Item = &'a Consensus>,
     question: &Question,
     growth: Growth,
+    goes_on: &dyn Fn() -> bool,
 ) -> Result<Vec<Answer>, SharedLinksError> {
     let networks: Vec<&Consensus> = networks.into_iter().collect();
     series(&networks, "consensuses", |network| {
         let question = Question { circuits: growth.circuits(question, network), ..question.clone() };
-        answer(network, &question, Method::Expectation, 1, Seed(0))
+        answer_while(network, &question, Method::Expectation, 1, Seed(0), goes_on)
     })
 }
 

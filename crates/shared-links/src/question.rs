@@ -128,8 +128,9 @@ impl Blend {
         if let Some(&(_, share)) = kinds.iter().find(|(_, share)| !share.is_finite() || *share < 0.0) {
             return Err(SharedLinksError::Share { share });
         }
-        if kinds.iter().all(|&(_, share)| share <= 0.0) {
-            return Err(SharedLinksError::Share { share: 0.0 });
+        let total: f64 = kinds.iter().map(|&(_, share)| share).sum();
+        if !(total.is_finite() && total > 0.0) {
+            return Err(SharedLinksError::Share { share: total });
         }
         Ok(Self(kinds))
     }

@@ -85,7 +85,7 @@ fn the_other_numbers_of_the_paper() {
     assert_eq!(answer.kind, Kind::External);
 
     // Figure 6: 64 circuits a client make 5 % of 4 %.
-    let by_clients = forecast::by_clients(&network, &question, &[1, 16, 32, 64]).unwrap();
+    let by_clients = forecast::by_clients(&network, &question, &[1, 16, 32, 64], &|| true).unwrap();
     let percents: Vec<f64> = by_clients.iter().map(|answer| answer.shared_percent).collect();
     println!("by circuits per client: {percents:.2?}");
     assert!(percents.windows(2).all(|pair| pair[0] < pair[1]));
@@ -170,8 +170,8 @@ fn over_the_years() {
     let Some(networks) = documents.iter().map(|name| read(name)).collect::<Option<Vec<_>>>() else { return };
     let reference = networks[1].totals().total();
     let question = Question::external(96_876);
-    let fixed = forecast::over_time(&networks, &question, Growth::Fixed).unwrap();
-    let grown = forecast::over_time(&networks, &question, Growth::WithWeight { reference }).unwrap();
+    let fixed = forecast::over_time(&networks, &question, Growth::Fixed, &|| true).unwrap();
+    let grown = forecast::over_time(&networks, &question, Growth::WithWeight { reference }, &|| true).unwrap();
     for (i, year) in names.iter().enumerate() {
         println!(
             "{year}: {:.2} % fixed; {:.2} % with {} circuits; {:.3} s",

@@ -45,10 +45,8 @@ impl Outcome {
 /// What the ends of a stream send each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExchangeKind {
-    /// The client asks, the server answers.
+    /// The client asks, the server answers, whichever is longer.
     Download,
-    /// The client sends, the server confirms.
-    Upload,
     /// Both write at times of their own.
     Script,
 }
@@ -58,7 +56,6 @@ impl ExchangeKind {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Download => "download",
-            Self::Upload => "upload",
             Self::Script => "script",
         }
     }

@@ -150,7 +150,8 @@ def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, wha
     if len(order) > 1:
         facet = alt.Facet("panel:N", title=None, sort=order[:MOST_PANELS])
         chart = plot.facet(facet=facet, columns=2, spacing=22)
-    words = "one network at each point, hence no interval"
+    alone = experiment.repeats < 2
+    words = "one network at each point, hence no interval" if alone else "mean over networks; without an interval"
     if rows["low"].null_count() < rows.height:
         words = "mean over networks; shaded or barred: its 95 % interval at each point"
     extent = describe.over_points(experiment, describe.extent, " at each point")

@@ -45,7 +45,10 @@ def calibrate(
     from onionlab.results.experiment import load
 
     if not metrics and not USUAL_METRICS.exists():
-        raise typer.BadParameter("the live network's figures are missing: this names their file", param_hint="--metrics")
+        raise typer.BadParameter(
+            f"{USUAL_METRICS} is not there: this names a tor_metrics_*.json of tornettools or a table of Tor Metrics",
+            param_hint="--metrics",
+        )
     if scale is not None and scale <= 0:
         raise typer.BadParameter(f"{scale:g} is no share: above 0 and at most 1 is allowed", param_hint="--scale")
     live = Metrics()

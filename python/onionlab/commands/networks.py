@@ -69,7 +69,9 @@ def synth(
     relays: Annotated[
         int | None, typer.Option(min=4, max=MOST_RELAYS, help="Number of relays.", show_default="as many as Tor had")
     ] = None,
-    year: Annotated[int | None, typer.Option(help="Year whose network is imitated.", show_default="2025")] = None,
+    year: Annotated[
+        float | None, typer.Option(help="Year whose network is imitated; 2024.5 lies between two.", show_default="2025")
+    ] = None,
     seed: Annotated[
         int | None,
         typer.Option(

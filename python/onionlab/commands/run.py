@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from functools import partial
 from pathlib import Path
@@ -80,7 +81,7 @@ def run(
     if report:
         print(f"report: {root / 'report.html'}")
     else:
-        print(f"records: {root}; `onionlab report {root}` draws the report")
+        print(f"records: {root}; `onionlab report {shlex.quote(str(root))}` draws the report")
     if results.failures:
         print(f"onionlab: {len(results.failures)} of {len(results.plan.runs)} runs failed", file=sys.stderr)
         raise typer.Exit(EXIT_FAILED)

@@ -27,7 +27,7 @@ from onionlab.files import write_directory
 from onionlab.results.describe import scale as scale_of
 from onionlab.results.experiment import Experiment
 from onionlab.results.measuring import loads_from_onion_services, measures
-from onionlab.results.request_times import answered, with_requests
+from onionlab.results.request_times import answered, on_time, with_requests
 from onionlab.stats.metrics import FAILURES
 
 #: Charts of ``tornettools plot`` that stay empty, and why.
@@ -157,7 +157,8 @@ class _Tables:
         self._transfers = experiment.transfers.filter(mine, perf, pl.col("outcome") != "unfinished").filter(
             self._counts("end_ns")
         )
-        self._circuits = experiment.circuits.filter(mine, perf, pl.col("built_ns").is_not_null()).filter(self._counts("built_ns"))
+        circuits = on_time(experiment.circuits)
+        self._circuits = circuits.filter(mine, perf, pl.col("built_ns").is_not_null()).filter(self._counts("built_ns"))
 
     def _counts(self, column: str) -> pl.Expr:
         """Whether an instant lies within the seconds that count."""

@@ -45,7 +45,7 @@ class Common:
 
     def relay(self, torrc: Torrc, host: str, exits: bool) -> None:
         """Take in a relay's options; ``exits``: whether its name says that it is an exit."""
-        self._value("circuitpriorityhalflife", torrc, host)
+        self._value("circuitpriorityhalflife", torrc, host, "")
         self._read("schedulers", torrc, host, scheduler, "kist")
         self._read("kistschedruninterval", torrc, host, milliseconds, 0)
         if exits:
@@ -121,15 +121,24 @@ class Common:
 
     def sentences(self) -> list[str]:
         """What was left out or assumed."""
+        silent: list[str] = []
         for found in self._values.values():
             most = self._most(found)
+            # As a torrc of those who say it has the option.
+            written = next((line.name for line, _ in found[most] if line is not None), "")
+            without = 0
             for value, hosts in found.items():
                 for line, host in hosts:
                     if value != most and line is not None:
                         self._notes.add(line, host, "is not taken in: most hosts have another value")
-        sentences = self._notes.sentences()
+                    without += value != most and line is None
+            if without and written:
+                silent.append(f"{without:,} hosts without {written} get what most hosts say.")
+        sentences = [*self._notes.sentences(), *silent]
         if self._without_torrc:
-            sentences.insert(0, f"{self._without_torrc:,} clients have no torrc: they get the options that tornettools writes.")
+            some = f"{self._without_torrc:,} clients have no torrc: they get"
+            have = "1 client has no torrc: it gets" if self._without_torrc == 1 else some
+            sentences.insert(0, f"{have} the options that tornettools writes.")
         if params := self.params():
             names = ", ".join(sorted(params)[:10]) + (", ..." if len(params) > 10 else "")
             sentences.append(

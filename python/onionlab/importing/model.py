@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from onionlab.errors import ImportedError
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
+from onionlab.untrusted import clipped
 
 #: Most hosts of each kind that are taken in.
 MOST_HOSTS = 100_000
@@ -169,6 +171,10 @@ class Network:
     notes: tuple[str, ...] = ()
 
 
+#: Versions of tor that are simulated, as `base.tor` of an experiment file has them.
+VERSIONS = ("0.2.4", "0.3.5", "0.4.9")
+
+
 @dataclass(frozen=True)
 class Options:
     """What a user decides about the experiment.
@@ -195,3 +201,8 @@ class Options:
     seeds: int = 1
     duration: str | None = None
     load: float = 1.0
+
+    def __post_init__(self) -> None:
+        """Refuse what no network could be simulated with."""
+        if self.tor is not None and self.tor not in VERSIONS:
+            raise ImportedError(f"there is no version {clipped(self.tor, 40)!r} of tor here; there are {', '.join(VERSIONS)}")

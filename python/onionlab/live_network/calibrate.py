@@ -24,7 +24,7 @@ from onionlab.quantity import decimals, format_fixed
 from onionlab.results.describe import scale as scale_of
 from onionlab.results.experiment import Experiment
 from onionlab.results.measuring import measures
-from onionlab.results.request_times import answered, with_requests
+from onionlab.results.request_times import answered, on_time, with_requests
 from onionlab.stats.intervals import Floats, Interval, lower_quantile, t_interval
 from onionlab.stats.metrics import measured_sum, ordered
 
@@ -122,7 +122,8 @@ def _one(experiment: Experiment, metrics: Metrics, treatment: str, groups: Seque
             f"{experiment.directory}: no download of {', '.join(groups)} ended under {treatment!r} after {begin / 1e9:g} s"
         )
     done = with_requests(ended.filter(pl.col("outcome") == "ok"), experiment.circuits, _ahead(experiment, treatment))
-    built = experiment.circuits.filter(mine, pl.col("group").is_in(groups), pl.col("launched_ns") >= begin)
+    circuits = on_time(experiment.circuits)
+    built = circuits.filter(mine, pl.col("group").is_in(groups), pl.col("launched_ns") >= begin)
     networks: dict[int, list[dict[Key, float]]] = {}
     for network, seed in experiment.runs.filter(mine).select("network", "seed").sort("network", "seed").iter_rows():
         own = (pl.col("network") == network, pl.col("seed") == seed)
@@ -133,7 +134,7 @@ def _one(experiment: Experiment, metrics: Metrics, treatment: str, groups: Seque
         if share:
             bits = 8 * measured_sum(experiment.network.filter(mine, *own), "relay_bytes_sent", experiment.measure_from)
             figures[_goodput(share)] = bits / (experiment.duration - experiment.measure_from) / 1e9
-        networks.setdefault(network, []).append(figures)
+        networks.setdefault(seed if experiment.by_seed else network, []).append(figures)
     return Calibration(treatment, len(ended), _lines([*networks.values()], _theirs(metrics, share)))
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -160,7 +159,9 @@ class Metrics:
                 raise UntrustedError(f"{path} has {len(names):,} columns, more than the {MOST_COLUMNS} that can be read")
             table: list[dict[str, str]] = []
             cells = 0
-            for values in itertools.islice(rows, MOST_ROWS):
+            for number, values in enumerate(rows):
+                if number >= MOST_ROWS:
+                    raise UntrustedError(f"{path} has more than {MOST_ROWS:,} rows")
                 row = {name: value for name, value in zip(names, values, strict=False) if value and name in KNOWN}
                 if row.get("server", "public") == "public" and row:
                     table.append(row)

@@ -15,6 +15,7 @@ import polars as pl
 from onionlab.charts import Chart, colours
 from onionlab.quantity import decimals, format_bytes, format_duration, format_fixed, format_number
 from onionlab.results import cost, describe
+from onionlab.stats.compare import is_not_judged
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import HEADLINE, METRICS, WHOLE
 
@@ -109,7 +110,8 @@ def cell(row: Row | None, networks: int) -> Cell:
     if percent is not None and row["unit"] != "%":
         difference += f" ({format_fixed(percent, decimals(percent, 2), signed=True)} %)"
     if low is None:
-        return Cell(mean, interval, difference, words="no interval", sense="unclear")
+        words = "not judged: more or fewer did not complete" if is_not_judged(row["verdict"]) else "no interval"
+        return Cell(mean, interval, difference, words=words, sense="unclear")
     bounds = f"{format_fixed(low, places, signed=True)} to {format_fixed(high, places, signed=True)}"
     if row["difference"] == 0 and low == high:
         words, sense = "equal in every network", "unclear"
@@ -265,7 +267,9 @@ def settling(experiment: Experiment) -> str:
     chosen = {None: "the experiment file says so", "auto": "this is where the goodput has settled under every treatment"}
     why = chosen.get(experiment.evaluation.measure_from, "this was chosen on the command line")
     if experiment.evaluation.measure_from == "auto" and any(one.settled_at is None for one in experiment.settlings):
-        why = "half of the time is cut, because the goodput does not settle before"
+        unsettled = [one for one in experiment.settlings if one.settled_at is None]
+        short = all(one.short for one in unsettled)
+        why = f"half of the time is cut, because the goodput {'cannot tell' if short else 'does not settle before'}"
     return (
         f"What starts before {format_duration(experiment.measure_from)} is cut off as warm-up; {why}. The network's goodput, by "
         f"MSER-5 over the mean of all runs: {'; '.join(parts)}."

@@ -91,7 +91,7 @@ def load(experiment: Experiment) -> str:
     for group in experiment.plan.scenario.get("clients", []):
         members = group.get("members", {})
         if "count" in members and "count" in members["count"]:
-            number = f"{members['count']['count']:,} clients"
+            number = plural(members["count"]["count"], "client")
         elif "document" in members:
             number = plural(members["document"]["clients"], "client")
         elif "scaled" in members:
@@ -100,7 +100,7 @@ def load(experiment: Experiment) -> str:
             number = plural(len(members["hosts"]["hosts"]), "client")
         elif group["group"] in seen:
             low, high = seen[group["group"]]
-            number = f"{low:,} clients" if low == high else f"{low:,} to {high:,} clients"
+            number = plural(low, "client") if low == high else f"{low:,} to {high:,} clients"
         else:
             number = "clients"
         each = f", {group['users']:,} users each" if group.get("users", 1) > 1 else ""

@@ -225,7 +225,7 @@ class Experiment:
             try:
                 frame = scan_table(path, name)
             except ResultsError as error:
-                raise ResultsError(f"{error}; without the directory that it lies in, `onionlab run` makes it anew") from error
+                raise ResultsError(f"{error}; {_made_anew(path)}") from error
             keys = (
                 pl.lit(run.treatment).alias("treatment"),
                 pl.lit(run.network, dtype=pl.UInt32).alias("network"),
@@ -266,7 +266,7 @@ class Experiment:
             try:
                 found = read_parquet(path).schema
             except ResultsError as error:
-                return f"{error}; without the directory that it lies in, `onionlab run` makes it anew"
+                return f"{error}; {_made_anew(path)}"
             if columns is not None and found != columns:
                 return f"{path} is not what onionlab wrote: it has other columns than those of the runs before it"
             columns = found
@@ -382,6 +382,11 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"<onionlab.Experiment {self.title!r}: {len(self.finished)} of {len(self.plan.runs)} runs in {self.directory}>"
+
+
+def _made_anew(table: Path) -> str:
+    """What is done about a table that cannot be read."""
+    return f"remove {table.parent}, and `onionlab run` makes that run anew"
 
 
 def recorded_groups(plan: Plan) -> list[str]:

@@ -29,7 +29,7 @@ def with_requests(transfers: pl.DataFrame, circuits: pl.DataFrame, ahead: bool) 
     """
     if not ahead:
         return transfers.with_columns(leaves_ns=pl.col("connected_ns"))
-    over = circuits.select(*_CIRCUIT, "purpose", there_ns=pl.max_horizontal("built_ns", "joined_ns"))
+    over = circuits.select(*_CIRCUIT, "purpose", there_ns=pl.max_horizontal(*({"built_ns", "joined_ns"} & set(circuits.columns))))
     found = transfers.join(over, on=_CIRCUIT, how="left", maintain_order="left", validate="m:1")
     with_begin = (pl.col("purpose") != "leg") & (pl.col("retries") == 0)
     leaves = pl.when(with_begin).then(pl.max_horizontal("start_ns", "there_ns")).otherwise(pl.col("connected_ns"))
@@ -42,3 +42,13 @@ def answered(transfers: pl.DataFrame) -> pl.Series:
     Results of older versions have the first byte beyond it.
     """
     return transfers["answered_ns" if "answered_ns" in transfers.columns else "first_byte_ns"]
+
+
+def on_time(circuits: pl.DataFrame) -> pl.DataFrame:
+    """Circuits but for those that were late: for whoever asks tor these have failed.
+
+    That such a circuit is built on, to measure how long it takes, nobody is told
+    (``circuit_build_times_mark_circ_as_measurement_only``).
+    Results of older versions do not say which they are.
+    """
+    return circuits.filter(pl.col("timed_out") != "yes") if "timed_out" in circuits.columns else circuits

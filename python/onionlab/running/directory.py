@@ -54,6 +54,16 @@ def check_own(root: Path, plan: Plan, otherwise: str = "") -> None:
         )
 
 
+def without_place(root: Path, plan: Plan) -> int:
+    """How many finished runs the directory has for which this experiment has no place, say from before it was a sweep."""
+    try:
+        other = Plan.from_json(read_text(root / "plan.json", MOST_OF_A_PLAN))
+    except (UntrustedError, ResultsError):
+        return 0
+    places = {run.directory for run in plan.runs}
+    return sum(run.directory not in places and is_finished(root, other, run) for run in other.runs)
+
+
 def _check_foreign(root: Path) -> None:
     """Refuse a directory with somebody's own files where ours go, or whose runs would go elsewhere."""
     if (root / "runs").is_symlink():

@@ -20,10 +20,13 @@ class Replaced:
         Runs that another version or build of the simulator made.
     changed
         Runs of the same build, of another form of the experiment: its file, or one that it names, was changed since.
+    left
+        Runs of another form of the experiment that this one has no place for: they stay where they are, and nothing shows them.
     """
 
     outdated: int = 0
     changed: int = 0
+    left: int = 0
 
     @property
     def sentences(self) -> list[str]:
@@ -35,6 +38,10 @@ class Replaced:
         if self.changed:
             are = "1 run there is" if self.changed == 1 else f"{self.changed} runs there are"
             told.append(f"{are} of another form of this experiment and {_again(self.changed)}")
+        if self.left:
+            some = f"{self.left} finished runs there, which stay, have"
+            those = "1 finished run there, which stays, has" if self.left == 1 else some
+            told.append(f"{those} no place in this form of the experiment and will not be shown")
         return told
 
 

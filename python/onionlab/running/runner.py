@@ -18,7 +18,7 @@ from onionlab.plan import Plan, read_experiment, what_differs
 from onionlab.results.describe import plural
 from onionlab.results.evaluation import Evaluation, check_measure_from, still_chosen
 from onionlab.results.experiment import Experiment, Failure, opened
-from onionlab.running.directory import check_own, prepared
+from onionlab.running.directory import check_own, prepared, without_place
 from onionlab.running.observer import Observer, Passing, Replaced, Silent
 from onionlab.running.place import Place, chosen
 from onionlab.running.rewriting import with_networks
@@ -68,12 +68,14 @@ def run_once(
         check_own(root, plan, ", --fresh replaces them")
     # What cannot be evaluated is refused now and not when all runs are made.
     Evaluation.read(root)
+    left = without_place(root, plan)
     with prepared(root, text, plan):
         if fresh and measure_from is None:
             Evaluation().write(root)
         work = Work(experiment, text, plan, root, watcher)
         waiting = work.waiting(fresh=fresh)
-        watcher.planned(plan, len(plan.runs) - len(waiting), Replaced() if fresh else _replaced(waiting))
+        replaced = Replaced() if fresh else _replaced(waiting)
+        watcher.planned(plan, len(plan.runs) - len(waiting), replace(replaced, left=left))
         with closing(place.make(waiting)) as ended:
             failures = [end.failure for end in ended if end.failure is not None]
         return _results(work, failures, measure_from, report=report)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from onionlab.errors import DocumentError, ResultsError, RunError
-from onionlab.plan import Plan, PlannedRun, is_finished, is_of
+from onionlab.plan import Plan, PlannedRun, is_finished, is_of, is_readable
 from onionlab.results.experiment import Failure
 from onionlab.running.directory import check_replaceable
 from onionlab.running.observer import Observer
@@ -34,10 +34,14 @@ class Work:
 
     def waiting(self, *, fresh: bool = False) -> list[Task]:
         """What is still to be made; with ``fresh`` everything. A place that holds something else is refused."""
-        tasks = [Task(self, run) for run in self.plan.runs if fresh or not is_finished(self.root, self.plan, run)]
+        tasks = [Task(self, run) for run in self.plan.runs if fresh or not self._is_there(run)]
         for task in tasks:
             check_replaceable(self.root / task.run.directory)
         return tasks
+
+    def _is_there(self, run: PlannedRun) -> bool:
+        """Whether the run was made already, and none of its tables is damaged."""
+        return is_finished(self.root, self.plan, run) and is_readable(self.root, run)
 
     def check(self, run: PlannedRun, row: dict[str, Any]) -> None:
         """Refuse a finished run that is not the planned one, or that one with a sooner end where there is a limit of time."""

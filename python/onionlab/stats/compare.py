@@ -138,6 +138,10 @@ CONTINUOUS = (*OF_COMPLETED, "goodput")
 COUNTED = tuple(metric for metric in METRICS if metric.startswith("failed") or metric in ("completed", "unfinished"))
 
 
+#: How the verdict ends where times are not judged.
+_NEITHER = "hence neither better nor worse"
+
+
 def not_judged(metric: str, difference: Interval, base_mean: float | None, missing: float) -> str | None:
     """The verdict on times where the slow downloads of the seemingly better treatment are missing because they did not complete.
 
@@ -148,10 +152,12 @@ def not_judged(metric: str, difference: Interval, base_mean: float | None, missi
         return None
     size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % " if base_mean else ""
     which = f"{format_number(abs(missing), 2)} points {'more' if missing > 0 else 'fewer'} did not complete"
-    return (
-        f"{size}{'higher' if difference.mean > 0 else 'lower'} among completed downloads, but {which}, "
-        "hence neither better nor worse"
-    )
+    return f"{size}{'higher' if difference.mean > 0 else 'lower'} among completed downloads, but {which}, {_NEITHER}"
+
+
+def is_not_judged(words: str) -> bool:
+    """Whether a verdict is one of `not_judged`."""
+    return words.endswith(_NEITHER)
 
 
 def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[str] | None = None) -> pl.DataFrame:

@@ -140,7 +140,7 @@ impl Vegas {
             self.min_rtt = self.ewma_rtt;
         } else if self.cwnd == wide(p.cwnd_min) && !self.in_slow_start {
             let (high, low) = (self.ewma_rtt.max(self.min_rtt), self.ewma_rtt.min(self.min_rtt));
-            self.min_rtt = (wide(p.rtt_reset_pct) * high + (100 - wide(p.rtt_reset_pct)) * low) / 100;
+            self.min_rtt = wide(p.rtt_reset_pct) * high / 100 + (100 - wide(p.rtt_reset_pct)) * low / 100;
         } else {
             self.min_rtt = self.min_rtt.min(self.ewma_rtt);
         }

@@ -17,7 +17,12 @@ pub const TRANSFERS: Table = Table {
         Column::new("ordinal", Kind::U32, "1", "The how-manieth transfer of its client, from 0."),
         Column::new("user", Kind::U32, "1", "Which of the client's users, from 0; 0 where its flows do not wait for each other."),
         Column::new("flow", Kind::U32, "1", "The how-manieth flow of that user, from 0."),
-        Column::new("exchange", Kind::Text, "", "What its ends send each other: \"download\", \"upload\" or \"script\"."),
+        Column::new(
+            "exchange",
+            Kind::Text,
+            "",
+            "What its ends send each other: \"download\", a request and its answer, whichever is longer, or \"script\".",
+        ),
         Column::new("circuit", Kind::U32, "1", "The circuit that carried it, the last of several; none if it never got one.")
             .nullable(),
         Column::new("retries", Kind::U32, "1", "Circuits that were given up because the exit did not answer in time."),

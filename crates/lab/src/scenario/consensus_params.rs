@@ -213,7 +213,23 @@ pub(super) fn checked(
             all.insert(name.clone(), value);
         }
     }
+    sendme_in_time(key, own, &all)?;
     Ok(all)
+}
+
+/// A window that is smaller than the increment is used up before a SENDME is due, and nothing moves any more.
+fn sendme_in_time(key: &str, own: &BaseFile, all: &BTreeMap<String, i32>) -> Checked<()> {
+    const INCREMENT: &str = "cc_sendme_inc";
+    let params = VegasParameters::from_consensus(PathType::Exit, |name| all.get(name).copied());
+    let (window, of) =
+        if params.cwnd_min < params.cwnd_init { (params.cwnd_min, "cc_cwnd_min") } else { (params.cwnd_init, "cc_cwnd_init") };
+    if params.sendme_inc <= window {
+        return Ok(());
+    }
+    let is_own = own.consensus_params.iter().flatten().any(|(name, _)| name == INCREMENT);
+    let table = if is_own { key } else { "base" };
+    let range = format!("from 1 to `{of}`, which is {window}: a SENDME must come before the window is used up");
+    Err(Fault::out_of_range(format!("{table}.consensus-params.{INCREMENT}"), params.sendme_inc, range))
 }
 
 /// A parameter of `[base]` may serve some of the treatments only, but it must serve one.

@@ -185,7 +185,10 @@ fn read_message(message: &str, key: String) -> Fault {
         ("a list", "a sequence"),
     ] {
         if let Some(start) = message.strip_suffix(&format!("expected {theirs}")) {
-            message = format!("{start}expected {ours}");
+            // The key itself may allow less, which is said once its value is a whole number at all.
+            let large = start.contains("integer `") && !start.contains("integer `-");
+            let whole = ours.starts_with("a whole number") && !large;
+            message = format!("{start}expected {}", if whole { "a whole number that is not negative" } else { ours });
         }
     }
     if message.starts_with("invalid length") && message.ends_with("expected 1 element in map") {

@@ -5,7 +5,7 @@
 //! rate X the relays of class c send X * overhead * sum over positions of the chance that the position falls to c. The payload
 //! rate that gives them the utilisation u is X = u * capacity(c) / (overhead * that sum).
 //!
-//! **Demand.** A client that transfers S bytes and pauses P asks for S / (P + T) on average. Alone, T = 1 s (circuit and
+//! **Demand.** A client that transfers S bytes, in the direction in which it transfers more, and pauses P asks for S / (P + T) on average. Alone, T = 1 s (circuit and
 //! stream round trips) + S / 500 kB/s (a stream window of 500 cells in half a second). Under load T stretches: by 1 / (1 - u)
 //! as in a processor-sharing queue, and by 20 at most, beyond which demand follows capacity rather than the number of clients. Flows that come whatever the
 //! network does (`perf`, `markov`, `tor-users`) ask for S each P.
@@ -75,14 +75,15 @@ fn chance(network: &Consensus, position: Position, class: Class) -> f64 {
     if all > 0.0 { weight(class) / all } else { 0.0 }
 }
 
-/// Payload that a client of this load, which stands for `users`, asks for on average, in bytes a second to the client, at this utilisation.
+/// Payload that a client of this load, which stands for `users`, asks for on average, in bytes a second of the direction that has more, at this utilisation.
 pub(super) fn demand(load: &LoadModel, users: u32, utilisation: f64) -> f64 {
-    let MeanFlow { to_client, pause, lasts, .. } = load.mean_flow();
+    let MeanFlow { to_server, to_client, pause, lasts } = load.mean_flow();
+    let size = to_client.max(to_server);
     let each = match load.pace() {
-        Pace::Independent => to_client / pause,
+        Pace::Independent => size / pause,
         Pace::AfterPrevious => {
             let stretch = if utilisation < 1.0 { (1.0 / (1.0 - utilisation)).min(MOST_STRETCH) } else { MOST_STRETCH };
-            to_client / (pause + (stretch * (LATENCY + to_client / RATE)).max(lasts))
+            size / (pause + (stretch * (LATENCY + size / RATE)).max(lasts))
         }
     };
     f64::from(users) * each
@@ -155,11 +156,14 @@ mod tests {
         assert!((demand(&web, 1, 0.0) - 50_000.0).abs() < 1.0);
         assert!(demand(&web, 1, 4.0) > 0.0);
         assert!((demand(&web, 7, 0.0) - 350_000.0).abs() < 1.0, "seven users");
-        // Independent flows come whatever the network does: 800 bytes each ten seconds.
+        // Who sends 5 MB and is answered with a kilobyte loads relays as much as who gets them.
+        let upload: LoadModel = toml::from_str("kind = \"bulk\"\nrequest = \"5 MB\"\nsize = \"1 kB\"").unwrap();
+        assert!((demand(&upload, 1, 0.5) - 227_272.0).abs() < 1.0);
+        // Independent flows come whatever the network does: 8 kB each ten seconds.
         let perf: LoadModel =
-            toml::from_str("kind = \"perf\"\npause = \"10 s\"\nsizes = [{ size = \"800 B\", weight = 1.0, timeout = \"1 s\" }]")
+            toml::from_str("kind = \"perf\"\npause = \"10 s\"\nsizes = [{ size = \"8 kB\", weight = 1.0, timeout = \"1 s\" }]")
                 .unwrap();
-        assert!((demand(&perf, 2, 0.9) - 160.0).abs() < 1e-9);
+        assert!((demand(&perf, 2, 0.9) - 1600.0).abs() < 1e-9);
         // What is played takes its time: 50 kB/s, and a pause of the same length.
         let audio = |ahead: u32| -> LoadModel {
             toml::from_str(&format!("kind = \"audio\"\nlength = \"100 s\"\nahead = \"{ahead} s\"\npause = \"100 s\"")).unwrap()

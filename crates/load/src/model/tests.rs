@@ -187,7 +187,6 @@ fn totals(flow: Flow) -> [f64; 2] {
     for plan in flow {
         let [up, down] = match plan.exchange {
             Exchange::Download { request, size, .. } => [request, size],
-            Exchange::Upload { size, answer } => [size, answer],
             Exchange::Script(script) => script.totals().unwrap(),
         };
         totals[0] += up.get() as f64;

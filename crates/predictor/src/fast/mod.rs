@@ -24,7 +24,7 @@ use crate::solution::Solution;
 use interior::Interior;
 use step::{CONFERENCE_ROWS, JOURNAL_ROWS};
 
-/// Iterations after which the solver gives up. About 15 are usual from the beginning, fewer from the last solution.
+/// Iterations after which the solver gives up, from the last solution's neighbourhood and then from the beginning. About 15 are usual from the beginning, fewer from the last solution.
 pub const ITERATIONS_MAX: u32 = 100;
 
 /// The fast solver, for one set of parameters. Keeps its memory and the last solution's neighbourhood, to start from there.

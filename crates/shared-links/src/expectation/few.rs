@@ -10,21 +10,37 @@ const MOST_CLIENTS: f64 = 32.0;
 /// A client is likely to use the link: it does not with less than this chance.
 const LIKELY: f64 = 0.9;
 
-/// Chances of 0, 1, 2... parts on the link, exactly: the last client may have fewer circuits than `per_client`.
+/// With more circuits than this the product takes longer than anybody waits: milliseconds for each pair of relays, of which there are thousands.
+const MOST_CIRCUITS: f64 = 1500.0;
+
+/// How the numbers of parts on a link lie.
+pub(super) enum Hills {
+    /// Around one hill: the recurrence serves.
+    One,
+    /// Around few: chances of 0, 1, 2... parts.
+    Few(Vec<f64>),
+    /// Around few, of more circuits than are multiplied out.
+    TooHigh,
+}
+
+/// How parts on the link lie, the chances exactly: the last client may have fewer circuits than `per_client`.
 ///
-/// None where the recurrence serves: there are many clients, they seldom use the link, or their circuits are no whole number.
-pub(super) fn parts(pair: &Pair, clients: f64, per_client: f64) -> Option<Vec<f64>> {
+/// There is one hill where there are many clients, they seldom use the link, or their circuits are no whole number.
+pub(super) fn parts(pair: &Pair, clients: f64, per_client: f64) -> Hills {
     if clients > MOST_CLIENTS || per_client.fract() != 0.0 {
-        return None;
+        return Hills::One;
     }
-    let untouched: f64 = pair.states().iter().map(|(share, one, two)| share * (1.0 - one - two).powi(per_client as i32)).sum();
+    let untouched: f64 = pair.states().iter().map(|(share, one, two)| share * libm::pow(1.0 - one - two, per_client)).sum();
     if untouched > LIKELY {
-        return None;
+        return Hills::One;
+    }
+    if clients * per_client > MOST_CIRCUITS {
+        return Hills::TooHigh;
     }
     let client = of_client(pair, per_client as usize);
     let whole = (clients + 1e-9).floor();
     let last = ((clients - whole) * per_client).round().max(0.0) as usize;
-    Some((0..whole as usize).fold(of_client(pair, last), |all, _| product(&all, &client)))
+    Hills::Few((0..whole as usize).fold(of_client(pair, last), |all, _| product(&all, &client)))
 }
 
 /// One client's polynomial: a blend, over the kinds of its guard, of as many powers.

@@ -1,13 +1,18 @@
 //! Sums over all links of a network.
 
+use super::Expected;
+use super::few::{self, Hills};
 use super::pair::{LinkChances, Pair, Tail};
 use super::power_sums::PowerSums;
-use super::{Expected, few};
 use crate::positions::Group;
 use crate::question::Question;
 
 /// Sums over links.
-pub(super) struct Sums {
+pub(super) struct Sums<'a> {
+    /// Asked before each group's links: where it says no, the sums end there.
+    goes_on: &'a dyn Fn() -> bool,
+    /// It has said no.
+    pub stopped: bool,
     pub links: f64,
     pub one: f64,
     pub per_link: Vec<f64>,
@@ -50,9 +55,11 @@ const UNDERFLOW: f64 = 1e-250;
 /// Expected links with a number of circuits are followed until fewer than this are left per pair of groups.
 const NEGLIGIBLE: f64 = 1e-11;
 
-impl Sums {
-    pub(super) fn new(groups: usize) -> Self {
+impl<'a> Sums<'a> {
+    pub(super) fn new(groups: usize, goes_on: &'a dyn Fn() -> bool) -> Self {
         Self {
+            goes_on,
+            stopped: false,
             links: 0.0,
             one: 0.0,
             per_link: Vec::new(),
@@ -97,6 +104,10 @@ impl Sums {
     fn add_links(&mut self, groups: &[Group], directed: bool, chances: impl Fn(&Pair) -> LinkChances, done: Option<&PowerSums>) {
         let all: Vec<usize> = (0..groups.len()).collect();
         for (i, a) in groups.iter().enumerate() {
+            if !(self.goes_on)() {
+                self.stopped = true;
+                return;
+            }
             // A relay with itself.
             let link = chances(&Pair::with_itself(a));
             self.add(a.relays, &link);
@@ -136,17 +147,27 @@ impl Sums {
     /// Adds `count` links with these chances.
     #[inline]
     fn add(&mut self, count: f64, link: &LinkChances) {
-        if let Tail::Clients { clients, per_client, pair, .. } = &link.tail
-            && let Some(chances) = few::parts(pair, *clients, *per_client)
-        {
-            for (n, chance) in chances.iter().enumerate().skip(2) {
-                self.put(n as f64, count * chance);
+        let hills = if let Tail::Clients { clients, per_client, pair, .. } = &link.tail {
+            few::parts(pair, *clients, *per_client)
+        } else {
+            Hills::One
+        };
+        match hills {
+            Hills::One => {
+                self.add_sums(count, link);
+                self.add_tail(count, link);
             }
-            self.add_sums(count, &LinkChances { none: chances[0], one: chances[1], ..*link });
-            return;
+            Hills::Few(chances) => {
+                for (n, chance) in chances.iter().enumerate().skip(2) {
+                    self.put(n as f64, count * chance);
+                }
+                self.add_sums(count, &LinkChances { none: chances[0], one: chances[1], ..*link });
+            }
+            Hills::TooHigh => {
+                self.add_sums(count, link);
+                self.add_mean(count, link);
+            }
         }
-        self.add_sums(count, link);
-        self.add_tail(count, link);
     }
 
     /// All but the numbers of links with two parts and more.
@@ -164,11 +185,27 @@ impl Sums {
         self.covariance_used_parts += count * link.parts * link.none;
     }
 
+    /// All of two parts and more as the mean of these.
+    fn add_mean(&mut self, count: f64, link: &LinkChances) {
+        let more = (1.0 - link.none - link.one).max(0.0);
+        self.put_mean(count, more, link.parts - link.one);
+    }
+
+    /// Chance `more` of numbers of parts whose sum, each by its chance, is `parts`: at the whole numbers beside their mean, so that no part is lost.
+    fn put_mean(&mut self, count: f64, more: f64, parts: f64) {
+        if more > 0.0 {
+            let mean = (parts / more).max(2.0);
+            let above = mean.fract();
+            self.put(mean.floor(), count * more * (1.0 - above));
+            self.put(mean.floor() + 1.0, count * more * above);
+        }
+    }
+
     /// Chances of two and more parts.
     #[inline]
     fn add_tail(&mut self, count: f64, link: &LinkChances) {
         if link.parts > CROWDED || link.none < UNDERFLOW || matches!(link.tail, Tail::Mean) {
-            self.put(libm::round(link.parts).max(2.0), count * (1.0 - link.none - link.one).max(0.0));
+            self.add_mean(count, link);
             return;
         }
         // Terms first grow, then fall: stop only beyond the expected number.
@@ -201,6 +238,8 @@ impl Sums {
     fn add_client_tail(&mut self, count: f64, link: &LinkChances) {
         /// No tail is that long where at most 300 parts are expected and a client is a small part of all.
         const LONGEST: usize = 3000;
+        /// Rounding leaves less of the chances.
+        const UNCERTAIN: f64 = 1e-7;
         let Tail::Clients { clients, per_client, alone, pair } = &link.tail else { return };
         let (clients, per_client) = (*clients, *per_client);
         if count * (1.0 - link.none - link.one) <= NEGLIGIBLE {
@@ -226,6 +265,8 @@ impl Sums {
         of_client.push(untouched);
         of_all.push(link.none);
         let per_untouched = 1.0 / of_client[0];
+        // Of two parts and more: what is left of their chance, and of their number.
+        let (mut left, mut parts) = (1.0 - link.none - link.one, link.parts - link.one);
         for n in 1..LONGEST {
             let at = n as f64;
             let inverse = INVERSES.get(n).copied().unwrap_or(1.0 / at);
@@ -241,11 +282,21 @@ impl Sums {
             of_all.push(chance);
             if n > 1 {
                 self.put(at, count * chance);
+                left -= chance;
+                parts -= at * chance;
+                // Behind a valley there may be another hill.
                 let falling = at > link.parts && chance <= of_all[n - 1];
-                if falling && count * chance < NEGLIGIBLE {
+                if falling && count * chance < NEGLIGIBLE && left < UNCERTAIN {
+                    break;
+                }
+                // A client who uses the link at all has so many circuits on it that numbers as small as these have no chance that a number can hold.
+                if of_all[n] == 0.0 && coefficient == 0.0 {
                     break;
                 }
             }
+        }
+        if left >= UNCERTAIN {
+            self.put_mean(count, left, parts);
         }
         (self.of_client, self.of_all) = (of_client, of_all);
     }
@@ -303,7 +354,7 @@ mod tests {
     #[test]
     fn two_relays_by_hand() {
         let group = Group { relays: 2.0, guard: 0.5, middle: 0.5, last: 0.5 };
-        let mut sums = Sums::new(1);
+        let mut sums = Sums::new(1, &|| true);
         sums.add_circuits(&[group], true, 2.0);
         let expected = sums.into_expected(&[group], 2.0);
         assert!((expected.links - (1.5 + 2.0 * 39.0 / 64.0)).abs() < 1e-12, "{expected:?}");
@@ -318,7 +369,7 @@ mod tests {
     #[test]
     fn one_client_by_hand() {
         let group = Group { relays: 2.0, guard: 0.5, middle: 0.5, last: 0.5 };
-        let mut sums = Sums::new(1);
+        let mut sums = Sums::new(1, &|| true);
         sums.add_one_by_one(&[group], true, |pair| pair.clients(1.0, 2.0));
         let expected = sums.into_expected(&[group], 2.0);
         assert!((expected.links - (0.75 + 0.9375 + 2.0 * 0.4375)).abs() < 1e-12, "{expected:?}");
@@ -336,7 +387,7 @@ mod tests {
         ];
         for directed in [true, false] {
             let expected = |clients: bool| {
-                let mut sums = Sums::new(groups.len());
+                let mut sums = Sums::new(groups.len(), &|| true);
                 if clients {
                     sums.add_one_by_one(&groups, directed, |pair| pair.clients(60.0, 1.0));
                 } else {
@@ -363,7 +414,7 @@ mod tests {
         let groups = [group(1.0, 0.0, 0.0), group(0.0, 1.0, 0.0), group(0.0, 0.0, 1.0)];
         for directed in [true, false] {
             for (clients, per_client) in [(1.0, 1.0), (1.0, 7.0), (5.0, 1.0), (4.0, 3.0), (1e8, 1.0)] {
-                let mut sums = Sums::new(groups.len());
+                let mut sums = Sums::new(groups.len(), &|| true);
                 if per_client > 1.0 {
                     sums.add_one_by_one(&groups, directed, |pair| pair.clients(clients, per_client));
                 } else {
@@ -379,6 +430,34 @@ mod tests {
                 assert!((at - 2.0).abs() < 1e-6, "{circuits} {at}");
             }
         }
+    }
+
+    /// Clients with thousands of circuits each: a link's parts lie around many hills, or around few that are not multiplied out. Where they lie is told
+    /// roughly, but no link and no part is lost.
+    #[test]
+    fn hills_lose_no_part() {
+        let groups = [
+            Group { relays: 20.0, guard: 0.03, middle: 0.01, last: 0.0 },
+            Group { relays: 10.0, guard: 0.04, middle: 0.03, last: 0.04 },
+            Group { relays: 50.0, guard: 0.0, middle: 0.01, last: 0.012 },
+        ];
+        for (clients, per_client) in [(40.0, 8000.0), (20.0, 1000.0), (33.0, 1000.0), (2.0, 50_000.0), (12.0, 100.0)] {
+            let mut sums = Sums::new(groups.len(), &|| true);
+            sums.add_one_by_one(&groups, true, |pair| pair.clients(clients, per_client));
+            let expected = sums.into_expected(&groups, clients * per_client);
+            let links: f64 = expected.circuits_per_link.iter().sum();
+            let parts: f64 = expected.circuits_per_link.iter().zip(1..).map(|(&links, n)| links * f64::from(n)).sum();
+            assert!((links / expected.links - 1.0).abs() < 1e-4, "{clients} {per_client}: {links} of {}", expected.links);
+            assert!((parts / (2.0 * clients * per_client) - 1.0).abs() < 1e-3, "{clients} {per_client}: {parts}");
+        }
+    }
+
+    #[test]
+    fn sums_end_where_they_are_told_to() {
+        let group = Group { relays: 2.0, guard: 0.5, middle: 0.5, last: 0.5 };
+        let mut sums = Sums::new(1, &|| false);
+        sums.add_one_by_one(&[group], true, |pair| pair.clients(1.0, 2.0));
+        assert!(sums.stopped && sums.links <= 0.0);
     }
 
     proptest! {
@@ -398,7 +477,7 @@ mod tests {
             }).collect();
             let circuits = f64::from(circuits);
             let expected = |at_once: bool| {
-                let mut sums = Sums::new(groups.len());
+                let mut sums = Sums::new(groups.len(), &|| true);
                 if at_once {
                     sums.add_circuits(&groups, directed, circuits);
                 } else {

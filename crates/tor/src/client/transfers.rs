@@ -71,7 +71,6 @@ impl Transfer {
     fn size(&self) -> u64 {
         match &self.exchange {
             Exchange::Download { size, .. } => size.get(),
-            Exchange::Upload { answer, .. } => answer.get(),
             Exchange::Script(_) => self.writer.as_ref().map_or(0, |writer| writer.expects()),
         }
     }
@@ -89,7 +88,7 @@ impl Transfer {
                 let written = self.writer.as_ref().is_some_and(|writer| writer.is_finished());
                 written && self.unread == 0 && self.received >= self.size()
             }
-            exchange => self.received >= exchange.header() + self.size(),
+            Exchange::Download { header, size, .. } => self.received >= header.get() + size.get(),
         }
     }
 
@@ -192,7 +191,6 @@ impl World {
         let transfer = &mut self.transfers[id.index()];
         transfer.written = match &transfer.exchange {
             Exchange::Download { request, .. } => request.get(),
-            Exchange::Upload { size, .. } => size.get(),
             Exchange::Script(script) => {
                 transfer.writer = Some(Box::new(Writer::new(script, true)));
                 script.greeting()[0].get()
@@ -229,7 +227,6 @@ impl World {
         let transfer = &self.transfers[id.index()];
         let (awaited, size, header, writer) = match &transfer.exchange {
             Exchange::Download { awaited, size, header, .. } => (awaited.get(), header.get() + size.get(), header.get(), None),
-            Exchange::Upload { size, answer } => (size.get(), answer.get(), 0, None),
             Exchange::Script(script) => {
                 let [client, server] = script.greeting();
                 (client.get(), server.get(), 0, Some(Box::new(Writer::new(script, false))))
@@ -577,7 +574,6 @@ impl World {
             flow: transfer.flow_ordinal,
             kind: match transfer.exchange {
                 Exchange::Download { .. } => ExchangeKind::Download,
-                Exchange::Upload { .. } => ExchangeKind::Upload,
                 Exchange::Script(_) => ExchangeKind::Script,
             },
             circuit: transfer.circuit,

@@ -47,8 +47,9 @@ def means(sampled: network.Measured, title: str) -> dict[str, Any]:
             data[name] = found
             panels.append(_dots(name, found, sampled.treatments, f"{size}, {place} lost", labelled=number == 0))
         rows.append(alt.hconcat(*panels, spacing=22))
+    over = f"mean over {plural(sampled.networks, 'sampled network')}; line: 95 % interval, cut where an axis ends"
     about = [
-        f"mean over {plural(sampled.networks, 'sampled network')}; line: 95 % interval, cut where an axis ends",
+        "one sampled network, no interval" if sampled.networks == 1 else over,
         f"time to the last byte; what failed counts as {format_duration(sampled.longest)}",
     ]
     return whole(rows, title, about, data)

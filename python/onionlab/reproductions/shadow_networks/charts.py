@@ -47,7 +47,7 @@ def chart(one: Comparison) -> dict[str, Any]:
     lines = [
         f"{one.scale} of Tor, {minutes:g} simulated minutes, downloads from minute {one.observed.measure_from / 60:g} on; "
         f"onionlab {one.observed.made[0].version}",
-        "line: share of completed downloads that took at most so long",
+        "line: share of completed downloads that took at most so long; a bar from the left edge on reaches down to zero",
     ]
     title = alt.TitleParams(f"{one.name}: downloads of perf clients", subtitle=lines, frame="bounds", offset=14)
     drawn = alt.concat(*panels, columns=2, spacing=22).properties(title=title)
@@ -77,7 +77,7 @@ def _panel(one: Comparison, key: tuple[str, str], title: str) -> alt.LayerChart 
         axis=alt.Axis(values=[value for value in TICKS if low <= value <= high], format="~g"),
     )
     y = alt.Y("share:Q", title="share of downloads", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
-    legend = alt.Legend(symbolType="stroke", title=None, orient="top", columns=1)
+    legend = alt.Legend(symbolType="stroke", symbolOpacity=1, symbolStrokeWidth=3, title=None, orient="top", columns=1)
     colour = alt.Color("source:N", scale=COLOURS, legend=legend)
     spread = _chart(marks).encode(y=y, color=colour)
     lines = (
