@@ -271,7 +271,7 @@ def test_networks_are_not_pooled() -> None:
     assert line.ours.mean == pytest.approx((2 + 6 + (7 + 9) / 2) / 3)
     assert found.lines[-1].ours.mean == pytest.approx(1.0)
     text = page([found], live(), Path("out/x"))
-    assert "Simulated are means over 3 networks with 95 % intervals between networks." in text
+    assert "Simulated are means over 3 networks, or seeds of one, with 95 % intervals between them." in text
     assert "| time to last byte, 50 KiB, s | p50 | 5.33 [0.00, 12.92] | 4.00 | 1.33 |" in text
 
 

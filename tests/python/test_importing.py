@@ -102,12 +102,16 @@ def test_a_configuration_of_tornettools_becomes_an_experiment() -> None:
 def test_what_few_hosts_say_is_not_said_of_all(folder: Path) -> None:
     for host in ("relay3guard", "relay4middle"):
         torrc_of(folder, host, "/CircuitPriorityHalflife\n")
-    for host in ("relay1exitguard", "relay2exit"):
-        torrc_of(folder, host, "/CircuitPriorityHalflife\nSchedulers Vanilla\n")
+    torrc_of(folder, "relay1exitguard", "/CircuitPriorityHalflife\nSchedulers Vanilla\n")
+    torrc_of(folder, "relay3guard", "/CircuitPriorityHalflife\nSchedulers Vanilla\n")
     torrc_of(folder, "relay2exit", "CircuitPriorityHalflife 5\nSchedulers Vanilla\n")
     network = importing.read(folder)
     assert network.half_life is None
     assert any("`CircuitPriorityHalflife 5` of relay2exit is not taken in" in note for note in network.notes)
+    assert network.scheduler == "vanilla"
+    assert any(note.endswith("without `Schedulers`: what most hosts say is taken for all.") for note in network.notes), (
+        network.notes
+    )
 
 
 def torrc_of(folder: Path, host: str, text: str, name: str = "torrc") -> None:

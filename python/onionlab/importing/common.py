@@ -133,7 +133,8 @@ class Common:
                         self._notes.add(line, host, "is not taken in: most hosts have another value")
                     without += value != most and line is None
             if without and written:
-                silent.append(f"{without:,} hosts without {written} get what most hosts say.")
+                hosts_get = "1 host without" if without == 1 else f"{without:,} hosts without"
+                silent.append(f"torrc: {hosts_get} `{written}`: what most hosts say is taken for all.")
         sentences = [*self._notes.sentences(), *silent]
         if self._without_torrc:
             some = f"{self._without_torrc:,} clients have no torrc: they get"

@@ -188,7 +188,7 @@ def page(calibrations: list[Calibration], metrics: Metrics, directory: Path) -> 
     ]
     most = max((line.ours.count for one in calibrations for line in one.lines), default=0)
     if most > 1:
-        lines += [f"Simulated are means over {most} networks with 95 % intervals between networks.", ""]
+        lines += [f"Simulated are means over {most} networks, or seeds of one, with 95 % intervals between them.", ""]
     shown = {line.name for one in calibrations for line in one.lines}
     if metrics.relay_goodput is not None and not any(name.startswith(GOODPUT) for name in shown):
         lines += ["The goodput of relays is left out: which share of Tor this network is, is not known (`--scale` says it).", ""]
@@ -203,7 +203,7 @@ def page(calibrations: list[Calibration], metrics: Metrics, directory: Path) -> 
                 "" if low is None or high is None else f" [{format_fixed(max(low, 0.0), places)}, {format_fixed(high, places)}]"
             )
             if line.ours.count < most:
-                bounds += f" ({line.ours.count} of {most} networks)"
+                bounds += f" ({line.ours.count} of {most})"
             theirs, ratio = format_fixed(line.theirs, places), format_fixed(line.ratio, 2)
             lines.append(f"| {line.name} | {line.of} | {format_fixed(line.ours.mean, places)}{bounds} | {theirs} | {ratio} |")
         lines.append("")
