@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,9 @@ from onionlab.errors import ResultsError
 from onionlab.plan import PlannedRun
 from onionlab.reproductions import runs, switching
 from onionlab.reproductions.figures import Figure, frame
+from onionlab.reproductions.kept import Kept, Made
 from onionlab.reproductions.switching import attack, charts, further, live, network, page, testbeds, thresholds
+from onionlab.reproductions.switching.study import FORM, TIMES, Study
 from onionlab.running.runner import Silent
 from onionlab.stats.metrics import measured
 
@@ -213,7 +216,7 @@ def test_how_many_relays_gain_leaves_out_the_idle_one() -> None:
         for place, gain in gains
     ]
     times = pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
-    bed = testbeds.Measured(frame([]), times, testbeds.TREATMENTS, 1, 0.0)
+    bed = Study(frame([]), times, testbeds.TREATMENTS, 1)
     assert (page._grown(bed, testbeds.CHOSEN), page._grown(bed, testbeds.OTHER)) == ("67 %", "75 %")
 
 
@@ -225,7 +228,7 @@ def test_thresholds_stand_beside_the_paper_s_medians() -> None:
         for metric, value in times.items()
     ]
     rows += [(thresholds.PLACE, treatment, 1, "throughput", 30.0) for treatment in thresholds.TREATMENTS]
-    measured = testbeds.Measured(frame(rows), pl.DataFrame(), thresholds.TREATMENTS, 1, 0.0)
+    measured = Study(frame(rows), pl.DataFrame(), thresholds.TREATMENTS, 1)
     asked = switching.read(FOLDER)
     lines = list(thresholds.page(measured, asked.published["testbed"], asked.rule))
     table = [line for line in lines if line.startswith("| 0.3 and 0.75")]
@@ -281,6 +284,31 @@ def test_what_an_attack_costs_by_hand() -> None:
     assert found == {"time": 3.0, "latency": 2.0, "switched": 1.0, "provoked": 0.5, "lost": 2.0, "held": 9.0}
 
 
+def test_a_study_is_the_same_when_it_was_kept(tmp_path: Path) -> None:
+    rows: list[Figure] = [("testbed", "0.1 and 0.5", 1, "switch-time", 0.3), ("entry1", "0.1 and 0.5", 1, "switch-time", None)]
+    values = pl.DataFrame([("testbed", "0.1 and 0.5", 1, 1, "latency", 0.25)], schema=TIMES, orient="row")
+    one = Study(
+        frame(rows), values, ("multiplexed", "0.1 and 0.5"), 10, ("16 KiB", "1 MiB"), 5.0, (Made("0.1.0", "1f", 20, 3.5),)
+    )
+    kept = Kept(tmp_path / "kept", FORM)
+    kept.add("one", "identity", one.reduced())
+    kept.add("another", "identity", one.without_times().reduced())
+    found = Kept(tmp_path / "kept", FORM).take("one", "identity")
+    assert found is not None
+    read = Study.read(found)
+    assert read.figures.equals(one.figures)
+    assert read.times.equals(values)
+    assert (read.treatments, read.replicates, read.points, read.minutes, read.made) == (
+        one.treatments,
+        10,
+        one.points,
+        5.0,
+        one.made,
+    )
+    with pytest.raises(ResultsError, match="no experiment on circuit switching: 'replicates'"):
+        Study.read(replace(found, facts={name: value for name, value in found.facts.items() if name != "replicates"}))
+
+
 def test_a_second_stands_beside_each_time_to_switch() -> None:
     rows: list[Figure] = [("testbed", "0.1 and 0.5", 1, "switch-time", 0.3), ("entry1", "0.1 and 0.5", 1, "switch-time", 0.2)]
     assert switching.seconds(frame(rows)).rows() == [(testbeds.SECOND, "0.1 and 0.5", 1, "switch-time", 1.0)]
@@ -291,7 +319,7 @@ def test_a_testbed_runs_and_has_all_figures(tmp_path: Path) -> None:
     changes = runs.Changes({r"(?s)\nseeds = \[.*?\]\n": "\nseeds = [1, 2]\n"})
     results = runs.run(FOLDER / "testbed.toml", tmp_path, lambda: nullcontext(Silent()), changes)
     bed = testbeds.measure(results)
-    assert (bed.seeds, bed.treatments) == (2, testbeds.TREATMENTS)
+    assert (bed.replicates, bed.treatments) == (2, testbeds.TREATMENTS)
     there = bed.figures.drop_nulls("value")
     assert there["value"].is_finite().all()
     wanted = {part.metric for claim in switching.read(FOLDER).claims if "testbed" in claim.section for part in claim.parts}
@@ -327,15 +355,21 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
             made.append(run.label)
 
     pages, runs_made = [], []
-    for _ in range(2):
+    for out, as_kept in (("out", False), ("out", False), ("elsewhere", True)):
         written, broken = switching.reproduce(
-            FOLDER, tmp_path / "out", tmp_path / "docs", lambda: nullcontext(Counting()), quick=True
+            FOLDER,
+            tmp_path / out,
+            tmp_path / "docs",
+            lambda: nullcontext(Counting()),
+            quick=True,
+            kept=tmp_path / "kept",
+            as_kept=as_kept,
         )
         assert broken == []
         pages.append(written.read_text(encoding="utf-8"))
         runs_made.append(len(made))
-    assert runs_made[0] == runs_made[1] > 50
-    assert pages[0] == pages[1]
+    assert runs_made[0] == runs_made[1] == runs_made[2] > 50
+    assert pages[0] == pages[1] == pages[2].replace(" --kept DIR --as-kept", "")
     for claim in switching.read(FOLDER).claims:
         assert claim.says in pages[0]
     names = re.findall(r"\]\((switching-[\w-]+\.svg)\)", pages[0])
@@ -359,7 +393,7 @@ def test_the_page_can_be_written_of_a_few_values(quick: bool) -> None:
             for metric in metrics
         )
 
-    def bed(treatments: tuple[str, ...], places: tuple[str, ...]) -> testbeds.Measured:
+    def bed(treatments: tuple[str, ...], places: tuple[str, ...]) -> Study:
         rows = [
             (place, treatment, 0, 0, what, value)
             for place in places
@@ -368,18 +402,16 @@ def test_the_page_can_be_written_of_a_few_values(quick: bool) -> None:
             for value in (1.0, 3.0)
         ]
         times = pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
-        return testbeds.Measured(figures(treatments, places, testbeds.METRICS), times, treatments, 2, 1.0)
+        return Study(figures(treatments, places, testbeds.METRICS), times, treatments, 2)
 
-    def net(points: tuple[str, ...]) -> network.Measured:
+    def net(points: tuple[str, ...]) -> Study:
         places = tuple(f"{point}: {place}" if point else place for point in points for place in (*network.PLACES, network.WHOLE))
-        return network.Measured(
-            figures(network.TREATMENTS, places, network.METRICS), pl.DataFrame(), points, network.TREATMENTS, 2, 3.0, 1.0
-        )
+        return Study(figures(network.TREATMENTS, places, network.METRICS), pl.DataFrame(), network.TREATMENTS, 2, points, 3.0)
 
     phases = figures(("no switching", "each second"), tuple(attack.PHASES), ("time", "latency", "switched", "held"))
     others = further.Measured(
         {question.stem: bed(("multiplexed", "as the paper"), testbeds.PLACES) for question in further.ON_TESTBEDS},
-        attack.Measured(phases, ("no switching", "each second"), 2, 1.0),
+        Study(phases, pl.DataFrame(), ("no switching", "each second"), 2),
         {question.stem: net(("one", "two") if question.key else ("",)) for question in further.ON_NETWORKS},
     )
     whole = bed(testbeds.TREATMENTS, (testbeds.WHOLE, *testbeds.CLIENTS, *testbeds.RELAYS))
@@ -409,8 +441,8 @@ def test_charts_can_be_drawn_of_a_few_values() -> None:
         for what in ("switch-time", "throughput", "latency", "capacity-gain", "first-byte", "last-byte", "cells", "queued")
     ]
     times = pl.DataFrame(rows, schema=["place", "treatment", "network", "seed", "what", "value"], orient="row")
-    bed = testbeds.Measured(frame([]), times, testbeds.TREATMENTS, 2, 0.0)
-    sampled = network.Measured(frame([]), times, ("",), network.TREATMENTS, 2, 1.0, 0.0)
+    bed = Study(frame([]), times, testbeds.TREATMENTS, 2)
+    sampled = Study(frame([]), times, network.TREATMENTS, 2)
     drawn = dict(charts.drawings(bed, bed, sampled, switching.read(FOLDER).published["network"]))
     assert len(drawn) == 6
     for name, specification in drawn.items():

@@ -192,8 +192,8 @@ def reproduce(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="swrr, cci, predictor, shadow-networks: keep what each finished experiment came to in this small folder, "
-            "and run none again that is there: a long one goes on later, also on another machine.",
+            help="swrr, cci, predictor, switching, shadow-networks: keep what each finished experiment came to in this small "
+            "folder, and run none again that is there: a long one goes on later, also on another machine.",
             show_default="nothing is kept but the runs themselves, below --out",
         ),
     ] = None,

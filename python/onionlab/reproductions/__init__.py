@@ -52,7 +52,9 @@ def _predictor(asked: Request) -> Outcome:
 
 
 def _switching(asked: Request) -> Outcome:
-    return switching.reproduce(asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick)
+    return switching.reproduce(
+        asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept, as_kept=asked.as_kept
+    )
 
 
 def _salsa(asked: Request) -> Outcome:
@@ -88,7 +90,7 @@ REPRODUCTIONS = {
     "swrr": Reproduction(_swrr, frozenset({"quick", "kept", "as-kept"})),
     "cci": Reproduction(_cci, frozenset({"quick", "kept", "as-kept", "quarter", "parts", "network-count"})),
     "predictor": Reproduction(_predictor, frozenset({"quick", "kept", "as-kept"})),
-    "switching": Reproduction(_switching, frozenset({"quick"})),
+    "switching": Reproduction(_switching, frozenset({"quick", "kept", "as-kept"})),
     "salsa": Reproduction(_salsa, frozenset({"consensus"}), simulates=False),
     "shadow-tor": Reproduction(_shadow_tor, frozenset({"reference", "seeds"})),
     "shadow-networks": Reproduction(

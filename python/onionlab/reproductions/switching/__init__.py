@@ -9,7 +9,6 @@ claims as comparisons are in ``claims.toml``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,13 @@ from onionlab.files import write_text
 from onionlab.reproductions import beside, runs
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
 from onionlab.reproductions.figures import SCHEMA
+from onionlab.reproductions.kept import Kept, Reduced, kept_options, opened, work_off
 from onionlab.reproductions.published import load_differences
 from onionlab.reproductions.switching import charts as switching_charts
 from onionlab.reproductions.switching import further, live, network, testbeds, thresholds
 from onionlab.reproductions.switching import page as switching_page
-from onionlab.running import runner
+from onionlab.reproductions.switching.study import FORM, Study
+from onionlab.results.experiment import Experiment
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,10 @@ class Asked:
 class Measured:
     """All experiments, reduced: the testbed, where thresholds decide on it, over live relays, the network, what is left open."""
 
-    bed: testbeds.Measured
-    thresholds: testbeds.Measured
-    live: testbeds.Measured
-    network: network.Measured
+    bed: Study
+    thresholds: Study
+    live: Study
+    network: Study
     others: further.Measured
 
 
@@ -97,6 +98,8 @@ def reproduce(
     observe: runs.Observe | None = None,
     *,
     quick: bool = False,
+    kept: Path | None = None,
+    as_kept: bool = False,
 ) -> tuple[Path, list[str]]:
     """Run what is missing and write the page; return its path and no complaints: a claim that does not hold is a result.
 
@@ -110,30 +113,51 @@ def reproduce(
         Gives a context with an observer of all runs.
     quick : bool
         Fewer and shorter runs of all but the testbed of the claims; they are kept apart.
+    kept : path, optional
+        A folder of experiments that are finished and reduced (`onionlab.reproductions.kept.Kept`), which are not run again.
+    as_kept : bool
+        What is kept is taken with whatever settings it was made, and none of it is run.
     """
     asked = read(experiments)
-    folder = out / ("quick" if quick else "full")
-    ahead = [
-        runs.prepare(experiments / "testbed.toml", out / "full"),
-        runs.prepare(experiments / "thresholds.toml", folder, testbeds.QUICK if quick else None),
-        runs.prepare(experiments / "live.toml", folder, testbeds.QUICK if quick else None),
-        runs.prepare(experiments / "network.toml", folder, network.QUICK if quick else None),
-        *further.prepare(experiments, folder, quick=quick),
-    ]
-    # Closed in the end, so that no run goes on where one of them cannot be measured.
-    with runs.watching(observe) as observer, closing(runner.run_all(ahead, observer=observer, whole=True)) as everything:
-        bed = testbeds.measure(runs.whole(next(everything)))
-        on_thresholds = thresholds.measure(runs.whole(next(everything)))
-        on_live = live.measure(runs.whole(next(everything)))
-        sampled = network.measure(runs.whole(next(everything)))
-        others = further.measure(everything)
-    measured = Measured(bed, on_thresholds, on_live, sampled, others)
+    measured = run(experiments, out, observe, quick=quick, kept=opened(kept, FORM, quick=quick, as_kept=as_kept))
     judged = judge_all(asked, measured)
-    for name, specification in switching_charts.drawings(bed, on_live, sampled, asked.published["network"]):
+    for name, specification in switching_charts.drawings(
+        measured.bed, measured.live, measured.network, asked.published["network"]
+    ):
         export.write_with_data(docs, name, specification)
     path = docs / "switching.md"
-    write_text(path, switching_page.page(asked, measured, judged, quick=quick))
+    options = kept_options(kept, as_kept=True) if as_kept else ""
+    write_text(path, switching_page.page(asked, measured, judged, quick=quick, options=options))
     return path, []
+
+
+def run(experiments: Path, out: Path, observe: runs.Observe | None, *, quick: bool, kept: Kept | None = None) -> Measured:
+    """Run what is missing, and reduce it."""
+    folder = out / ("quick" if quick else "full")
+    on_bed, on_network = (testbeds.QUICK, network.QUICK) if quick else (None, None)
+    studied = [
+        (runs.prepare(experiments / "testbed.toml", out / "full"), testbeds.measure),
+        (runs.prepare(experiments / "thresholds.toml", folder, on_bed), thresholds.measure),
+        (runs.prepare(experiments / "live.toml", folder, on_bed), live.measure),
+        (runs.prepare(experiments / "network.toml", folder, on_network), network.measure),
+        *further.prepare(experiments, folder, quick=quick),
+    ]
+
+    def reduce(number: int, experiment: Experiment) -> Reduced:
+        _, measure = studied[number]
+        return measure(experiment).reduced()
+
+    ahead = [one for one, _ in studied]
+    with runs.watching(observe) as observer:
+        reduced = list(work_off(ahead, reduce, observer, kept))
+    found = {name: Study.read(one) for (name, _, _), one in zip(ahead, reduced, strict=True)}
+    return Measured(
+        bed=found["testbed"],
+        thresholds=found["thresholds"],
+        live=found["live"],
+        network=found["network"],
+        others=further.Measured.of(found),
+    )
 
 
 def judge_all(asked: Asked, measured: Measured) -> list[Judged]:

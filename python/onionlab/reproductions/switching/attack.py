@@ -7,12 +7,12 @@ that sends without end, a time with many small circuits of another.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import polars as pl
 
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import Figure, frame, level, mean, percent
+from onionlab.reproductions.switching.study import Study
 from onionlab.reproductions.switching.testbeds import optional
 from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import lower_quantile
@@ -25,31 +25,13 @@ PHASES = {"no attack": (60, 300), "one bulky client": (300, 540), "eight light c
 OTHERS = "others"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The experiment, reduced.
+def measure(experiment: Experiment) -> Study:
+    """Reduce the results: at each of `PHASES` the others' figures.
 
-    Attributes
-    ----------
-    figures
-        ``place, treatment, replicate, metric, value``: at each of `PHASES` the others' mean time to send 500 kB in s (``time``),
-        the median time of a cell to its server in s (``latency``), switches a minute of the others and of the attackers
-        (``switched``, ``provoked``), cells that the others' switches lost a minute (``lost``), most cells that the entry held for
-        one of them (``held``).
-    treatments
-        In the order of the file.
-    seeds, seconds
-        How many seeds; seconds that all runs took.
+    Their mean time to send 500 kB in s (``time``), the median time of a cell to its server in s (``latency``), switches a minute
+    of the others and of the attackers (``switched``, ``provoked``), cells that the others' switches lost a minute (``lost``),
+    most cells that the entry held for one of them (``held``).
     """
-
-    figures: pl.DataFrame
-    treatments: tuple[str, ...]
-    seeds: int
-    seconds: float
-
-
-def measure(experiment: Experiment) -> Measured:
-    """Reduce the results."""
     figures: list[Figure] = []
     transfers = measured(experiment.transfers.filter(pl.col("group") == OTHERS), 0.0)
     probes, switches = optional(experiment, "probes"), optional(experiment, "switches")
@@ -64,8 +46,7 @@ def measure(experiment: Experiment) -> Measured:
                     (end - begin) / 60,
                 )
                 figures += [(phase, treatment, seed, metric, value) for metric, value in found.items()]
-    seconds = float(experiment.runs["wall_seconds"].sum())
-    return Measured(frame(figures), tuple(experiment.treatments), len(experiment.plan.seeds), seconds)
+    return Study.of(experiment, frame(figures))
 
 
 def _within(rows: pl.DataFrame, column: str, begin: int, end: int) -> pl.DataFrame:
@@ -103,14 +84,14 @@ COLUMNS = {
 }
 
 
-def page(attacked: Measured, rule: Rule) -> Iterator[str]:
+def page(attacked: Study, rule: Rule) -> Iterator[str]:
     """The section of the page."""
     yield from ("### A guard that is provoked", "")
     yield (
         "Four clients send 500 kB again and again over one path. For four minutes they are alone; then one client sends without "
         "end, so that its circuit is the bulkiest at each sample; then another sends on eight circuits at a time that are all "
-        f"lighter, so that those of the four move. {attacked.seeds} seeds; in brackets the paired difference to “no attack” with "
-        "the same treatment, with an asterisk where its 95 % interval excludes zero."
+        f"lighter, so that those of the four move. {attacked.replicates} seeds; in brackets the paired difference to “no attack” "
+        "with the same treatment, with an asterisk where its 95 % interval excludes zero."
     )
     yield from ("", f"| treatment | | {' | '.join(COLUMNS)} |", f"| --- | --- |{' ---: |' * len(COLUMNS)}")
     quiet = next(iter(PHASES))

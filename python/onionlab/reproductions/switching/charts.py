@@ -9,6 +9,7 @@ import polars as pl
 
 from onionlab.reproductions.panels import Panel, extent, grid, points_of
 from onionlab.reproductions.switching import live, network, testbeds
+from onionlab.reproductions.switching.study import Study
 
 #: What is said of throughputs.
 POOLED = "throughput: each upload of all seeds"
@@ -20,11 +21,9 @@ DECIDED = "decision to the new exit's SWITCH_ACK (s)"
 SIZE = (300, 190)
 
 
-def drawings(
-    bed: testbeds.Measured, on_live: testbeds.Measured, sampled: network.Measured, published: Mapping[str, Any]
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def drawings(bed: Study, on_live: Study, sampled: Study, published: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Names and specifications of all charts; ``published`` is what the papers have of the simulated network."""
-    seeds = f"mean quantile function over {bed.seeds} seeds; band: 95 % t interval"
+    seeds = f"mean quantile function over {bed.replicates} seeds; band: 95 % t interval"
     yield "switching-switch-time", _switch_times(bed, seeds)
     yield "switching-entries", _entries(bed, seeds)
     yield "switching-capacity", _capacities(bed)
@@ -39,12 +38,12 @@ def drawings(
     yield "switching-network", _network(sampled, published)
 
 
-def _switch_times(bed: testbeds.Measured, about: str) -> dict[str, Any]:
+def _switch_times(bed: Study, about: str) -> dict[str, Any]:
     panel = Panel(testbeds.WHOLE, "switch-time", "By alpha and beta (figure 4)", DECIDED)
     return grid(bed.times, testbeds.PAIRS, [[panel]], "Time to switch", [about], SIZE)
 
 
-def _entries(bed: testbeds.Measured, about: str) -> dict[str, Any]:
+def _entries(bed: Study, about: str) -> dict[str, Any]:
     """Figure 5: the curves are entries."""
     entries = testbeds.RELAYS[0], testbeds.RELAYS[3]
     own = bed.times.filter(pl.col("treatment") == testbeds.OTHER, pl.col("what") == "switch-time", pl.col("place").is_in(entries))
@@ -53,7 +52,7 @@ def _entries(bed: testbeds.Measured, about: str) -> dict[str, Any]:
     return grid(times, entries, [[panel]], f"Time to switch, {testbeds.OTHER}", [about], SIZE)
 
 
-def _capacities(bed: testbeds.Measured) -> dict[str, Any]:
+def _capacities(bed: Study) -> dict[str, Any]:
     """Figure 6: the curves are relays, the sample is of all seeds."""
     shown = (testbeds.CHOSEN, testbeds.OTHER)
     gains = bed.times.filter(pl.col("what") == "capacity-gain", pl.col("treatment").is_in(shown))
@@ -63,13 +62,13 @@ def _capacities(bed: testbeds.Measured) -> dict[str, Any]:
     panels = [Panel(name, "capacity-gain", name, "more than without switching (Mbit/s)", scale) for name in shown]
     about = [
         "what a relay sends while all four clients upload, less what it sends in the run of the same seed without switching,",
-        f"which stands for “before”; a seed a value, {bed.seeds} seeds. Entry 2 is idle where circuits stay at one entry",
+        f"which stands for “before”; a seed a value, {bed.replicates} seeds. Entry 2 is idle where circuits stay at one entry",
     ]
     return grid(times, testbeds.RELAYS, [panels], "Capacities after less before (the paper's figure 6)", about, SIZE)
 
 
-def _live(on_live: testbeds.Measured) -> dict[str, Any]:
-    about = f"latency: mean quantile function over {on_live.seeds} seeds; band: 95 % t interval"
+def _live(on_live: Study) -> dict[str, Any]:
+    about = f"latency: mean quantile function over {on_live.replicates} seeds; band: 95 % t interval"
     panels = [
         Panel(live.PLACE, "capacity-gain", "Entry (figure 10)", "more than without switching (Mbit/s)"),
         Panel(live.PLACE, "throughput", "Throughput (figure 11)", "12.3 MB over the time of an upload (KB/s)"),
@@ -79,7 +78,7 @@ def _live(on_live: testbeds.Measured) -> dict[str, Any]:
     return grid(on_live.times, live.SHOWN, [panels], "Middles and exits of a real consensus", [pooled, about], SIZE)
 
 
-def _network(sampled: network.Measured, published: Mapping[str, Any]) -> dict[str, Any]:
+def _network(sampled: Study, published: Mapping[str, Any]) -> dict[str, Any]:
     medians = [value for of in published["cells-queued"]["median-below"].values() for value in of.values()]
     about = [
         f"mean quantile function over {sampled.replicates} sampled networks; band: 95 % t interval",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from onionlab.reproductions import runs
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
 from onionlab.reproductions.switching import attack, network, testbeds
+from onionlab.reproductions.switching.study import Study
 from onionlab.results.experiment import Experiment
 
 
@@ -126,41 +128,51 @@ ON_NETWORKS = (
 class Measured:
     """All of them, by the names of their files, and the guard under attack."""
 
-    beds: Mapping[str, testbeds.Measured]
-    attacked: attack.Measured
-    networks: Mapping[str, network.Measured]
+    beds: Mapping[str, Study]
+    attacked: Study
+    networks: Mapping[str, Study]
+
+    @classmethod
+    def of(cls, studies: Mapping[str, Study]) -> Measured:
+        """From all experiments, by the names of their files."""
+        beds, networks = ({one.stem: studies[one.stem] for one in questions} for questions in (ON_TESTBEDS, ON_NETWORKS))
+        return cls(beds, studies[ATTACK], networks)
 
 
-def prepare(experiments: Path, folder: Path, *, quick: bool) -> list[runs.Ahead]:
-    """What is to be run, with results below ``folder``."""
+#: Name of the file of `onionlab.reproductions.switching.attack`.
+ATTACK = "attack"
+
+
+def prepare(experiments: Path, folder: Path, *, quick: bool) -> list[tuple[runs.Ahead, Callable[[Experiment], Study]]]:
+    """What is to be run, with results below ``folder``, and how each is reduced."""
     on_bed, on_net = (testbeds.QUICK, network.QUICK) if quick else (None, None)
-    beds = [*(question.stem for question in ON_TESTBEDS), "attack"]
+
+    def at(stem: str, changes: runs.Changes | None) -> runs.Ahead:
+        return runs.prepare(experiments / f"{stem}.toml", folder, changes)
+
     return [
-        *(runs.prepare(experiments / f"{stem}.toml", folder, on_bed) for stem in beds),
-        *(runs.prepare(experiments / f"{question.stem}.toml", folder, on_net) for question in ON_NETWORKS),
+        *((at(question.stem, on_bed), _testbed) for question in ON_TESTBEDS),
+        (at(ATTACK, on_bed), attack.measure),
+        *((at(question.stem, on_net), partial(_network, question)) for question in ON_NETWORKS),
     ]
 
 
-def measure(everything: Iterator[Experiment]) -> Measured:
-    """Reduce the results, in the order of `prepare`."""
-    beds = {question.stem: testbeds.measure(runs.whole(next(everything))) for question in ON_TESTBEDS}
-    attacked = attack.measure(runs.whole(next(everything)))
-    networks = {question.stem: _network(question, runs.whole(next(everything))) for question in ON_NETWORKS}
-    return Measured(beds, attacked, networks)
+def _testbed(experiment: Experiment) -> Study:
+    return testbeds.measure(experiment).without_times()
 
 
-def _network(question: Question, experiment: Experiment) -> network.Measured:
+def _network(question: Question, experiment: Experiment) -> Study:
     def called(value: Any) -> str:
         return question.called.format(value)
 
-    return network.measure(experiment, question.key, called)
+    return network.measure(experiment, question.key, called).without_times()
 
 
 def page(measured: Measured, rule: Rule) -> Iterator[str]:
     """A section for each question: means with their intervals, and differences to the first treatment in per cent."""
     for question in ON_TESTBEDS:
         bed = measured.beds[question.stem]
-        yield from _section(question, bed, testbeds.WHOLE, [""], f"{bed.seeds} seeds", rule)
+        yield from _section(question, bed, testbeds.WHOLE, [""], f"{bed.replicates} seeds", rule)
     yield from attack.page(measured.attacked, rule)
     for question in ON_NETWORKS:
         net = measured.networks[question.stem]
@@ -170,7 +182,7 @@ def page(measured: Measured, rule: Rule) -> Iterator[str]:
 
 def _section(
     question: Question,
-    measured: testbeds.Measured | network.Measured,
+    measured: Study,
     whole: str,
     points: list[str],
     extent: str,
@@ -206,9 +218,7 @@ def _section(
 COMPARED = ("throughput", "together", "latency", "first-byte", "last-byte")
 
 
-def _cell(
-    measured: testbeds.Measured | network.Measured, treatment: str, place: str, metric: str, places: int, rule: Rule
-) -> str:
+def _cell(measured: Study, treatment: str, place: str, metric: str, places: int, rule: Rule) -> str:
     text = level(measured.figures, places, place=place, treatment=treatment, metric=metric)
     base = measured.treatments[0]
     if treatment == base or metric not in COMPARED:

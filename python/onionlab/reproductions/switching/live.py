@@ -7,6 +7,7 @@ from dataclasses import replace
 import polars as pl
 
 from onionlab.reproductions.switching import testbeds
+from onionlab.reproductions.switching.study import Study
 from onionlab.results.experiment import Experiment
 
 #: What the whole is called in the figures, the entry's capacity among them, and the entry.
@@ -22,7 +23,7 @@ def base(treatment: str) -> str:
     return f"{SHOWN[0]}{USUAL}" if treatment.endswith(USUAL) else SHOWN[0]
 
 
-def measure(experiment: Experiment) -> testbeds.Measured:
+def measure(experiment: Experiment) -> Study:
     """Reduce the results: as a testbed's, with one place."""
     bed = testbeds.measure(experiment, place=PLACE, relays=(ENTRY,), base=base)
     entry = pl.col("place") == ENTRY

@@ -11,6 +11,7 @@ import polars as pl
 
 from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
+from onionlab.reproductions.switching.study import Study
 from onionlab.reproductions.switching.testbeds import optional
 from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import lower_quantile
@@ -47,35 +48,12 @@ QUICK = runs.Changes(
 WHOLE = "network"
 
 
-@dataclass(frozen=True)
-class Measured:
-    """All runs, reduced.
-
-    Attributes
-    ----------
-    figures
-        ``place, treatment, replicate, metric, value``; a place is a group of clients, a position of relays or `WHOLE`, with a
-        sweep the point's name and a colon before it; the replicate is a sampled network.
-    times
-        ``place, treatment, network, seed, what, value``: times to the first and last byte in s, cells that reached each client,
-        cells that queue at each relay.
-    points, treatments
-        Names of the points of a sweep, an empty one without, and of the treatments, in the order of the file.
-    replicates, minutes, seconds
-        Extent: sampled networks or seeds, simulated minutes of a run, seconds that all runs took.
-    """
-
-    figures: pl.DataFrame
-    times: pl.DataFrame
-    points: tuple[str, ...]
-    treatments: tuple[str, ...]
-    replicates: int
-    minutes: float
-    seconds: float
-
-
-def measure(experiment: Experiment, key: str | None = None, called: Callable[[Any], str] = str) -> Measured:
+def measure(experiment: Experiment, key: str | None = None, called: Callable[[Any], str] = str) -> Study:
     """Reduce an experiment's results.
+
+    A place is a group of clients, a position of relays or `WHOLE`, with a sweep the point's name and a colon before it; a
+    replicate is a sampled network, or a seed where there is only one. Times are those to the first and last byte in s, cells that
+    reached each client, cells that queue at each relay.
 
     Parameters
     ----------
@@ -96,15 +74,7 @@ def measure(experiment: Experiment, key: str | None = None, called: Callable[[An
         for one in _runs(point):
             figures += [(prefix + place, one.treatment, one.replicate, metric, value) for place, metric, value in one.figures()]
             times += [_times(prefix + place, one, what, values) for place, what, values in one.times()]
-    return Measured(
-        frame(figures),
-        pl.concat(times).drop_nulls("value"),
-        tuple(name for name, _ in points),
-        tuple(experiment.treatments),
-        max(experiment.plan.networks, len(experiment.plan.seeds)),
-        experiment.duration / 60,
-        float(experiment.runs["wall_seconds"].sum()),
-    )
+    return Study.of(experiment, frame(figures), pl.concat(times), tuple(name for name, _ in points))
 
 
 def _times(place: str, run: Run, what: str, values: pl.Series) -> pl.DataFrame:

@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from onionlab import _core
-from onionlab.quantity import format_duration, format_fixed
+from onionlab.quantity import format_fixed
 from onionlab.reproductions import claims_table
 from onionlab.reproductions.claims import Comparison, Judged, Rule
 from onionlab.reproductions.figures import NOTHING, change, level, percent
+from onionlab.reproductions.kept import together, took
 from onionlab.reproductions.published import differences_section
 from onionlab.reproductions.switching import further, live, network, testbeds, thresholds
+from onionlab.reproductions.switching.study import Study
 from onionlab.stats.intervals import lower_quantile
 from onionlab.stats.metrics import ordered
 
@@ -63,17 +64,18 @@ def page(
     judged: Sequence[Judged],
     *,
     quick: bool,
+    options: str = "",
 ) -> str:
-    """The page as Markdown."""
+    """The page as Markdown; ``options`` stand behind ``onionlab reproduce switching`` on it, and ``--quick``."""
     rule = asked.rule
     bed, on_live, sampled, others = measured.bed, measured.live, measured.network, measured.others
-    lines = [INTRODUCTION.format(options=" --quick" if quick else "")]
+    lines = [INTRODUCTION.format(options=(" --quick" if quick else "") + options)]
     if quick:
-        lines.append(QUICK.format(networks=sampled.replicates, minutes=sampled.minutes, seeds=on_live.seeds))
+        lines.append(QUICK.format(networks=sampled.replicates, minutes=sampled.minutes, seeds=on_live.replicates))
     lines += ["## In short", ""]
     lines += claims_table.short(judged)
     lines += ["## The claims", ""]
-    replicates = f"{bed.seeds} seeds or {sampled.replicates} networks"
+    replicates = f"{bed.replicates} seeds or {sampled.replicates} networks"
     nothing = f"Queues of less than {rule.nothing['queued']:g} cell on both sides are nothing to compare."
     what = "What each figure is: `experiments/switching/claims.toml`."
     lines += claims_table.explanation(rule, judged, replicates, nothing, what)
@@ -94,19 +96,13 @@ def page(
     lines += ["## What the papers do not say of their experiments", "", "| what | chosen | why |", "| --- | --- | --- |"]
     lines += [f"| {row['what']} | {row['chosen']} | {row['why']} |" for row in asked.assumptions]
     lines += ["", "## Runs", ""]
-    beds = (bed, measured.thresholds, on_live, *others.beds.values())
-    on_beds = sum(one.seconds for one in beds) + others.attacked.seconds
-    on_networks = sampled.seconds + sum(one.seconds for one in others.networks.values())
-    took = [format_duration(round(seconds), coarse=True) for seconds in (on_beds, on_networks)]
-    lines.append(
-        f"The testbeds took {took[0]}, the simulated networks {took[1]}, one run after the other, whatever else the machine did "
-        f"included. onionlab {_core.version()}, build {_core.build()}. What is finished is kept: the same command goes on where "
-        "it stopped."
-    )
+    beds = (bed, measured.thresholds, on_live, *others.beds.values(), others.attacked)
+    parts = {"the testbeds": beds, "the simulated networks": (sampled, *others.networks.values())}
+    lines.append(took({name: together(made for one in own for made in one.made) for name, own in parts.items()}))
     return "\n".join([*lines, ""])
 
 
-def _averages(published: Mapping[str, Any], bed: testbeds.Measured) -> Iterator[str]:
+def _averages(published: Mapping[str, Any], bed: Study) -> Iterator[str]:
     yield from ("### Averages (table 1)", "")
     yield (
         "Each circuit's moving average of cells put into the outbuf, gamma 0.7, as its share of the four; the circuits are "
@@ -122,7 +118,7 @@ def _averages(published: Mapping[str, Any], bed: testbeds.Measured) -> Iterator[
     yield ""
 
 
-def _switch_times(published: Mapping[str, Any], bed: testbeds.Measured) -> Iterator[str]:
+def _switch_times(published: Mapping[str, Any], bed: Study) -> Iterator[str]:
     yield from ("### Time to switch (figures 4 and 5)", "")
     yield (
         "From the entry's decision, with which SWITCH joins the outbuf behind the circuit's last cell on the old path, "
@@ -144,7 +140,7 @@ def _switch_times(published: Mapping[str, Any], bed: testbeds.Measured) -> Itera
     yield from ("![Times to switch by entry](switching-entries.svg)", "")
 
 
-def _capacities(published: Mapping[str, Any], bed: testbeds.Measured, rule: Rule) -> Iterator[str]:
+def _capacities(published: Mapping[str, Any], bed: Study, rule: Rule) -> Iterator[str]:
     yield from ("### Capacities (figure 6)", "")
     yield (
         "What relays send while all four clients do, Mbit/s, and how much more than without switching. The paper gives its "
@@ -185,7 +181,7 @@ def _capacities(published: Mapping[str, Any], bed: testbeds.Measured, rule: Rule
     yield from ("![Capacities after less before](switching-capacity.svg)", "")
 
 
-def _throughputs(published: Mapping[str, Any], bed: testbeds.Measured, rule: Rule) -> Iterator[str]:
+def _throughputs(published: Mapping[str, Any], bed: Study, rule: Rule) -> Iterator[str]:
     yield from ("### Throughput, losses, latency (table 2, figures 7 and 8)", "")
     yield (
         "The paper's throughputs are read as of one client; they are above what all four have together here, and "
@@ -202,7 +198,7 @@ def _throughputs(published: Mapping[str, Any], bed: testbeds.Measured, rule: Rul
     yield from ("![Throughput and latency](switching-throughput.svg)", "")
 
 
-def _grown(bed: testbeds.Measured, treatment: str) -> str:
+def _grown(bed: Study, treatment: str) -> str:
     """Of the gains of all relays that a treatment uses, those above none."""
     gains = bed.times.filter(what="capacity-gain", treatment=treatment)
     if treatment == testbeds.CHOSEN:
@@ -224,7 +220,7 @@ BESIDE = (
 )
 
 
-def _pooled(bed: testbeds.Measured, place: str, treatment: str, what: str, share: float, places: int) -> str:
+def _pooled(bed: Study, place: str, treatment: str, what: str, share: float, places: int) -> str:
     """A quantile of all values of all seeds."""
     values = ordered(bed.times.filter(place=place, treatment=treatment, what=what)["value"])
     return format_fixed(lower_quantile(values, share), places) if values.size else NOTHING
@@ -233,7 +229,7 @@ def _pooled(bed: testbeds.Measured, place: str, treatment: str, what: str, share
 def _beside(
     published: Mapping[str, Any],
     key: str | None,
-    bed: testbeds.Measured,
+    bed: Study,
     place: str,
     treatment: str,
     rule: Rule,
@@ -253,16 +249,16 @@ def _beside(
     yield _with_percent(bed, place, treatment, "latency", 2, rule, base)
 
 
-def _with_percent(bed: testbeds.Measured, place: str, treatment: str, metric: str, places: int, rule: Rule, base: str) -> str:
+def _with_percent(bed: Study, place: str, treatment: str, metric: str, places: int, rule: Rule, base: str) -> str:
     text = level(bed.figures, places, place=place, treatment=treatment, metric=metric)
     differs = "" if treatment == base else percent(bed.figures, Comparison(metric, treatment, base, place, None, "equal"), rule)
     return f"{text} ({differs})" if differs else text
 
 
-def _live(published: Mapping[str, Any], on_live: testbeds.Measured, rule: Rule) -> Iterator[str]:
+def _live(published: Mapping[str, Any], on_live: Study, rule: Rule) -> Iterator[str]:
     yield (
         "The same four clients send over an entry of their own and relays of the consensus of March 2017, which carry others' "
-        f"traffic too; {on_live.seeds} seeds. Sockets are the testbed's 16 KiB, or with “usual sockets” those of Linux. In "
+        f"traffic too; {on_live.replicates} seeds. Sockets are the testbed's 16 KiB, or with “usual sockets” those of Linux. In "
         "brackets the difference to the same without switching, an asterisk where its 95 % interval excludes zero."
     )
     yield ""
@@ -294,7 +290,7 @@ def _live(published: Mapping[str, Any], on_live: testbeds.Measured, rule: Rule) 
     yield from ("![Entry's gain, throughput and latency, relays of a real consensus](switching-live.svg)", "")
 
 
-def _network(published: Mapping[str, Any], sampled: network.Measured, rule: Rule) -> Iterator[str]:
+def _network(published: Mapping[str, Any], sampled: Study, rule: Rule) -> Iterator[str]:
     yield (
         f"150 relays, ten web and ten bulk clients, tor 0.2.4; {sampled.replicates} sampled networks of {sampled.minutes:g} "
         "simulated minutes. Medians of a run, means over networks with their 95 % intervals; in brackets the difference to "
@@ -338,7 +334,7 @@ def _network(published: Mapping[str, Any], sampled: network.Measured, rule: Rule
     yield from ("![The paper's figure 4](switching-network.svg)", "")
 
 
-def _to_vanilla(sampled: network.Measured, treatment: str, place: str, metric: str, places: int, rule: Rule) -> str:
+def _to_vanilla(sampled: Study, treatment: str, place: str, metric: str, places: int, rule: Rule) -> str:
     text = level(sampled.figures, places, place=place, treatment=treatment, metric=metric)
     if treatment == network.VANILLA or metric == "switches":
         return text

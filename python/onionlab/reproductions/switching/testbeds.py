@@ -14,6 +14,7 @@ import polars as pl
 from onionlab.errors import ResultsError
 from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, frame, mean
+from onionlab.reproductions.switching.study import Study
 from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import lower_quantile
 from onionlab.stats.metrics import measured, ordered
@@ -64,36 +65,14 @@ METRICS = (
 )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """One testbed, reduced.
-
-    Attributes
-    ----------
-    figures
-        ``place, treatment, replicate, metric, value``; a place is the whole testbed, a client, a group of clients or a relay.
-    times
-        ``place, treatment, network, seed, what, value``: each time to switch in s (at the testbed, and at the entry that
-        switched), throughput of each client in KB/s, latency of each cell in s; ``network`` is the seed, so that bands lie over
-        seeds. Of what a run has only a few of (`POOLED`; ``capacity-gain`` by relay, Mbit/s) all seeds are one sample, in which
-        ``network`` and ``seed`` are 0.
-    treatments
-        In the order of the file.
-    seeds, seconds
-        How many seeds; seconds that all runs took.
-    """
-
-    figures: pl.DataFrame
-    times: pl.DataFrame
-    treatments: tuple[str, ...]
-    seeds: int
-    seconds: float
-
-
 def measure(
     experiment: Experiment, *, place: str = WHOLE, relays: Sequence[str] = RELAYS, base: Callable[[str], str] | None = None
-) -> Measured:
-    """Reduce a testbed's results.
+) -> Study:
+    """Reduce a testbed's results: a replicate is a seed, a place the whole testbed, a client, a group of clients or a relay.
+
+    Of the times ``network`` is the seed, so that bands lie over seeds. There are each time to switch in s (at the testbed, and at
+    the entry that switched), throughput of each client in KB/s, latency of each cell in s. Of what a run has only a few of
+    (`POOLED`; ``capacity-gain`` by relay, Mbit/s) all seeds are one sample, in which ``network`` and ``seed`` are 0.
 
     Parameters
     ----------
@@ -107,7 +86,7 @@ def measure(
         From a treatment to the one to which its capacities are a gain, by default the first of all.
     """
     figures: list[Figure] = []
-    times = [_NO_TIMES]
+    times: list[pl.DataFrame] = []
     switches, samples, probes = (optional(experiment, name) for name in ("switches", "switching_samples", "probes"))
     carried = _carried(experiment, relays)
     for treatment in experiment.treatments:
@@ -135,25 +114,7 @@ def measure(
             ]
     whole = frame(figures)
     bases = {one: base(one) if base is not None else MULTIPLEXED for one in experiment.treatments}
-    return Measured(
-        whole,
-        pl.concat([*times, gains(whole, bases)]).drop_nulls("value"),
-        tuple(experiment.treatments),
-        len(experiment.plan.seeds),
-        float(experiment.runs["wall_seconds"].sum()),
-    )
-
-
-_NO_TIMES = pl.DataFrame(
-    schema={
-        "place": pl.String,
-        "treatment": pl.String,
-        "network": pl.Int64,
-        "seed": pl.Int64,
-        "what": pl.String,
-        "value": pl.Float64,
-    }
-)
+    return Study.of(experiment, whole, pl.concat([*times, gains(whole, bases)]))
 
 
 def optional(experiment: Experiment, name: str) -> pl.DataFrame | None:

@@ -12,6 +12,7 @@ from typing import Any
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
 from onionlab.reproductions.switching import testbeds
+from onionlab.reproductions.switching.study import Study
 from onionlab.results.experiment import Experiment
 
 #: What the whole is called in the figures.
@@ -35,20 +36,19 @@ COLUMNS = {
 COMPARED = ("throughput", "latency")
 
 
-def measure(experiment: Experiment) -> testbeds.Measured:
+def measure(experiment: Experiment) -> Study:
     """Reduce the results: as a testbed's, of which the whole alone counts."""
-    return testbeds.measure(experiment, place=PLACE)
+    return testbeds.measure(experiment, place=PLACE).without_times()
 
 
-def page(measured: testbeds.Measured, published: Mapping[str, Any], rule: Rule) -> Iterator[str]:
+def page(measured: Study, published: Mapping[str, Any], rule: Rule) -> Iterator[str]:
     """The section of the page."""
     yield from ("### Where thresholds can decide (figure 4)", "")
     yield (
-        "The same without the socket's writability, so that beta alone decides, and both orders of asking the new "
-        "path. Times are "
-        f"medians of a run, mean over {measured.seeds} seeds. A new exit that is asked together with SWITCH may answer before "
-        "that has left the outbuf: then the last time is negative. In brackets the paired difference to no switching, an "
-        "asterisk where its 95 % interval excludes zero."
+        "The same without the socket's writability, so that beta alone decides, and both orders of asking the new path. "
+        f"Times are medians of a run, mean over {measured.replicates} seeds. A new exit that is asked together with SWITCH may "
+        "answer before that has left the outbuf: then the last time is negative. In brackets the paired difference to no "
+        "switching, an asterisk where its 95 % interval excludes zero."
     )
     yield from ("", f"| alpha and beta | asked | the paper's median | {' | '.join(COLUMNS)} |")
     yield f"| --- | --- | ---: |{' ---: |' * len(COLUMNS)}"
@@ -63,7 +63,7 @@ def page(measured: testbeds.Measured, published: Mapping[str, Any], rule: Rule) 
     yield ""
 
 
-def _cell(measured: testbeds.Measured, treatment: str, metric: str, places: int, rule: Rule) -> str:
+def _cell(measured: Study, treatment: str, metric: str, places: int, rule: Rule) -> str:
     text = level(measured.figures, places, place=PLACE, treatment=treatment, metric=metric)
     if metric not in COMPARED or treatment == testbeds.MULTIPLEXED:
         return text
