@@ -95,7 +95,7 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
         # Some of them, such as `.`, have no name to which a draft's could be made.
         if is_folder(path):
             raise ResultsError(f"cannot write {path}: it is a folder, but the name of a file is needed")
-    drafts = {path: path.with_name(f".{path.name}.{os.getpid()}") for path in contents}
+    drafts = {path: draft_of_file(path) for path in contents}
     try:
         for path, content in contents.items():
             with writing(path):
@@ -108,6 +108,11 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
         for draft in drafts.values():
             with suppress(OSError):
                 draft.unlink(missing_ok=True)
+
+
+def draft_of_file(path: Path) -> Path:
+    """A hidden name beside a file for its draft, which no other thread, process or machine takes."""
+    return path.with_name(f".{path.name}.{_machine()}.{os.getpid()}.{uuid.uuid4().hex[:8]}")
 
 
 def is_folder(path: Path) -> bool:

@@ -106,6 +106,8 @@ def test_a_group_with_few_sizes_is_split_by_size() -> None:
     found = figures(rows)
     assert found["web, 1 MB", "ttlb_median"] == pytest.approx(2.0)
     assert found["web, 50 kB", "ttlb_median"] == pytest.approx(4.0)
+    alike = [transfer(11, 12, 13, size_bytes=10_000_001), transfer(11, 12, 15, size_bytes=10_000_002)]
+    assert figures(alike)["web, 10,000,002 B", "completed"] == 1
     many = [transfer(11, 12, 13, size_bytes=size) for size in range(1000, 1007)]
     assert figures(many)["web", "completed"] == 7
 

@@ -48,6 +48,13 @@ def test_stein_asks_for_what_the_pilot_shows() -> None:
     assert stein([1.0], 1.0, 0.02) is None
 
 
+def test_differences_that_are_all_the_same_have_no_width() -> None:
+    """They are copies, of which no spread is known; that nothing differs anywhere is known."""
+    assert relative_width([0.5] * 10, 10.0, "difference") is None
+    assert relative_width([0.0] * 10, 10.0, "difference") == 0.0
+    assert relative_width([0.5, 0.7], 10.0, "difference") == pytest.approx(stats.t.ppf(0.975, 1) * 0.1 / 10)
+
+
 def test_networks_are_added_until_the_interval_is_narrow(core: FakeCore, short_file: Path) -> None:
     results = until(short_file, UntilCi(0.05))
     outcome = results.evaluation.until_ci

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import lzma
-import os
 import tarfile
 import urllib.error
 import urllib.parse
@@ -24,7 +23,7 @@ from typing import IO, cast
 
 from onionlab import _core
 from onionlab.errors import DocumentError, OnionlabError, ResultsError
-from onionlab.files import file_behind, folders_above, is_folder
+from onionlab.files import draft_of_file, file_behind, folders_above, is_folder
 from onionlab.unpacking import XZ, Unpacked
 
 #: Where CollecTor is.
@@ -338,7 +337,7 @@ def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) ->
         raise FetchError(str(error)) from error
     if place is None:
         raise FetchError(f"cannot write {path}: it is no ordinary file")
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    draft = draft_of_file(place)
     try:
         with folders_above(place):
             try:

@@ -40,7 +40,8 @@ from onionlab.results.experiment import Experiment, load, recorded_groups
 from onionlab.running.observer import Observer
 from onionlab.running.place import Place
 from onionlab.running.runner import run_once
-from onionlab.stats import METRICS, mean_interval, networks_for_width, paired_differences, per_network, t_interval
+from onionlab.stats import METRICS, mean_interval, networks_for_width, paired_differences, per_network
+from onionlab.stats.intervals import difference_interval
 from onionlab.stats.metrics import WHOLE
 from onionlab.stats.skewed import relative_half_width
 
@@ -184,7 +185,7 @@ def relative_width(values: list[float], scale: float, of: str) -> float | None:
     if of == "mean":
         interval = mean_interval(values)
         return None if interval is None else relative_half_width(interval)
-    interval = t_interval(values)
+    interval = difference_interval(values)
     if interval is None or interval.low is None or interval.high is None or scale == 0:
         return None
     return (interval.high - interval.low) / 2 / abs(scale)

@@ -113,11 +113,10 @@ METRICS: dict[str, Metric] = {
 def with_kind(transfers: pl.DataFrame) -> pl.DataFrame:
     """Add the column ``kind``: the client group, with the size where a group fetches a few different ones."""
     sizes = transfers.group_by("group").agg(pl.col("size_bytes").unique().sort())
-    split = {group: 1 < len(found) <= SPLIT_SIZES for group, found in sizes.iter_rows()}
     names = {
-        (group, size): f"{group}, {format_size(size)}" if split[group] else group
+        (group, size): f"{group}, {called}" if 1 < len(found) <= SPLIT_SIZES else group
         for group, found in sizes.iter_rows()
-        for size in found
+        for size, called in zip(found, _different(found), strict=True)
     }
     lookup = pl.DataFrame(
         [(group, size, name) for (group, size), name in sorted(names.items())],
@@ -125,6 +124,18 @@ def with_kind(transfers: pl.DataFrame) -> pl.DataFrame:
         orient="row",
     )
     return transfers.join(lookup, on=["group", "size_bytes"], how="left", maintain_order="left")
+
+
+def _different(sizes: Sequence[int]) -> list[str]:
+    """Sizes as they are printed; to the byte those that would print alike.
+
+    Examples
+    --------
+    >>> _different([320 * 1024, 10_000_001, 10_000_002])
+    ['320 KiB', '10,000,001 B', '10,000,002 B']
+    """
+    names = [format_size(size) for size in sizes]
+    return [name if names.count(name) == 1 else f"{size:,} B" for size, name in zip(sizes, names, strict=True)]
 
 
 def kinds(transfers: pl.DataFrame, groups: Sequence[str]) -> list[str]:
