@@ -305,6 +305,8 @@ def test_a_study_is_the_same_when_it_was_kept(tmp_path: Path) -> None:
         5.0,
         one.made,
     )
+    with pytest.raises(ResultsError, match=r"times\.parquet has other columns"):
+        Study.read(replace(found, frames={**found.frames, "times": found.frames["times"].drop("what")}))
     with pytest.raises(ResultsError, match="no experiment on circuit switching: 'replicates'"):
         Study.read(replace(found, facts={name: value for name, value in found.facts.items() if name != "replicates"}))
 

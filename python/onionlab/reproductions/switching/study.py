@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import polars as pl
 
 from onionlab.errors import ResultsError
+from onionlab.reproductions.figures import SCHEMA
 from onionlab.reproductions.kept import Made, Reduced
 from onionlab.results.experiment import Experiment
 
@@ -78,7 +81,7 @@ class Study:
             If it is of something else.
         """
         try:
-            figures, times = reduced.frames["figures"], reduced.frames["times"]
+            figures, times = (_frame(reduced, name, schema) for name, schema in (("figures", SCHEMA), ("times", TIMES)))
             facts = {name: tuple(map(str, reduced.facts[name])) for name in ("treatments", "points")}
             replicates, minutes = int(reduced.facts["replicates"]), float(reduced.facts["minutes"])
         except (KeyError, TypeError, ValueError) as error:
@@ -98,3 +101,11 @@ class Study:
     def without_times(self) -> Study:
         """The figures alone."""
         return replace(self, times=self.times.clear())
+
+
+def _frame(reduced: Reduced, name: str, schema: Mapping[str, Any]) -> pl.DataFrame:
+    """A frame that is kept; raises a `ValueError` if it has other columns."""
+    found = reduced.frames[name]
+    if dict(found.schema) != dict(schema):
+        raise ValueError(f"{name}.parquet has other columns")
+    return found
