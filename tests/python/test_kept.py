@@ -17,9 +17,11 @@ from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ResultsError, RunError
 from onionlab.plan import Plan
+from onionlab.reproductions import cci
 from onionlab.reproductions.kept import (
     FORMAT,
     INDEX,
+    Form,
     Kept,
     Made,
     Reduced,
@@ -32,9 +34,22 @@ from onionlab.reproductions.kept import (
     opened,
     work_off,
 )
+from onionlab.reproductions.predictor import measure as predictor
 from onionlab.reproductions.runs import Ahead
+from onionlab.reproductions.shadow_networks import transfer_times as shadow_networks
+from onionlab.reproductions.swrr import measure as swrr
 from onionlab.results.experiment import Experiment
 from onionlab.running.runner import Silent
+
+#: Frames that the tests keep.
+FORM = Form(
+    1,
+    {
+        "times": {"treatment": pl.String, "network": pl.UInt32, "seed": pl.UInt64, "value": pl.Int64},
+        "counts": {"count": pl.Int64},
+        "values": {"value": pl.Float64},
+    },
+)
 
 
 @pytest.fixture
@@ -55,7 +70,7 @@ def reduce(number: int, experiment: Experiment) -> Reduced:
 
 
 def worked_off(ahead: Sequence[Ahead], kept: Path | None) -> list[Reduced]:
-    return list(work_off(ahead, reduce, Silent(), None if kept is None else Kept(kept, 1)))
+    return list(work_off(ahead, reduce, Silent(), None if kept is None else Kept(kept, FORM)))
 
 
 def alike(some: Sequence[Reduced], others: Sequence[Reduced]) -> bool:
@@ -135,7 +150,7 @@ def test_another_experiment_of_the_name_is_run(ahead: list[Ahead], core: FakeCor
         assert old in text
         file.write_text(text.replace(old, new), encoding="utf-8")
         assert identity(file) != before, old
-    assert Kept(tmp_path / "kept", 1).take(name, identity(file)) is None
+    assert Kept(tmp_path / "kept", FORM).take(name, identity(file)) is None
     file.write_text(text.replace("Round robin against EWMA", "Another title"), encoding="utf-8")
     assert identity(file) == before
     made = len(core.made)
@@ -154,12 +169,12 @@ def test_what_is_kept_can_be_taken_as_kept(ahead: list[Ahead], core: FakeCore, t
     made = len(core.made)
     for _, file, _ in ahead:
         file.write_text(file.read_text(encoding="utf-8").replace("networks = 3", "networks = 4"), encoding="utf-8")
-    store = opened(tmp_path / "kept", 1, as_kept=True)
+    store = opened(tmp_path / "kept", FORM, as_kept=True)
     assert store is not None
     assert alike(list(work_off(ahead[:2], reduce, Silent(), store)), first)
     with pytest.raises(ResultsError, match="kept lacks 'number 2'; without --as-kept what is missing is run"):
         list(work_off(ahead, reduce, Silent(), store))
-    empty = opened(tmp_path / "nothing", 1, as_kept=True)
+    empty = opened(tmp_path / "nothing", FORM, as_kept=True)
     with pytest.raises(ResultsError, match="nothing lacks 'number 0' and 2 more;"):
         list(work_off(ahead, reduce, Silent(), empty))
     assert len(core.made) == made
@@ -182,13 +197,13 @@ def test_where_documents_lie_is_no_part_of_the_identity(ahead: list[Ahead], core
 def test_a_quick_run_leaves_the_whole_one_alone(ahead: list[Ahead], tmp_path: Path) -> None:
     """They have experiments of the same names."""
     name = ahead[0][0]
-    whole, quick = opened(tmp_path / "kept", 1), opened(tmp_path / "kept", 1, quick=True)
-    assert opened(None, 1) is None
+    whole, quick = opened(tmp_path / "kept", FORM), opened(tmp_path / "kept", FORM, quick=True)
+    assert opened(None, FORM) is None
     assert whole is not None
     assert quick is not None
     whole.add(name, "whole", Reduced({}, ()))
     quick.add(name, "quick", Reduced({}, ()))
-    again = opened(tmp_path / "kept", 1)
+    again = opened(tmp_path / "kept", FORM)
     assert again is not None
     assert again.take(name, "whole") is not None
     assert again.take(name, "quick") is None
@@ -196,32 +211,32 @@ def test_a_quick_run_leaves_the_whole_one_alone(ahead: list[Ahead], tmp_path: Pa
 
 def test_two_commands_with_one_folder_keep_both(tmp_path: Path) -> None:
     """Each has read it before the other wrote."""
-    one, other = Kept(tmp_path / "kept", 1), Kept(tmp_path / "kept", 1)
+    one, other = Kept(tmp_path / "kept", FORM), Kept(tmp_path / "kept", FORM)
     frame = pl.DataFrame({"value": [1.0]})
     one.add("one", "1", Reduced({"values": frame}, ()))
     other.add("other", "2", Reduced({"values": frame}, ()))
-    found = Kept(tmp_path / "kept", 1)
+    found = Kept(tmp_path / "kept", FORM)
     assert [found.take(name) is not None for name in ("one", "other")] == [True, True]
     assert pl.read_parquet(tmp_path / "kept" / "values.parquet").height == 2
 
 
 def test_a_frame_without_rows_is_kept_too(tmp_path: Path) -> None:
     empty = pl.DataFrame(schema={"value": pl.Float64})
-    Kept(tmp_path / "kept", 1).add("nothing", "1", Reduced({"values": empty}, ()))
-    found = Kept(tmp_path / "kept", 1).take("nothing")
+    Kept(tmp_path / "kept", FORM).add("nothing", "1", Reduced({"values": empty}, ()))
+    found = Kept(tmp_path / "kept", FORM).take("nothing")
     assert found is not None
     assert found.frames["values"].equals(empty)
 
 
 def test_frames_of_something_else_are_refused(tmp_path: Path) -> None:
-    Kept(tmp_path / "kept", 1).add("one", "1", Reduced({"values": pl.DataFrame({"value": [1.0]})}, ()))
+    Kept(tmp_path / "kept", FORM).add("one", "1", Reduced({"values": pl.DataFrame({"value": [1.0]})}, ()))
     pl.DataFrame({"value": [1.0]}).write_parquet(tmp_path / "kept" / "values.parquet")
-    with pytest.raises(ResultsError, match="has no column 'experiment'"):
-        Kept(tmp_path / "kept", 1)
+    with pytest.raises(ResultsError, match=r"values\.parquet has other columns, or others in them, than value"):
+        Kept(tmp_path / "kept", FORM)
     index = tmp_path / "kept" / INDEX
     index.write_text(index.read_text(encoding="utf-8").replace('"values"', '"../values"'), encoding="utf-8")
-    with pytest.raises(ResultsError, match="no name of a frame"):
-        Kept(tmp_path / "kept", 1)
+    with pytest.raises(ResultsError, match=r"'\.\./values' is not one of times, counts, values"):
+        Kept(tmp_path / "kept", FORM)
 
 
 def test_runs_of_several_builds_are_told_apart(ahead: list[Ahead], core: FakeCore, tmp_path: Path) -> None:
@@ -257,7 +272,7 @@ def test_a_folder_that_is_no_such_thing_is_refused(ahead: list[Ahead], tmp_path:
     file = tmp_path / "kept" / INDEX
     file.write_text(change(json.loads(file.read_text(encoding="utf-8"))), encoding="utf-8")  # type: ignore[operator]
     with pytest.raises(ResultsError, match=says):
-        Kept(tmp_path / "kept", 1)
+        Kept(tmp_path / "kept", FORM)
 
 
 def test_an_entry_that_is_not_whole_is_refused(ahead: list[Ahead], tmp_path: Path) -> None:
@@ -300,26 +315,42 @@ def test_a_full_disk_changes_nothing(ahead: list[Ahead], tmp_path: Path, monkeyp
     ],
 )
 def test_runs_that_nobody_can_have_made_are_refused_at_once(change: dict[str, object], tmp_path: Path) -> None:
-    reduced = Reduced({"cells": pl.DataFrame({"v": [1.0]})}, (Made("0", "b", 1, 1.0),), {})
-    Kept(tmp_path, 1).add("a", "i", reduced)
+    reduced = Reduced({"values": pl.DataFrame({"value": [1.0]})}, (Made("0", "b", 1, 1.0),), {})
+    Kept(tmp_path, FORM).add("a", "i", reduced)
     index = json.loads((tmp_path / INDEX).read_text(encoding="utf-8"))
     index["experiments"]["a"]["made"][0].update(change)
     (tmp_path / INDEX).write_text(json.dumps(index), encoding="utf-8")
     with pytest.raises(ResultsError, match="the entry 'a' is not whole"):
-        Kept(tmp_path, 1)
+        Kept(tmp_path, FORM)
 
 
 def test_frames_of_others_are_refused(tmp_path: Path) -> None:
-    reduced = Reduced({"cells": pl.DataFrame({"v": [1.0]})}, (Made("0", "b", 1, 1.0),), {})
-    Kept(tmp_path, 1).add("a", "i", reduced)
-    frame = tmp_path / "cells.parquet"
-    for other in ({"experiment": ["a"], "v": ["text"]}, {"experiment": ["a"], "w": [1.0]}):
+    reduced = Reduced({"values": pl.DataFrame({"value": [1.0]})}, (Made("0", "b", 1, 1.0),), {})
+    Kept(tmp_path, FORM).add("a", "i", reduced)
+    frame = tmp_path / "values.parquet"
+    for other in (
+        {"experiment": ["a"], "value": ["text"]},
+        {"experiment": ["a"], "other": [1.0]},
+        {"experiment": [1], "value": [1.0]},
+    ):
         pl.DataFrame(other).write_parquet(frame)
-        with pytest.raises(ResultsError, match=r"cells\.parquet has other columns than 'b' brings"):
-            Kept(tmp_path, 1).add("b", "i", reduced)
-    pl.DataFrame({"experiment": [1], "v": [1.0]}).write_parquet(frame)
-    with pytest.raises(ResultsError, match="no column 'experiment' of texts"):
-        Kept(tmp_path, 1)
+        with pytest.raises(ResultsError, match=r"values\.parquet has other columns, or others in them, than value"):
+            Kept(tmp_path, FORM)
     shutil.copy(Path(__file__).parent / "testdata" / "panics.parquet", frame)
-    with pytest.raises(ResultsError, match=r"cells\.parquet cannot be read"):
-        Kept(tmp_path, 1)
+    with pytest.raises(ResultsError, match=r"values\.parquet cannot be read"):
+        Kept(tmp_path, FORM)
+
+
+@pytest.mark.parametrize("paper", ["swrr", "cci", "predictor", "shadow-networks"])
+def test_what_is_kept_of_the_pages_has_their_form(paper: str) -> None:
+    """Each whole, and with what any of its experiments says left out."""
+    form = {"swrr": swrr.FORM, "cci": cci.FORM, "predictor": predictor.FORM, "shadow-networks": shadow_networks.FORM}[paper]
+    folder = Path(__file__).parents[2] / "docs" / "results" / "kept" / paper
+    kept = Kept(folder, form)
+    found = [kept.take(name) for name in kept.names]
+    assert found
+    for facts in (one.facts for one in found if one is not None and one.facts):
+        form.check(facts)
+        for name in facts.keys() - {"costs"} if paper == "cci" else facts:
+            with pytest.raises(LookupError):
+                form.check({key: value for key, value in facts.items() if key != name})

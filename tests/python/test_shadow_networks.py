@@ -69,7 +69,7 @@ def experiment() -> Any:
     early = rows[0] | {"start_ns": 1, "last_byte_ns": int(99e9)}
     load = rows[0] | {"group": "markov", "last_byte_ns": int(99e9)}
     return SimpleNamespace(
-        transfers=pl.DataFrame([*rows, early, load]),
+        transfers=pl.DataFrame([*rows, early, load]).with_columns(pl.col("size_bytes").cast(pl.UInt64)),
         network=pl.DataFrame(
             {
                 **{key: [0, 0, 0] for key in ("treatment", "network", "seed")},

@@ -19,6 +19,16 @@ Figure = tuple[str, str, int, str, float | None]
 #: Columns of a frame of them.
 SCHEMA = {"place": pl.String, "treatment": pl.String, "replicate": pl.Int64, "metric": pl.String, "value": pl.Float64}
 
+#: Columns of a frame of single values behind figures, for curves and for quantiles over all replicates.
+VALUES = {
+    "place": pl.String,
+    "treatment": pl.String,
+    "network": pl.Int64,
+    "seed": pl.Int64,
+    "what": pl.String,
+    "value": pl.Float64,
+}
+
 #: What a table shows where there is nothing.
 NOTHING = "–"
 

@@ -13,7 +13,6 @@ import io
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -95,6 +94,29 @@ class Reduced:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
+def _no_facts(_: Mapping[str, Any]) -> None:
+    """Any facts will do."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a reproduction keeps of its experiments: anybody may have written what lies in a folder.
+
+    Attributes
+    ----------
+    number
+        Changes whenever something else is taken of experiments.
+    frames
+        By name, the columns that each has and their types.
+    check
+        Handed an experiment's facts; raises a `LookupError`, `TypeError` or `ValueError` where they are not as they must be.
+    """
+
+    number: int
+    frames: Mapping[str, Mapping[str, Any]]
+    check: Callable[[Mapping[str, Any]], object] = _no_facts
+
+
 def frames_together(reduced: Iterable[Reduced], name: str) -> pl.DataFrame:
     """The frames of this name of all experiments below each other; an experiment may lack it."""
     return pl.concat([one.frames[name] for one in reduced if name in one.frames])
@@ -149,8 +171,8 @@ class Kept:
     ----------
     folder : path
         Made with the first experiment that is added.
-    form : int
-        In which way experiments are reduced: a number that the reproduction changes whenever it takes something else of them.
+    form : Form
+        What is kept of experiments.
     as_kept : bool
         An experiment of a name is the one that is asked for, with whatever settings it was made.
 
@@ -160,7 +182,7 @@ class Kept:
         If there is something in the folder that is no such thing, or that was reduced in another way.
     """
 
-    def __init__(self, folder: Path, form: int, *, as_kept: bool = False) -> None:
+    def __init__(self, folder: Path, form: Form, *, as_kept: bool = False) -> None:
         self._folder = folder
         self._form = form
         self.as_kept = as_kept
@@ -173,25 +195,27 @@ class Kept:
             return
         try:
             index = json.loads(read_text(self._folder / INDEX))
-            if index["format"] != FORMAT or index["form"] != self._form:
+            if index["format"] != FORMAT or index["form"] != self._form.number:
                 raise ResultsError(f"{self._folder} was kept by another version of onionlab; name another folder, or remove it")
             self._entries = {str(name): dict(entry) for name, entry in index["experiments"].items()}
-            stems = [_stem(name) for name in index["frames"]]
-            self._frames = {stem: self._frame(stem) for stem in stems}
-            if lacking := [name for name, frame in self._frames.items() if frame.schema.get(OWNER) != pl.String]:
-                raise ValueError(f"{lacking[0]}.parquet has no column {OWNER!r} of texts")
+            self._frames = {name: self._frame(name) for name in map(str, index["frames"])}
             # Before anything is run for what lies there, not when it is asked for.
             for name in self._entries:
                 self.take(name)
         except (UntrustedError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise ResultsError(f"{self._folder} holds nothing that a reproduction kept: {error}") from error
 
-    def _frame(self, stem: str) -> pl.DataFrame:
-        """A frame as it lies there; raises a `ValueError` where it cannot be read."""
+    def _frame(self, name: str) -> pl.DataFrame:
+        """A frame as it lies there; raises a `ValueError` where it cannot be read, or is not one that is kept."""
+        if name not in self._form.frames:
+            raise ValueError(f"{name!r} is not one of {', '.join(self._form.frames)}")
         try:
-            return read_parquet(self._folder / f"{stem}.parquet")
+            frame = read_parquet(self._folder / f"{name}.parquet")
         except ResultsError as error:
             raise ValueError(str(error)) from error
+        if dict(frame.schema) != {OWNER: pl.String, **self._form.frames[name]}:
+            raise ValueError(f"{name}.parquet has other columns, or others in them, than {', '.join(self._form.frames[name])}")
+        return frame
 
     @property
     def folder(self) -> Path:
@@ -210,9 +234,10 @@ class Kept:
             return None
         own = {stem: frame.filter(pl.col(OWNER) == name).drop(OWNER) for stem, frame in self._frames.items()}
         try:
-            made = tuple(Made.read(one) for one in entry["made"])
-            return Reduced(own, made, dict(entry["facts"]))
-        except (KeyError, TypeError, ValueError) as error:
+            made, facts = tuple(Made.read(one) for one in entry["made"]), dict(entry["facts"])
+            self._form.check(facts)
+            return Reduced(own, made, facts)
+        except (LookupError, TypeError, ValueError) as error:
             raise ResultsError(f"{self._folder / INDEX}: the entry {name!r} is not whole: {error}") from error
 
     def add(self, name: str, identity: str, reduced: Reduced) -> None:
@@ -225,18 +250,14 @@ class Kept:
             for stem, frame in self._frames.items():
                 self._frames[stem] = frame.filter(pl.col(OWNER) != name)
             for stem, frame in reduced.frames.items():
+                if dict(frame.schema) != self._form.frames[stem]:
+                    raise TypeError(f"{stem} of {name!r} has not the columns of what is kept")
                 owned = frame.select(pl.lit(name).alias(OWNER), pl.all())
-                before = self._frames.get(_stem(stem))
-                try:
-                    self._frames[_stem(stem)] = owned if before is None else pl.concat([before, owned])
-                except pl.exceptions.PolarsError as error:
-                    raise ResultsError(
-                        f"{self._folder / f'{stem}.parquet'} has other columns than {name!r} brings: this reproduction did not "
-                        "write it; with another folder the same command goes on from the finished runs"
-                    ) from error
+                before = self._frames.get(stem)
+                self._frames[stem] = owned if before is None else pl.concat([before, owned])
             made = [vars(one) for one in reduced.made]
             self._entries[name] = {"identity": identity, "made": made, "facts": dict(reduced.facts)}
-            index = {"format": FORMAT, "form": self._form, "frames": list(self._frames), "experiments": self._entries}
+            index = {"format": FORMAT, "form": self._form.number, "frames": list(self._frames), "experiments": self._entries}
             contents = {self._folder / f"{stem}.parquet": _parquet(frame) for stem, frame in self._frames.items()}
             # Last, so that nothing is named before it is there.
             contents[self._folder / INDEX] = f"{json.dumps(index, indent=1, ensure_ascii=False)}\n".encode()
@@ -255,7 +276,7 @@ class Kept:
             os.close(folder)
 
 
-def opened(folder: Path | None, form: int, *, quick: bool = False, as_kept: bool = False) -> Kept | None:
+def opened(folder: Path | None, form: Form, *, quick: bool = False, as_kept: bool = False) -> Kept | None:
     """What is kept in a folder; experiments of a quick run, which have the names of the whole ones, in one within it."""
     if folder is None:
         return None
@@ -265,13 +286,6 @@ def opened(folder: Path | None, form: int, *, quick: bool = False, as_kept: bool
 def kept_options(folder: Path | None, *, as_kept: bool = False) -> str:
     """The folder as the command line on a page has it: without where it lies on a machine."""
     return "" if folder is None else f" --kept {'DIR' if folder.is_absolute() else folder}{' --as-kept' if as_kept else ''}"
-
-
-def _stem(name: str) -> str:
-    """The name of a frame, which becomes that of a file; anything else is refused."""
-    if not re.fullmatch(r"[a-z]+(-[a-z]+)*", name):
-        raise ValueError(f"{name!r} is no name of a frame")
-    return name
 
 
 def _parquet(frame: pl.DataFrame) -> bytes:

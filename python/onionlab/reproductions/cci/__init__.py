@@ -21,13 +21,22 @@ from onionlab.reproductions.cci import further, further_charts, network, testbed
 from onionlab.reproductions.cci import page as cci_page
 from onionlab.reproductions.cci import quarter as of_quarter
 from onionlab.reproductions.claims import Claim, Judged, Rule, judge, read_claims
-from onionlab.reproductions.kept import Kept, Reduced, identity, kept_options, made_together, opened, work_off
+from onionlab.reproductions.figures import SCHEMA, VALUES
+from onionlab.reproductions.kept import Form, Kept, Reduced, identity, kept_options, made_together, opened, work_off
 from onionlab.reproductions.runs import Ahead, Observe, watching
 from onionlab.results.experiment import Experiment
 from onionlab.running.place import chosen, made_at
 
-#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
-FORM = 1
+
+def _check(facts: Mapping[str, Any]) -> None:
+    """A testbed has no facts, a sampled network those of its runs, the quarter also what they took."""
+    if facts:
+        network.facts([facts])
+        of_quarter.costs(facts)
+
+
+#: What is kept of each experiment.
+FORM = Form(1, {"figures": SCHEMA, "times": VALUES}, _check)
 
 
 @dataclass(frozen=True)

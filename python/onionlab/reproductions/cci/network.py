@@ -16,6 +16,7 @@ from typing import Any
 
 import polars as pl
 
+from onionlab.errors import ResultsError
 from onionlab.quantity import seconds
 from onionlab.reproductions import runs
 from onionlab.reproductions.figures import Figure, capped, frame, mean
@@ -198,12 +199,12 @@ def reduce(experiment: Experiment, first: int = 0, key: str = LOSS, called: Call
                 relays = max(relays, one.relays["relay"].n_unique())
                 figures += [(place, treatment, first + network, metric, value) for metric, value in one.figures().items()]
                 times.append(one.times(place, first + network))
-    facts = {
+    about = {
         "relays": relays,
         "minutes": experiment.duration / 60,
         "longest": max(patience(experiment.plan.scenario).values()),
     }
-    return Reduced({"figures": frame(figures), "times": pl.concat(times)}, Made.of(experiment), facts)
+    return Reduced({"figures": frame(figures), "times": pl.concat(times)}, Made.of(experiment), about)
 
 
 def _places(experiment: Experiment, key: str, called: Callable[[Any], str]) -> Iterator[tuple[str, Experiment]]:
@@ -216,13 +217,23 @@ def _places(experiment: Experiment, key: str, called: Callable[[Any], str]) -> I
 def together(reduced: Sequence[Reduced]) -> Measured:
     """All that was run of a file."""
     figures = frames_together(reduced, "figures")
+    try:
+        about = facts([one.facts for one in reduced])
+    except KeyError as error:
+        raise ResultsError(f"what is kept of a sampled network does not say its {error}") from error
     return Measured(
         figures,
         frames_together(reduced, "times"),
         networks=figures["replicate"].n_unique(),
-        **{name: max(one.facts[name] for one in reduced) for name in ("relays", "minutes", "longest")},
+        **about,
         made=made_together(reduced),
     )
+
+
+def facts(given: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The facts of several experiments together; raises what `onionlab.reproductions.kept.Form` says where one lacks them."""
+    largest = {name: max(float(one[name]) for one in given) for name in ("relays", "minutes", "longest")}
+    return {**largest, "relays": int(largest["relays"])}
 
 
 def patience(scenario: Mapping[str, Any]) -> dict[str, float]:

@@ -63,11 +63,16 @@ def reduce(experiment: Experiment) -> Reduced:
     return Reduced(reduced.frames, reduced.made, {**reduced.facts, "costs": list(taken.iter_rows(named=True))})
 
 
+def costs(facts: Mapping[str, Any]) -> list[Cost]:
+    """What the runs took; nothing of a network of which that is not kept."""
+    return [Cost(str(row["treatment"]), float(row["seconds"]), int(row["memory"])) for row in facts.get("costs", ())]
+
+
 def section(reduced: Sequence[Reduced], printed: Mapping[str, Any]) -> Iterator[str]:
     """The table beside the paper's numbers, as Markdown."""
     sampled = network.together(reduced)
     (loss,) = sampled.places
-    costs = {cost.treatment: cost for one in reduced for cost in (Cost(**row) for row in one.facts["costs"])}
+    taken = {cost.treatment: cost for one in reduced for cost in costs(one.facts)}
     yield from ("### A quarter of Tor", "")
     yield (
         f"The paper's size, once: {sampled.relays:,} relays, {loss} lost, {sampled.minutes:g} simulated minutes. One network has "
@@ -80,12 +85,9 @@ def section(reduced: Sequence[Reduced], printed: Mapping[str, Any]) -> Iterator[
     for treatment in sampled.treatments:
         own = sampled.figures.filter(treatment=treatment)
         cells = [_value(own, metric, places) for metric, places in COLUMNS.values()]
-        cost = costs[treatment]
-        cells += [
-            format_duration(round(cost.seconds), coarse=True),
-            format_bytes(cost.memory),
-            f"{printed['memory'][treatment]} GB",
-        ]
+        cost = taken.get(treatment)
+        cells += [NOTHING] * 2 if cost is None else [format_duration(round(cost.seconds), coarse=True), format_bytes(cost.memory)]
+        cells.append(f"{printed['memory'][treatment]} GB")
         cells.append(f"{printed['shared-links'][treatment]:g}" if treatment in printed["shared-links"] else NOTHING)
         yield f"| {treatment} | {' | '.join(cells)} |"
     yield ""

@@ -95,7 +95,7 @@ def run(
         pl.concat([frame(figure for toy in toys.values() for figure in toy.figures), frames_together(networks, "figures")]),
         frames_together(networks, "rates"),
         made,
-        [(treatment, circuits, seconds) for one in networks for treatment, circuits, seconds in one.facts["costs"]],
+        [cost for one in networks for cost in measure.costs(one.facts)],
     )
 
 

@@ -6,15 +6,16 @@ arrive while it is measured. A circuit without any has a rate of zero and no lat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from onionlab.predictor import Network, fairness, max_min
-from onionlab.reproductions.figures import Figure, frame
-from onionlab.reproductions.kept import Made, Reduced
+from onionlab.reproductions.figures import SCHEMA, VALUES, Figure, frame
+from onionlab.reproductions.kept import Form, Made, Reduced
 from onionlab.reproductions.predictor.asked import Asked, Fair
 from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.networks import FIRST_BYTES, capacities, draw
@@ -94,8 +95,13 @@ def against_fair(rates: Sequence[float], fair: Sequence[float], planned: Sequenc
     }
 
 
-#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
-FORM = 1
+def costs(facts: Mapping[str, Any]) -> list[tuple[str, int, float]]:
+    """Treatment, circuits and processor time of each run; raises what `onionlab.reproductions.kept.Form` says of other facts."""
+    return [(str(treatment), int(circuits), float(seconds)) for treatment, circuits, seconds in facts["costs"]]
+
+
+#: What is kept of each network.
+FORM = Form(1, {"figures": SCHEMA, "rates": VALUES}, costs)
 
 #: Significant figures of a circuit's rate or latency.
 PRECISION = 4
@@ -139,9 +145,9 @@ def cell(asked: Asked, one: Cell, results: Experiment) -> Reduced:
         found["wire"] = _wire(results, treatment, begin, end, float(own.rates.sum()))
         figures += [(one.place, treatment, one.number, metric, value) for metric, value in found.items()]
     taken = results.runs.select("treatment", "cpu_seconds").drop_nulls()
-    costs = [(treatment, one.circuits, seconds) for treatment, seconds in taken.iter_rows()]
+    each = [(treatment, one.circuits, seconds) for treatment, seconds in taken.iter_rows()]
     rates = pl.concat(parts).with_columns(pl.col("value").round_sig_figs(PRECISION))
-    return Reduced({"figures": frame(figures), "rates": rates}, Made.of(results), {"costs": costs})
+    return Reduced({"figures": frame(figures), "rates": rates}, Made.of(results), {"costs": each})
 
 
 def by_links(asked: Asked, one: Cell, rates: pl.DataFrame) -> list[Figure]:

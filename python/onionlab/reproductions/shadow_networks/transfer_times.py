@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from onionlab.reproductions.kept import Made, Reduced
+from onionlab.reproductions.kept import Form, Made, Reduced
 from onionlab.results.experiment import Experiment
 from onionlab.stats.intervals import Floats
 from onionlab.stats.metrics import measured_sum
@@ -25,12 +26,15 @@ _ENDS = {"time_to_first_byte_recv": "first_byte_ns", "time_to_last_byte_recv": "
 #: Times in seconds, sorted, by metric and size.
 Samples = dict[tuple[str, str], Floats]
 
-
-#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
-FORM = 1
-
 #: What is taken of a perf client's transfer.
-COLUMNS = ("client", "size_bytes", "outcome", "connected_ns", "first_byte_ns", "last_byte_ns")
+COLUMNS = {
+    "client": pl.String,
+    "size_bytes": pl.UInt64,
+    "outcome": pl.String,
+    "connected_ns": pl.Int64,
+    "first_byte_ns": pl.Int64,
+    "last_byte_ns": pl.Int64,
+}
 
 #: What is taken of the row of the table ``run``. ``cpu_seconds`` is none where the system does not tell it.
 OF_RUN = ("relays", "clients", "cell_hops", "wall_seconds", "cpu_seconds", "peak_memory_bytes")
@@ -67,9 +71,7 @@ class Observed:
     @classmethod
     def of(cls, reduced: Reduced) -> Observed:
         """What `reduce` made of a run."""
-        facts = dict(reduced.facts)
-        latency, models = facts.pop("settings")
-        return cls(perf=reduced.frames["perf"], settings=(latency, models), made=reduced.made, **facts)
+        return cls(perf=reduced.frames["perf"], made=reduced.made, **_facts(reduced.facts))
 
     def until(self, duration: float) -> Observed:
         """What of its downloads was complete so early, in simulated seconds; how many had failed by then is not known."""
@@ -79,10 +81,26 @@ class Observed:
         return replace(self, perf=self.perf.filter(done), duration=duration)
 
 
+def _facts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts as `Observed` has them; raises what `onionlab.reproductions.kept.Form` says where they are not."""
+    run = {name: given["run"][name] for name in OF_RUN}
+    # `cpu_seconds`, where the system does not tell it.
+    for value in (value for value in run.values() if value is not None):
+        float(value)
+    latency, models = map(str, given["settings"])
+    return {"run": run, "settings": (latency, models)} | {
+        name: float(given[name]) for name in ("duration", "measure_from", "goodput")
+    }
+
+
+#: What is kept of each network.
+FORM = Form(1, {"perf": COLUMNS}, _facts)
+
+
 def reduce(experiment: Experiment) -> Reduced:
     """What is taken of a finished run."""
     since = experiment.measure_from * 1e9
-    perf = experiment.transfers.filter(pl.col("group") == "perf", pl.col("start_ns") >= since).select(COLUMNS)
+    perf = experiment.transfers.filter(pl.col("group") == "perf", pl.col("start_ns") >= since).select(*COLUMNS)
     sent = measured_sum(experiment.network, "relay_bytes_sent", experiment.measure_from)
     scenario, run = experiment.plan.scenario, experiment.runs.row(0, named=True)
     facts = {

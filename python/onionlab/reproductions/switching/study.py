@@ -8,23 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from onionlab.errors import ResultsError
-from onionlab.reproductions.figures import SCHEMA
-from onionlab.reproductions.kept import Made, Reduced
+from onionlab.reproductions.figures import SCHEMA, VALUES
+from onionlab.reproductions.kept import Form, Made, Reduced
 from onionlab.results.experiment import Experiment
-
-#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
-FORM = 1
-
-#: Columns of `Study.times`.
-TIMES = {
-    "place": pl.String,
-    "treatment": pl.String,
-    "network": pl.Int64,
-    "seed": pl.Int64,
-    "what": pl.String,
-    "value": pl.Float64,
-}
 
 
 @dataclass(frozen=True)
@@ -36,8 +22,8 @@ class Study:
     figures
         ``place, treatment, replicate, metric, value``: one figure of one run.
     times
-        `TIMES`: single values behind the figures, for curves and for quantiles over all replicates; none where the page shows
-        neither.
+        `onionlab.reproductions.figures.VALUES`: single values behind the figures, for curves and for quantiles over all
+        replicates; none where the page shows neither.
     treatments, points
         In the order of the file, points of a sweep by their names; one without a name where there is no sweep.
     replicates
@@ -63,7 +49,7 @@ class Study:
         """Of a finished experiment, with what was taken of its runs; values that are not there are left out of the times."""
         return cls(
             figures,
-            pl.DataFrame(schema=TIMES) if times is None else times.drop_nulls("value"),
+            pl.DataFrame(schema=VALUES) if times is None else times.drop_nulls("value"),
             tuple(experiment.treatments),
             max(experiment.plan.networks, len(experiment.plan.seeds)),
             points,
@@ -73,20 +59,8 @@ class Study:
 
     @classmethod
     def read(cls, reduced: Reduced) -> Study:
-        """What `reduced` made of one.
-
-        Raises
-        ------
-        ResultsError
-            If it is of something else.
-        """
-        try:
-            figures, times = (_frame(reduced, name, schema) for name, schema in (("figures", SCHEMA), ("times", TIMES)))
-            facts = {name: tuple(map(str, reduced.facts[name])) for name in ("treatments", "points")}
-            replicates, minutes = int(reduced.facts["replicates"]), float(reduced.facts["minutes"])
-        except (KeyError, TypeError, ValueError) as error:
-            raise ResultsError(f"what is kept is no experiment on circuit switching: {error}") from error
-        return cls(figures, times, replicates=replicates, minutes=minutes, made=reduced.made, **facts)
+        """What `reduced` made of one."""
+        return cls(reduced.frames["figures"], reduced.frames["times"], made=reduced.made, **_facts(reduced.facts))
 
     def reduced(self) -> Reduced:
         """In the form in which it is kept."""
@@ -103,9 +77,11 @@ class Study:
         return replace(self, times=self.times.clear())
 
 
-def _frame(reduced: Reduced, name: str, schema: Mapping[str, Any]) -> pl.DataFrame:
-    """A frame that is kept; raises a `ValueError` if it has other columns."""
-    found = reduced.frames[name]
-    if dict(found.schema) != dict(schema):
-        raise ValueError(f"{name}.parquet has other columns")
-    return found
+def _facts(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts as a study has them; raises what `Form` says where they are not."""
+    names = {name: tuple(map(str, given[name])) for name in ("treatments", "points")}
+    return {**names, "replicates": int(given["replicates"]), "minutes": float(given["minutes"])}
+
+
+#: What is kept of each experiment.
+FORM = Form(1, {"figures": SCHEMA, "times": VALUES}, _facts)

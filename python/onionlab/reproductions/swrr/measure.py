@@ -14,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from onionlab.reproductions.figures import capped, mean
-from onionlab.reproductions.kept import Made, Reduced, frames_together, made_together
+from onionlab.reproductions.kept import Form, Made, Reduced, frames_together, made_together
 from onionlab.reproductions.swrr.runs import Cell
 from onionlab.results.experiment import Experiment
 from onionlab.stats.curves import QUANTILES as ALL_QUANTILES
@@ -36,10 +36,20 @@ POINTS = 121
 #: Payload of a relay cell in bytes.
 CELL_PAYLOAD = 498
 
-KEYS = ("variant", "middles", "treatment", "network")
+#: Columns in front of each frame.
+_FRONT = {"variant": pl.String, "middles": pl.Int64, "treatment": pl.String, "network": pl.Int64}
 
-#: Changes with what is taken of runs (`onionlab.reproductions.kept.Kept`).
-FORM = 1
+#: What is kept of each experiment.
+FORM = Form(
+    1,
+    {
+        "figures": {**_FRONT, "metric": pl.String, "value": pl.Float64},
+        "series": {**_FRONT, "time": pl.Float64, "throughput": pl.Float64, "timeouts": pl.Float64},
+        "times": {**_FRONT, "which": pl.String, "quantile": pl.Float64, "value": pl.Float64},
+        "shares": {**_FRONT, "which": pl.String, "time": pl.Float64, "share": pl.Float64},
+        "goodput": {**_FRONT, "time_ns": pl.Int64, "goodput_bytes": pl.UInt64},
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -79,7 +89,7 @@ class Measured:
 
 def together(reduced: Sequence[Reduced]) -> Measured:
     """What all cells came to."""
-    frames = {name: frames_together(reduced, name) for name in ("figures", "series", "times", "shares", "goodput")}
+    frames = {name: frames_together(reduced, name) for name in FORM.frames}
     return Measured(**frames, made=made_together(reduced))
 
 
@@ -109,8 +119,7 @@ def reduce(cell: Cell, experiment: Experiment) -> Reduced:
                 ranks = ((values.size - 1) * QUANTILES).astype(np.int64)
                 frame = pl.DataFrame({"which": [which] * len(QUANTILES), "quantile": QUANTILES, "value": values[ranks]})
                 parts["times"].append(_keyed(frame, keys))
-    schema = {"variant": pl.String, "middles": pl.Int64, "treatment": pl.String, "network": pl.Int64}
-    frame = pl.DataFrame(figures, schema={**schema, "metric": pl.String, "value": pl.Float64}, orient="row")
+    frame = pl.DataFrame(figures, schema=FORM.frames["figures"], orient="row")
     frames = {"figures": frame} | {name: pl.concat(own) for name, own in parts.items() if own}
     return Reduced(frames, Made.of(experiment))
 
@@ -123,7 +132,7 @@ def _shares(which: str, values: pl.Series, longest: float) -> pl.DataFrame:
 
 
 def _keyed(frame: pl.DataFrame, keys: tuple[str, int, str, int]) -> pl.DataFrame:
-    columns = [pl.lit(key).alias(name) for name, key in zip(KEYS, keys, strict=True)]
+    columns = [pl.lit(key).alias(name) for name, key in zip(_FRONT, keys, strict=True)]
     return frame.select(*columns, pl.all()).with_columns(pl.col("middles", "network").cast(pl.Int64))
 
 
