@@ -13,7 +13,7 @@ import pytest
 from onionlab import _core
 from onionlab.charts.export import to_svg
 from onionlab.errors import ResultsError
-from onionlab.plan import PlannedRun
+from onionlab.plan import Plan, PlannedRun, read_experiment
 from onionlab.reproductions import runs, switching
 from onionlab.reproductions.figures import VALUES, Figure, frame
 from onionlab.reproductions.kept import Kept, Made
@@ -310,6 +310,29 @@ def test_a_study_is_the_same_when_it_was_kept(tmp_path: Path) -> None:
             FORM.check({key: value for key, value in found.facts.items() if key != name})
 
 
+def test_networks_that_were_run_apart_are_one_study_together() -> None:
+    def part(replicate: int, runs_made: int) -> Study:
+        figures = frame([("web", "vanilla", replicate, "last-byte", 1.0 + replicate)])
+        values = pl.DataFrame([("web", "vanilla", replicate, 1, "last-byte", 0.5)], schema=VALUES, orient="row")
+        return Study(figures, values, ("vanilla",), 1, made=(Made("0.1.0", "1f", runs_made, 3.5),))
+
+    found = Study.together([part(0, 2), part(1, 3)])
+    assert found.replicates == 2
+    assert found.figures["replicate"].to_list() == found.times["network"].to_list() == [0, 1]
+    assert found.made == (Made("0.1.0", "1f", 5, 7.0),)
+
+
+def test_each_sampled_network_is_an_experiment_of_its_own(tmp_path: Path) -> None:
+    for quick, count in ((False, 10), (True, 3)):
+        ahead = switching.prepare(FOLDER / "network.toml", tmp_path / str(quick), quick=quick)
+        assert [name for name, _, _ in ahead] == [f"network-{number}" for number in range(1, 1 + count)]
+        for number, (_, file, _) in enumerate(ahead, start=1):
+            scenario = Plan.of(file, read_experiment(file)).scenario
+            assert (scenario["networks"], scenario["base-seed"]) == (1, number)
+    assert [name for name, _, _ in switching.prepare(FOLDER / "one-path.toml", tmp_path, quick=False)] == ["one-path"]
+    assert {*network.SAMPLED, *network.BY_HAND} == {*NETWORKS}
+
+
 def test_a_second_stands_beside_each_time_to_switch() -> None:
     rows: list[Figure] = [("testbed", "0.1 and 0.5", 1, "switch-time", 0.3), ("entry1", "0.1 and 0.5", 1, "switch-time", 0.2)]
     assert switching.seconds(frame(rows)).rows() == [(testbeds.SECOND, "0.1 and 0.5", 1, "switch-time", 1.0)]
@@ -340,14 +363,15 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     seeds = {r"(?s)\nseeds = \[.*?\]\n": "\nseeds = [1, 2]\n"}
     at_most = {r"(?m)^networks = .*$": "networks = 2", r"(?m)^relays = .*$": "relays = 12"}
     shorter = runs.Changes(network.QUICK.always, {**network.QUICK.where_there, **at_most})
-    given = runs.prepare
+    alone, each = runs.prepare, runs.by_network
 
     def prepare(file: Path, out: Path, _: runs.Changes | None = None) -> runs.Ahead:
-        if file.stem == "one-path":
-            return given(file, out, runs.Changes(shorter.always, {**shorter.where_there, **seeds}))
-        return given(file, out, shorter if file.stem in NETWORKS else runs.Changes(seeds))
+        if file.stem in network.BY_HAND:
+            return alone(file, out, runs.Changes(shorter.always, {**shorter.where_there, **seeds}))
+        return alone(file, out, runs.Changes(seeds))
 
     monkeypatch.setattr(runs, "prepare", prepare)
+    monkeypatch.setattr(runs, "by_network", lambda file, out, _: each(file, out, shorter))
     monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     made: list[str] = []
 

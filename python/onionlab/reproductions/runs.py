@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -40,6 +41,9 @@ class Changes:
     where_there: Mapping[str, str] = field(default_factory=dict)
 
 
+#: The line of an experiment file that says how many networks are sampled.
+NETWORKS = r"(?m)^networks = \d+$"
+
 #: Name, experiment file and results directory, as `onionlab.running.runner.run_all` takes them.
 Ahead = tuple[str, Path, Path]
 
@@ -65,6 +69,23 @@ def prepare(file: Path, out: Path, changes: Changes | None = None) -> Ahead:
     """What is to be run; the parameters are those of `run`."""
     name = file.stem
     return name, changed(file, out / "files", changes) if changes else file, out / name
+
+
+def by_network(file: Path, out: Path, changes: Changes | None = None) -> list[Ahead]:
+    """What is to be run, with an experiment of its own for each sampled network, so that one after the other is finished.
+
+    The parameters are those of `run`. The files so made go below ``out``. A network is drawn from ``base-seed``, which is 1 for
+    the first, whatever others there are.
+    """
+    text = file.read_text(encoding="utf-8")
+    if changes is not None:
+        text = with_changes(text, changes, file)
+    ahead = []
+    for number in range(1, 1 + tomllib.loads(text)["networks"]):
+        own = with_changes(text, Changes({NETWORKS: f"networks = 1\nbase-seed = {number}"}), file)
+        name = f"{file.stem}-{number}"
+        ahead.append((name, written(out / "files" / f"{name}.toml", own), out / name))
+    return ahead
 
 
 def whole(experiment: Experiment) -> Experiment:

@@ -31,9 +31,6 @@ SIZES = {"50 kB": 50_000, "1 MB": 1_000_000, "5 MB": 5_000_000}
 #: What most files sweep.
 LOSS = "network.loss"
 
-#: How many networks a file samples.
-NETWORKS = r"(?m)^networks = \d+$"
-
 #: Where a file's treatments begin, which come last in it.
 TREATMENT = "[[treatments]]\n"
 
@@ -156,7 +153,7 @@ def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS
     cells = []
     for number in range(asked["networks"]):
         for value in asked["sweep"][key]:
-            alone = {NETWORKS: f"networks = 1\nbase-seed = {1 + number}", swept: f'"{key}" = [{value}]'}
+            alone = {runs.NETWORKS: f"networks = 1\nbase-seed = {1 + number}", swept: f'"{key}" = [{value}]'}
             for name, own in by_treatment(runs.with_changes(text, runs.Changes(alone), file)):
                 ahead = written(out, f"{stem}-{value}-{name}-{1 + number}", own)
                 cells.append(Cell(number, ahead))

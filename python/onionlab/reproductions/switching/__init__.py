@@ -134,23 +134,23 @@ def reproduce(
 def run(experiments: Path, out: Path, observe: runs.Observe | None, *, quick: bool, kept: Kept | None = None) -> Measured:
     """Run what is missing, and reduce it."""
     folder = out / ("quick" if quick else "full")
-    on_bed, on_network = (testbeds.QUICK, network.QUICK) if quick else (None, None)
-    studied = [
-        (runs.prepare(experiments / "testbed.toml", out / "full"), testbeds.measure),
-        (runs.prepare(experiments / "thresholds.toml", folder, on_bed), thresholds.measure),
-        (runs.prepare(experiments / "live.toml", folder, on_bed), live.measure),
-        (runs.prepare(experiments / "network.toml", folder, on_network), network.measure),
-        *further.prepare(experiments, folder, quick=quick),
+    measures = {"testbed": testbeds.measure, "thresholds": thresholds.measure, "live": live.measure, "network": network.measure}
+    planned = [
+        (stem, measure, ahead)
+        for stem, measure in (*measures.items(), *further.asked())
+        for ahead in prepare(experiments / f"{stem}.toml", out / "full" if stem == "testbed" else folder, quick=quick)
     ]
 
     def reduce(number: int, experiment: Experiment) -> Reduced:
-        _, measure = studied[number]
+        _, measure, _ = planned[number]
         return measure(experiment).reduced()
 
-    ahead = [one for one, _ in studied]
     with runs.watching(observe) as observer:
-        reduced = list(work_off(ahead, reduce, observer, kept))
-    found = {name: Study.read(one) for (name, _, _), one in zip(ahead, reduced, strict=True)}
+        reduced = list(work_off([ahead for _, _, ahead in planned], reduce, observer, kept))
+    parts: dict[str, list[Study]] = {}
+    for (stem, _, _), one in zip(planned, reduced, strict=True):
+        parts.setdefault(stem, []).append(Study.read(one))
+    found = {stem: Study.together(own) for stem, own in parts.items()}
     return Measured(
         bed=found["testbed"],
         thresholds=found["thresholds"],
@@ -158,6 +158,14 @@ def run(experiments: Path, out: Path, observe: runs.Observe | None, *, quick: bo
         network=found["network"],
         others=further.Measured.of(found),
     )
+
+
+def prepare(file: Path, out: Path, *, quick: bool) -> list[runs.Ahead]:
+    """What is to be run of a file: it, or an experiment of its own for each network that it samples."""
+    if file.stem in network.SAMPLED:
+        return runs.by_network(file, out, network.QUICK if quick else None)
+    on_network = network.QUICK if file.stem in network.BY_HAND else testbeds.QUICK
+    return [runs.prepare(file, out, on_network if quick and file.stem != "testbed" else None)]
 
 
 def judge_all(asked: Asked, measured: Measured) -> list[Judged]:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from onionlab.reproductions import runs
 from onionlab.reproductions.claims import Comparison, Rule
 from onionlab.reproductions.figures import level, percent
 from onionlab.reproductions.switching import attack, network, testbeds
@@ -143,17 +141,16 @@ class Measured:
 ATTACK = "attack"
 
 
-def prepare(experiments: Path, folder: Path, *, quick: bool) -> list[tuple[runs.Ahead, Callable[[Experiment], Study]]]:
-    """What is to be run, with results below ``folder``, and how each is reduced."""
-    on_bed, on_net = (testbeds.QUICK, network.QUICK) if quick else (None, None)
+#: From an experiment's results to what is taken of them.
+Measure = Callable[[Experiment], Study]
 
-    def at(stem: str, changes: runs.Changes | None) -> runs.Ahead:
-        return runs.prepare(experiments / f"{stem}.toml", folder, changes)
 
+def asked() -> list[tuple[str, Measure]]:
+    """Names of the files, and how each is reduced."""
     return [
-        *((at(question.stem, on_bed), _testbed) for question in ON_TESTBEDS),
-        (at(ATTACK, on_bed), attack.measure),
-        *((at(question.stem, on_net), partial(_network, question)) for question in ON_NETWORKS),
+        *((question.stem, _testbed) for question in ON_TESTBEDS),
+        (ATTACK, attack.measure),
+        *((question.stem, partial(_network, question)) for question in ON_NETWORKS),
     ]
 
 

@@ -21,6 +21,9 @@ from onionlab.stats.metrics import measured, ordered
 VANILLA, EWMA, SWITCHING = "vanilla", "EWMA 66", "switching"
 TREATMENTS = (VANILLA, EWMA, SWITCHING)
 
+#: Names of files that sample networks, and of one whose network is given by hand.
+SAMPLED, BY_HAND = ("network", "narrow", "today-network"), ("one-path",)
+
 #: Groups of clients, and positions of relays by the class in the records.
 GROUPS = ("web", "bulk")
 POSITIONS = {"guard": "entries", "middle": "middles", "exit": "exits", "guard-exit": "exits"}
@@ -52,8 +55,8 @@ def measure(experiment: Experiment, key: str | None = None, called: Callable[[An
     """Reduce an experiment's results.
 
     A place is a group of clients, a position of relays or `WHOLE`, with a sweep the point's name and a colon before it; a
-    replicate is a sampled network, or a seed where there is only one. Times are those to the first and last byte in s, cells that
-    reached each client, cells that queue at each relay.
+    replicate is a sampled network, by the seed from which it is drawn, or a seed where the network is given by hand. Times are
+    those to the first and last byte in s, cells that reached each client, cells that queue at each relay.
 
     Parameters
     ----------
@@ -170,13 +173,14 @@ def _runs(experiment: Experiment) -> Iterable[Run]:
     switches = optional(experiment, "switches")
     if switches is not None:
         switches = switches.filter(pl.col("time_ns") >= begin)
-    by_hand = experiment.plan.networks == 1
+    by_hand = experiment.plan.scenario["network"]["kind"] == "explicit"
+    first = experiment.plan.scenario["base-seed"] - 1
     for treatment in experiment.treatments:
         for network, seed in product(range(experiment.plan.networks), experiment.plan.seeds):
             own = {"treatment": treatment, "network": network, "seed": seed}
             yield Run(
                 treatment,
-                seed if by_hand else network,
+                seed if by_hand else first + network,
                 transfers.filter(**own),
                 cells.filter(**own).sort("client"),
                 queues.filter(**own).sort("relay"),

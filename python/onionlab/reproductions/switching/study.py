@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import polars as pl
 
 from onionlab.reproductions.figures import SCHEMA, VALUES
-from onionlab.reproductions.kept import Form, Made, Reduced
+from onionlab.reproductions.kept import Form, Made, Reduced, together
 from onionlab.results.experiment import Experiment
 
 
@@ -61,6 +61,13 @@ class Study:
     def read(cls, reduced: Reduced) -> Study:
         """What `reduced` made of one."""
         return cls(reduced.frames["figures"], reduced.frames["times"], made=reduced.made, **_facts(reduced.facts))
+
+    @classmethod
+    def together(cls, parts: Sequence[Study]) -> Study:
+        """Of the replicates of all parts, which are alike but for them."""
+        figures, times = (pl.concat(frames) for frames in zip(*((one.figures, one.times) for one in parts), strict=True))
+        replicates, made = sum(one.replicates for one in parts), together(made for one in parts for made in one.made)
+        return replace(parts[0], figures=figures, times=times, replicates=replicates, made=made)
 
     def reduced(self) -> Reduced:
         """In the form in which it is kept."""
