@@ -12,6 +12,9 @@ from onionlab.reproductions.figures import SCHEMA, VALUES
 from onionlab.reproductions.kept import Form, Made, Reduced, together
 from onionlab.results.experiment import Experiment
 
+#: Significant figures of a single value: with more of them what is kept is several times as large.
+PRECISION = 4
+
 
 @dataclass(frozen=True)
 class Study:
@@ -47,9 +50,10 @@ class Study:
         cls, experiment: Experiment, figures: pl.DataFrame, times: pl.DataFrame | None = None, points: tuple[str, ...] = ("",)
     ) -> Study:
         """Of a finished experiment, with what was taken of its runs; values that are not there are left out of the times."""
+        values = pl.DataFrame(schema=VALUES) if times is None else times.drop_nulls("value")
         return cls(
             figures,
-            pl.DataFrame(schema=VALUES) if times is None else times.drop_nulls("value"),
+            values.with_columns(pl.col("value").round_sig_figs(PRECISION)),
             tuple(experiment.treatments),
             max(experiment.plan.networks, len(experiment.plan.seeds)),
             points,
