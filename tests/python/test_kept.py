@@ -37,6 +37,7 @@ from onionlab.reproductions.kept import (
 from onionlab.reproductions.predictor import measure as predictor
 from onionlab.reproductions.runs import Ahead
 from onionlab.reproductions.shadow_networks import transfer_times as shadow_networks
+from onionlab.reproductions.switching import study
 from onionlab.reproductions.swrr import measure as swrr
 from onionlab.results.experiment import Experiment
 from onionlab.running.runner import Silent
@@ -341,10 +342,11 @@ def test_frames_of_others_are_refused(tmp_path: Path) -> None:
         Kept(tmp_path, FORM)
 
 
-@pytest.mark.parametrize("paper", ["swrr", "cci", "predictor", "shadow-networks"])
+@pytest.mark.parametrize("paper", ["swrr", "cci", "predictor", "switching", "shadow-networks"])
 def test_what_is_kept_of_the_pages_has_their_form(paper: str) -> None:
     """Each whole, and with what any of its experiments says left out."""
-    form = {"swrr": swrr.FORM, "cci": cci.FORM, "predictor": predictor.FORM, "shadow-networks": shadow_networks.FORM}[paper]
+    forms = {"swrr": swrr, "cci": cci, "predictor": predictor, "switching": study, "shadow-networks": shadow_networks}
+    form = forms[paper].FORM  # type: ignore[attr-defined]
     folder = Path(__file__).parents[2] / "docs" / "results" / "kept" / paper
     kept = Kept(folder, form)
     found = [kept.take(name) for name in kept.names]
