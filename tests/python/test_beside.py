@@ -11,7 +11,7 @@ import pytest
 
 from onionlab.errors import DocumentError, ResultsError
 from onionlab.reproductions import beside, published, salsa, shadow_tor
-from onionlab.reproductions.kept import INDEX, Kept
+from onionlab.reproductions.kept import INDEX, Form, Kept
 from onionlab.reproductions.salsa import documents
 from onionlab.reproductions.shadow_tor import vegas_trace
 
@@ -70,7 +70,7 @@ def test_what_is_wrong_with_a_table_is_said(content: bytes | None, sentence: str
         ("vegas_trace_exit.csv.xz", vegas_trace.load_theirs),
         ("differences.toml", lambda folder: shadow_tor.load_reasons(folder / "differences.toml")),
         ("published.json", lambda folder: salsa.load_published(folder / "published.json")),
-        (INDEX, lambda folder: Kept(folder, 1)),
+        (INDEX, lambda folder: Kept(folder, Form(1, {}))),
     ],
 )
 @pytest.mark.parametrize(

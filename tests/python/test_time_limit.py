@@ -12,7 +12,7 @@ import pytest
 import onionlab
 from onionlab import _core
 from onionlab.errors import DocumentError, OnionlabError, ResultsError
-from onionlab.reproductions.kept import Kept, Made, Reduced, identity, work_off
+from onionlab.reproductions.kept import Form, Kept, Made, Reduced, identity, work_off
 from onionlab.running.observer import Silent
 from onionlab.running.place import Place, made_at
 from onionlab.running.runner import run_all
@@ -132,7 +132,7 @@ def test_it_is_kept_by_the_time_that_it_has_reached(file: Path, tmp_path: Path) 
     def reduce(_: int, results: onionlab.Experiment) -> Reduced:
         return Reduced({"all": results.transfers.select(pl.len())}, Made.of(results), {"duration": results.duration})
 
-    kept = Kept(tmp_path / "kept", 1)
+    kept = Kept(tmp_path / "kept", Form(1, {"all": {"len": pl.UInt32}}))
     watch = Watch(0.0)
     ahead = [("two", file, tmp_path / "out")]
     named = lambda number, reached: f"{ahead[number][0]}, {reached:g} s"  # noqa: E731
