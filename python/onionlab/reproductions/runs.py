@@ -74,18 +74,22 @@ def prepare(file: Path, out: Path, changes: Changes | None = None) -> Ahead:
 def by_network(file: Path, out: Path, changes: Changes | None = None) -> list[Ahead]:
     """What is to be run, with an experiment of its own for each sampled network, so that one after the other is finished.
 
-    The parameters are those of `run`. The files so made go below ``out``. A network is drawn from ``base-seed``, which is 1 for
-    the first, whatever others there are.
+    The parameters are those of `run`. The files so made go below ``out``.
     """
     text = file.read_text(encoding="utf-8")
     if changes is not None:
         text = with_changes(text, changes, file)
     ahead = []
     for number in range(1, 1 + tomllib.loads(text)["networks"]):
-        own = with_changes(text, Changes({NETWORKS: f"networks = 1\nbase-seed = {number}"}), file)
+        own = with_changes(text, Changes(only_network(number)), file)
         name = f"{file.stem}-{number}"
         ahead.append((name, written(out / "files" / f"{name}.toml", own), out / name))
     return ahead
+
+
+def only_network(number: int) -> dict[str, str]:
+    """What leaves a file one network: that drawn from this ``base-seed``, 1 for the first, whatever others there are."""
+    return {NETWORKS: f"networks = 1\nbase-seed = {number}"}
 
 
 def whole(experiment: Experiment) -> Experiment:

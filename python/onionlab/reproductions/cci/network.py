@@ -153,7 +153,7 @@ def prepare(experiments: Path, out: Path, stem: str = "network", key: str = LOSS
     cells = []
     for number in range(asked["networks"]):
         for value in asked["sweep"][key]:
-            alone = {runs.NETWORKS: f"networks = 1\nbase-seed = {1 + number}", swept: f'"{key}" = [{value}]'}
+            alone = {**runs.only_network(1 + number), swept: f'"{key}" = [{value}]'}
             for name, own in by_treatment(runs.with_changes(text, runs.Changes(alone), file)):
                 ahead = written(out, f"{stem}-{value}-{name}-{1 + number}", own)
                 cells.append(Cell(number, ahead))
