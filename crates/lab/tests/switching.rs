@@ -241,7 +241,7 @@ fn the_papers_experiments_run() {
     let out = std::env::temp_dir().join(format!("onionlab-switching-papers-{}", std::process::id()));
     for (name, long, short) in [
         ("testbed", "15 min\"\nseeds", "60 s\"\nseeds"),
-        ("attack", "13 min\"\nseeds", "560 s\"\nseeds"),
+        ("attack", "15 min\"\nseeds", "560 s\"\nseeds"),
         ("live", "duration = \"10 min\"", "duration = \"100 s\""),
         ("network", "duration = \"100 min\"", "duration = \"61 s\""),
     ] {
