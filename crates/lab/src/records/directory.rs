@@ -17,12 +17,12 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Opens a hidden directory beside the future `parent`/`name`, and removes what a killed process left for the same run.
+    /// Opens a hidden directory beside the future `parent`/`name`, and removes what a killed process of this machine left for the same run.
     ///
     /// # Errors
     /// The directory cannot be written.
     pub fn create(parent: &Path, name: &str) -> Result<Self, RecordError> {
-        let hidden = parent.join(format!(".{name}.{}.partial", std::process::id()));
+        let hidden = parent.join(format!(".{name}.{}.{}.partial", machine(), std::process::id()));
         let create = || {
             fs::create_dir_all(parent)?;
             remove_abandoned(parent, name)?;
@@ -81,12 +81,13 @@ impl Drop for RunDirectory {
 }
 
 fn remove_abandoned(parent: &Path, name: &str) -> io::Result<()> {
+    let own = format!(".{name}.{}.", machine());
     for entry in fs::read_dir(parent)? {
         let entry = entry?;
         let file_name = entry.file_name();
         let process = file_name
             .to_str()
-            .and_then(|file| file.strip_prefix(&format!(".{name}.")))
+            .and_then(|file| file.strip_prefix(&own))
             .and_then(|file| file.strip_suffix(".partial"))
             .and_then(|process| process.parse::<u32>().ok());
         if process.is_some_and(|process| process == std::process::id() || !is_alive(process)) {
@@ -94,6 +95,15 @@ fn remove_abandoned(parent: &Path, name: &str) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// What tells this machine from others that write to the same file system, whose processes it does not know: of its name, as
+/// hexadecimal digits.
+fn machine() -> String {
+    // FNV-1a, 32 bits.
+    let name = fs::read("/proc/sys/kernel/hostname").unwrap_or_default();
+    let hash = name.iter().fold(0x811c_9dc5_u32, |hash, &byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("{hash:08x}")
 }
 
 /// Whether a process with this number runs; where there is no `/proc`, every process counts as alive.
@@ -153,12 +163,17 @@ mod tests {
     #[test]
     fn what_a_killed_process_left_is_removed_and_what_a_live_one_writes_is_not() {
         let parent = place("killed");
-        // Process 1 is alive; no process has the greatest number.
-        for name in [".a.4294967295.partial", ".a.1.partial", ".b.4294967295.partial"] {
+        // Process 1 is alive; no process has the greatest number. What another machine writes may be alive there.
+        let [here, elsewhere] = [machine(), "other".to_owned()];
+        let left = [("a", &here, u32::MAX), ("a", &here, 1), ("a", &elsewhere, u32::MAX), ("b", &here, u32::MAX)]
+            .map(|(run, machine, process)| format!(".{run}.{machine}.{process}.partial"));
+        for name in &left {
             fs::create_dir_all(parent.join(name)).unwrap();
         }
         drop(RunDirectory::create(&parent, "a").unwrap());
-        assert_eq!(names(&parent), [".a.1.partial", ".b.4294967295.partial"]);
+        let mut kept = left[1..].to_vec();
+        kept.sort();
+        assert_eq!(names(&parent), kept);
         fs::remove_dir_all(parent).unwrap();
     }
 }
