@@ -8,6 +8,7 @@ mod predictor;
 mod released;
 mod run;
 mod shared_links;
+mod under_way;
 
 use errors::{Cancelled, DocumentError, OnionlabError, QuestionError, RunError, ScenarioError};
 use onionlab_directory::synth as model;

@@ -3,38 +3,17 @@
 use crate::errors;
 use crate::policy::Policies;
 use crate::released::defect;
+use crate::under_way::UnderWay;
 use onionlab_lab::{Continue, Progress};
 use onionlab_quantities::{SimDuration, SimTime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// Between two calls of the callback, in wall time.
 const PACE: Duration = Duration::from_millis(50);
-
-/// How many runs are under way.
-static RUNS: AtomicUsize = AtomicUsize::new(0);
-
-/// A run that is under way. When the last of several is over their memory is given back.
-struct UnderWay;
-
-impl UnderWay {
-    fn new() -> Self {
-        RUNS.fetch_add(1, Ordering::Relaxed);
-        Self
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        if RUNS.fetch_sub(1, Ordering::Relaxed) == 1 {
-            onionlab_allocator::give_back();
-        }
-    }
-}
 
 /// What the callback may return.
 #[derive(FromPyObject)]
