@@ -88,7 +88,19 @@ def test_few_values_are_drawn_as_points() -> None:
     assert [point["mean"] for point in points] == [1, 1, 1, 2, 2, 2]
     assert [point["quantile"] for point in points] == pytest.approx([k / 6 for k in (0.5, 1.5, 2.5, 3.5, 4.5, 5.5)], abs=1e-6)
     assert _marks(drawn) == ["point"]
-    assert "line" in _marks(grid(many, ("before", "after"), panel, "Times", []))
+    lines = grid(many, ("before", "after"), panel, "Times", [])
+    assert "line" in _marks(lines)
+    # What the legend shows is what is drawn; points among lines have the lines' legend, which is one.
+    assert [_symbol(one) for one in (drawn, lines)] == ["circle", "stroke"]
+    both = pl.concat([few, many.with_columns(place=pl.lit("there"))])
+    rows = [*panel, [Panel("there", "time", "There", "time (s)")]]
+    assert _symbol(grid(both, ("before", "after"), rows, "Times", [])) == "stroke"
+
+
+def _symbol(drawn: dict[str, Any]) -> str:
+    """Of the legend of the first panel."""
+    symbol: str = drawn["vconcat"][0]["hconcat"][0]["layer"][0]["encoding"]["color"]["legend"]["symbolType"]
+    return symbol
 
 
 def _marks(drawn: dict[str, Any]) -> list[str]:

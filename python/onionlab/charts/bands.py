@@ -72,12 +72,18 @@ def values(curves: pl.DataFrame) -> list[dict[str, Any]]:
 
 
 def style(
-    treatments: Sequence[str], dashed: bool, drawn: Sequence[str] | None = None, places: Sequence[int] | None = None
+    treatments: Sequence[str],
+    dashed: bool,
+    drawn: Sequence[str] | None = None,
+    places: Sequence[int] | None = None,
+    points: bool = False,
 ) -> dict[str, Any]:
     """Colour and dash of lines, by their order or ``places``, one legend for both, with the treatments ``drawn``, all by default.
 
-    A single treatment needs none, for the title names it.
+    A single treatment needs none, for the title names it. ``points``: there are no lines at all, and so none in the legend.
     """
+    line = {"symbolType": "stroke", "symbolFillColor": "transparent"}
+    symbol: dict[str, Any] = {"symbolType": "circle", "symbolSize": 60} if points else line
     colour = alt.Scale(domain=list(treatments), range=list(theme.colours(treatments, places).values()))
     legend = (
         None
@@ -85,9 +91,8 @@ def style(
         else alt.Legend(
             values=list(drawn if drawn is not None else treatments),
             columns=theme.legend_columns(drawn if drawn is not None else treatments),
-            symbolType="stroke",
-            symbolFillColor="transparent",
             symbolOpacity=1,
+            **symbol,
         )
     )
     looks: dict[str, Any] = {"color": alt.Color("treatment:N", scale=colour, legend=legend, sort=list(treatments))}

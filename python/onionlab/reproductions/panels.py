@@ -69,21 +69,20 @@ def grid(
     size : tuple of int
         Of a panel, in pixels.
     """
+    shown = [[(one, own) for one in row if not (own := _own(times, one)).is_empty()] for row in rows]
+    alone = all(has_few(own) for row in shown for _, own in row)
     data: dict[str, pl.DataFrame] = {}
     drawn = []
-    for row in rows:
+    for row in shown:
         panels = []
-        for one in row:
-            own = times.filter(place=one.place, what=one.what)
-            if own.is_empty():
-                continue
+        for one, own in row:
             name = f"{one.place}-{one.what}"
             few = has_few(own)
             data[name] = _pooled(own) if few else quantile_bands(own, "value", treatments)
             x = Axis("mean", one.words, one.scale or extent(data[name]), {"tickCount": 5})
             y = Axis("quantile", "share", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
             if few:
-                panel = _points(name, treatments, x, y, size)
+                panel = _points(name, treatments, x, y, size, alone=alone)
             else:
                 banded = data[name]["low"].null_count() < data[name].height
                 panel = band_chart(name, treatments, x, y, spread="x", banded=banded, size=size)
@@ -93,9 +92,14 @@ def grid(
     return whole(drawn, title, about, data)
 
 
+def _own(times: pl.DataFrame, panel: Panel) -> pl.DataFrame:
+    """What a panel draws."""
+    return times.filter(place=panel.place, what=panel.what)
+
+
 def points_of(times: pl.DataFrame, panels: Sequence[Panel], together: str) -> list[str]:
     """What is to be said below a title where some of these panels have points: values of all ``together``, such as "seeds"."""
-    shown = [own for one in panels if not (own := times.filter(place=one.place, what=one.what)).is_empty()]
+    shown = [own for one in panels if not (own := _own(times, one)).is_empty()]
     said = f"points, where a run has fewer than {FEW} values: those of all {together} together"
     return [said] if any(has_few(own) for own in shown) else []
 
@@ -114,9 +118,9 @@ def _pooled(times: pl.DataFrame) -> pl.DataFrame:
     return rows.sort("treatment", "quantile")
 
 
-def _points(name: str, treatments: Sequence[str], x: Axis, y: Axis, size: tuple[int, int]) -> alt.LayerChart:
-    """Points in the place of lines."""
-    looks = style(treatments, dashed=True)
+def _points(name: str, treatments: Sequence[str], x: Axis, y: Axis, size: tuple[int, int], *, alone: bool) -> alt.LayerChart:
+    """Points in the place of lines; ``alone``: no panel has lines, so that the legend has points too."""
+    looks = style(treatments, dashed=False, points=alone)
     dots = alt.Chart(alt.NamedData(name), width=size[0], height=size[1]).mark_point(filled=True, size=26, opacity=0.8, clip=True)
     return alt.LayerChart(layer=[dots.encode(x=x.channel("x"), y=y.channel("y"), color=looks["color"])])
 

@@ -49,6 +49,8 @@ def _entries(bed: Study, about: str) -> dict[str, Any]:
     own = bed.times.filter(pl.col("treatment") == testbeds.OTHER, pl.col("what") == "switch-time", pl.col("place").is_in(entries))
     times = own.with_columns(treatment="place", place=pl.lit(testbeds.WHOLE))
     panel = Panel(testbeds.WHOLE, "switch-time", "By entry (figure 5)", DECIDED)
+    if points_of(times, [panel], "seeds"):
+        about = f"each switch a point, those of all {bed.replicates} seeds together"
     return grid(times, entries, [[panel]], f"Time to switch, {testbeds.OTHER}", [about], SIZE)
 
 
