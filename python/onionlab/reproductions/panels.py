@@ -79,7 +79,8 @@ def grid(
             name = f"{one.place}-{one.what}"
             few = has_few(own)
             data[name] = _pooled(own) if few else quantile_bands(own, "value", treatments)
-            x = Axis("mean", one.words, one.scale or extent(data[name]), {"tickCount": 5})
+            ticks = {"tickCount": 5, "labelOverlap": "parity", "labelSeparation": 6}
+            x = Axis("mean", one.words, one.scale or extent(data[name]), ticks)
             y = Axis("quantile", "share", {"domain": [0, 1]}, {"format": "%", "tickCount": 5})
             if few:
                 panel = _points(name, treatments, x, y, size, alone=alone)
