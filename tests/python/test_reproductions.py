@@ -55,6 +55,8 @@ def test_a_level_of_networks_that_differ_widely() -> None:
     """1 to 16, each twice the one before: the interval of a log-normal mean, as `onionlab.stats.mean_interval` has it."""
     rows = frame([("here", "one", number, "time", 2.0**number) for number in range(5)])
     assert level(rows, 0) == "6 (3 to 794)"
+    apart = frame([("here", "one", number, "time", 4.0**number) for number in range(5)])
+    assert level(apart, 0) == "68 (20 or more)", "the bound is nine thousand million"
 
 
 def test_means_of_what_is_there() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,6 +28,9 @@ VALUES = {
     "value": pl.Float64,
 }
 
+#: An upper bound so many times the mean bounds nothing, and is not shown.
+FAR = 1000
+
 #: What a table shows where there is nothing.
 NOTHING = "–"
 
@@ -53,7 +55,8 @@ def level(figures: pl.DataFrame, places: int, **at: Any) -> str:
     """Mean over replicates with its 95 % interval; ``at`` are columns and what stands in them.
 
     The interval is that of `onionlab.stats.mean_interval`: half its width, or its bounds in brackets where it is that of a
-    log-normal mean, or would reach below zero although no value does.
+    log-normal mean, or would reach below zero although no value does. Of values that differ by orders of magnitude the upper
+    bound can be thousands of times the mean; then there is none.
     """
     values = figures.filter(**at)["value"].drop_nulls().to_numpy()
     interval = mean_interval(values)
@@ -65,8 +68,9 @@ def level(figures: pl.DataFrame, places: int, **at: Any) -> str:
     low = max(0.0, interval.low) if (values >= 0).all() else interval.low
     if interval.method == "student" and low == interval.low:
         return f"{text} ± {format_fixed(interval.high - interval.mean, places)}"
-    high = format_fixed(interval.high, places) if math.isfinite(interval.high) else "∞"
-    return f"{text} ({format_fixed(low, places)} to {high})"
+    if interval.high > FAR * abs(interval.mean):
+        return f"{text} ({format_fixed(low, places)} or more)"
+    return f"{text} ({format_fixed(low, places)} to {format_fixed(interval.high, places)})"
 
 
 def change(figures: pl.DataFrame, part: Comparison, rule: Rule, places: int, unit: str = "") -> str:
