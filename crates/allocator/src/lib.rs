@@ -6,7 +6,7 @@
 //! simulation started from Python, both together are more than half of all data. Measured in `docs/performance.md`.
 //!
 //! What is free stays with the program until [`give_back`] is called: a huge page comes apart when a part of it is given back, and what is taken again comes in
-//! small ones. With jemalloc's ten seconds half of a large world lay on small pages after some minutes, and given back after each of many runs, most of the later ones.
+//! small ones. With jemalloc's ten seconds half of a large world lay on small pages after some minutes, and given back after each of many runs, more and more of the later ones.
 //!
 //! A program has it by naming this crate: `use onionlab_allocator as _;`. Those that run large worlds are built with the feature: the Python package and the benchmarks.
 
