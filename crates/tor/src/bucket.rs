@@ -178,6 +178,8 @@ impl Buckets {
 
     /// What may pass now over a connection of this kind.
     pub fn available(&mut self, connection: Connection, operation: Operation, now: SimTime) -> i64 {
+        // Whatever the program is called for, it looks here.
+        self.connections.called(now);
         let all = self.all.available(operation, now);
         let relayed = self.relayed.available(operation, now);
         match connection {

@@ -458,8 +458,9 @@ mod tests {
             (most, least) = (most.max(held.len()), least.min(held.len()));
         }
         assert!(most > least, "streams came and went: {most} {least}");
-        // Servers close first, so that each stream has the descriptor of the one before it, though no minute has passed.
-        assert_eq!(world.nodes[exit.index()].buckets.as_ref().unwrap().connections.descriptors() as usize, most);
+        // A wait before each of its callbacks has taken one.
+        let descriptors = world.nodes[exit.index()].buckets.as_ref().unwrap().connections.descriptors() as usize;
+        assert!(descriptors > 10 * most, "{descriptors}");
     }
 
     /// Packets come from the server each 12 ms, and tokens each 17. A read that empties the bucket is the last until the wake-up: ten of 1,000 bytes in a second.
