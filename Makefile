@@ -44,7 +44,7 @@ lint: $(VENV)/locked ## Check form: rustfmt, clippy, ruff, mypy
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/mypy
-	$(BIN)/mypy tools/*.py tools/measure_tor benches/*.py
+	$(BIN)/mypy tools/*.py tools/measure_tor tools/shadow_113 benches/*.py
 
 format: $(VENV)/locked ## Bring all sources into form
 	cargo fmt --all
