@@ -58,6 +58,9 @@ impl Congestion {
                 return;
             }
         }
+        if cfg.plain_reno && cfg.congestion_control == CongestionControl::Reno {
+            return self.grow_by_windows(acked);
+        }
         let per_increase = match cfg.congestion_control {
             CongestionControl::Reno => self.cwnd,
             CongestionControl::Cubic => self.cubic.per_increase(now, self.cwnd, acked),
@@ -72,6 +75,16 @@ impl Congestion {
         if self.credit >= per_increase {
             self.cwnd += self.credit / per_increase;
             self.credit %= per_increase;
+        }
+    }
+
+    /// Shadow's congestion avoidance: each increase takes a window's acknowledgements, of the window as it is by then (`ca_reno_cong_avoid_new_ack_ev_`), so that ten at once make
+    /// five of one, where Linux would have eleven.
+    fn grow_by_windows(&mut self, acked: u32) {
+        self.credit += acked;
+        while self.credit >= self.cwnd.max(1) {
+            self.credit -= self.cwnd.max(1);
+            self.cwnd += 1;
         }
     }
 
@@ -183,6 +196,20 @@ mod tests {
             window.grow(&cfg, SimTime::ZERO, 1);
         }
         assert_eq!(window.cwnd, 11);
+    }
+
+    /// By hand: of ten acknowledged at a window of one, one makes it two, two three, three four and four five; at three, three make it four, four five, and three are left for the next.
+    #[test]
+    fn shadows_reno_asks_for_each_window_as_it_is_by_then() {
+        let cfg = TcpConfig { plain_reno: true, ..reno() };
+        for (before, after) in [(1, 5), (3, 5)] {
+            let mut window = Congestion::new(&cfg);
+            (window.cwnd, window.ssthresh) = (before, before);
+            window.grow(&cfg, SimTime::ZERO, 10);
+            assert_eq!(window.cwnd, after);
+            window.grow(&cfg, SimTime::ZERO, after - window.credit);
+            assert_eq!(window.cwnd, after + 1);
+        }
     }
 
     #[test]
