@@ -328,3 +328,9 @@ def test_what_verdicts_rest_on_as_a_table() -> None:
     (row,) = claims_table.rows(judged)
     assert (row["claim"], row["of"], row["to"], row["is"], row["replicates"]) == (1, "a", "b", "less", 3)
     assert (row["difference"], row["base"], row["ratio"]) == pytest.approx((-23.0, 82 / 3, 0.25))
+
+
+def test_a_ratio_that_may_be_anything_has_no_upper_bound() -> None:
+    assert claims_table.times(Interval(math.log(2), math.log(0.5), math.log(8), 5, "student")) == "2.000 (0.500 to 8.000)"
+    assert claims_table.times(Interval(math.log(2), math.log(0.5), math.log(2001), 2, "student")) == "2.000 (0.500 or more)"
+    assert claims_table.times(Interval(math.log(2), None, None, 1, "student")) == "2.000"

@@ -8,6 +8,7 @@ from typing import Any
 
 from onionlab.quantity import format_fixed
 from onionlab.reproductions.claims import Comparison, Difference, Finding, Judged, Rule, comparisons, per_comparison
+from onionlab.reproductions.figures import FAR
 from onionlab.reproductions.scales import FAILS, HOLDS, SLIGHTLY, UNDECIDED
 from onionlab.stats import Interval
 
@@ -129,12 +130,14 @@ def _ratio(found: Difference) -> str:
 
 
 def times(logarithms: Interval) -> str:
-    """A mean ratio with its interval, from those of the logarithms."""
-    mean, low, high = (
-        "" if bound is None else _factor(math.exp(min(bound, 50.0)))
-        for bound in (logarithms.mean, logarithms.low, logarithms.high)
-    )
-    return f"{mean} ({low} to {high})" if low else mean
+    """A mean ratio with its interval, from those of the logarithms; none above where that bound is `FAR` from it."""
+    mean = _factor(math.exp(min(logarithms.mean, 50.0)))
+    if logarithms.low is None or logarithms.high is None:
+        return mean
+    low = _factor(math.exp(min(logarithms.low, 50.0)))
+    if logarithms.high - logarithms.mean > math.log(FAR):
+        return f"{mean} ({low} or more)"
+    return f"{mean} ({low} to {_factor(math.exp(logarithms.high))})"
 
 
 def _factor(value: float) -> str:
