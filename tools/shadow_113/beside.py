@@ -147,6 +147,13 @@ def _quantiles(runs: Sequence[Run], size: int, what: str) -> str:
     return ", ".join(f"{value:.2f}" for value in np.quantile(times, [0.1, 0.25, 0.5]))
 
 
+def _paused(runs: Sequence[Run], size: int) -> str:
+    """From the first to the last byte, median, of downloads whose request stood still for a second."""
+    frame = pl.concat([run.downloads for run in runs]).filter((pl.col("size") == size) & pl.col("ok"))
+    times = frame.filter((pl.col("first") - pl.col("connected")).is_between(1.2, 1.3)).select(pl.col("last") - pl.col("first"))
+    return f"{np.median(times.to_series()):.2f}" if len(times) else "-"
+
+
 def page(networks: Sequence[tuple[str, dict[str, int], list[Run], list[Run]]]) -> str:
     """The page."""
     lines = [
@@ -186,7 +193,20 @@ def page(networks: Sequence[tuple[str, dict[str, int], list[Run], list[Run]]]) -
                 lines.append(
                     f"| {name} | {called} | {who} | {_quantiles(runs, size, 'first')} | {_quantiles(runs, size, 'last')} |"
                 )
+    *_, (_, _, there, ours) = networks
     lines += [
+        "",
+        "Where tor reads a request in two parts, its exit holds back the second until the first is acknowledged, which takes a second, and the server's time-out ends meanwhile ([whole networks](shadow-networks.md#difference-4)). Its window is ten then and its threshold one, and the first acknowledgement makes it five. "
+        "From the first byte to the last, medians in seconds:",
+        "",
+        "| size | Shadow 1.13 | onionlab |",
+        "| ---: | ---: | ---: |",
+        *(
+            f"| {called} | {_paused(there, size)} | {_paused(ours, size)} |"
+            for size, called in ((51_200, "50 KiB"), (1 << 20, "1 MiB"), (5 << 20, "5 MiB"))
+        ),
+        "",
+        "Before this was measured the window became eleven here, as Linux would have it: 0.18, 1.77 and 5.30 s.",
         "",
         "## Who has the tokens",
         "",
