@@ -22,13 +22,14 @@ from onionlab.reproductions import REPRODUCTIONS, Request, shadow_networks
 from onionlab.reproductions.kept import Kept
 from onionlab.reproductions.published import differences_section, load_differences
 from onionlab.reproductions.published_networks import settle
-from onionlab.reproductions.shadow_networks import Figure, Target, compare
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
+from onionlab.reproductions.shadow_networks import compare
 from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times as shadow_networks_times
 from onionlab.reproductions.shadow_networks.by_place import by_place
 from onionlab.reproductions.shadow_networks.more_load import QUANTILES as MORE_QUANTILES
 from onionlab.reproductions.shadow_networks.more_load import Ratio, effect
+from onionlab.reproductions.shadow_networks.spread import Placed, Target
 from onionlab.reproductions.shadow_networks.transfer_times import FORM, Observed, reduce
 
 ROOT = Path(__file__).parents[2]
@@ -114,11 +115,11 @@ def test_times_count_from_the_request_and_what_came_early_is_left_out(reference:
 
 def test_a_figure_is_within_two_deviations_of_the_mean() -> None:
     target = Target(1.0, 0.2)
-    assert Figure(0.5, 1.39, 1.0, target).within
-    assert not Figure(0.5, 1.41, 1.0, target).within
-    assert not Figure(0.5, 0.59, 1.0, target).within
-    assert Figure(0.5, 0.8, 5.0, target).distance == pytest.approx(-1.0)
-    assert not Figure(0.5, 1.0, 1.0, Target(1.0, 0.0)).within
+    assert Placed(1.39, target).within
+    assert not Placed(1.41, target).within
+    assert not Placed(0.59, target).within
+    assert Placed(0.8, target).distance == pytest.approx(-1.0)
+    assert not Placed(1.0, Target(1.0, 0.0)).within
 
 
 def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None:
@@ -170,6 +171,12 @@ def test_more_load_is_a_ratio_with_clients_paired(reference: Path) -> None:
     assert f"## 20 % more load: {NAME}" in page
     assert "| first byte | all sizes | ours | **2.00 [2.00, 2.00]** |" in page
     assert "| | | theirs | 1.50 ± 0.07 |" in page
+    # First bytes take 0.5 s now, their networks 3.0 s with a deviation of 0.4; last bytes are as before, 0.5 to 1.1 s.
+    assert [placed.distance for placed in found.loaded["time_to_first_byte_recv", "all"]] == [pytest.approx(-6.25)] * 5
+    assert found.within == (0, 20)
+    assert "in all 1 minutes of it" in page
+    assert "| first byte | 50 KiB | ours | **0.50** |" in page
+    assert "| | | their networks | 3.00 ± 0.40 |" in page
 
 
 def test_charts_say_what_they_show(reference: Path) -> None:

@@ -30,6 +30,7 @@ from onionlab.reproductions.shadow_networks import page as shadow_networks_page
 from onionlab.reproductions.shadow_networks import transfer_times
 from onionlab.reproductions.shadow_networks.by_place import Place, by_place
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
+from onionlab.reproductions.shadow_networks.spread import Placed, Target, spread
 from onionlab.reproductions.shadow_networks.transfer_times import (
     SIZES,
     TIMES,
@@ -51,36 +52,13 @@ SMALL = "1pct"
 #: The time that places are compared by.
 FIRST_BYTE = "time_to_first_byte_recv"
 
-#: Largest distance from the mean over their networks, in standard deviations between networks, of a figure within the spread.
-SPREAD = 2.0
-
 
 @dataclass(frozen=True)
-class Target:
-    """A quantile over the networks that were sampled at one scale: mean, and standard deviation between networks."""
-
-    mean: float
-    sd: float
-
-
-@dataclass(frozen=True)
-class Figure:
+class Figure(Placed):
     """One quantile of one time: ours, that of the same network there, and what their networks have of it."""
 
     quantile: float
-    ours: float
     theirs: float
-    target: Target
-
-    @property
-    def distance(self) -> float:
-        """From the mean over their networks, in standard deviations between networks."""
-        return (self.ours - self.target.mean) / self.target.sd if self.target.sd > 0 else math.inf
-
-    @property
-    def within(self) -> bool:
-        """Whether ours lies within the spread between their networks."""
-        return abs(self.distance) <= SPREAD
 
 
 @dataclass(frozen=True)
@@ -121,7 +99,7 @@ class Comparison:
         """Every quantile, by metric and size; none where ours or theirs has no transfer of the size."""
         return {
             key: tuple(
-                Figure(q, lower_quantile(self.ours[key], q), lower_quantile(self.theirs[key], q), target)
+                Figure(lower_quantile(self.ours[key], q), target, q, lower_quantile(self.theirs[key], q))
                 for q, target in zip(self.quantiles, self.targets[key], strict=True)
             )
             for key in self.targets
@@ -338,13 +316,9 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
     try:
         targets = read_json(reference / "targets.json")
         theirs = read_json(reference / f"{name}.results.json.xz")
-        of_scale = targets["shadow"][f"{scale} load 1.0"]
         quantiles = tuple(float(q) for q in targets["quantiles"])
+        of_scale = spread(targets, scale, 1.0)
         keys = [(metric, size) for metric in TIMES for size in SIZES]
-        spread = {
-            key: tuple(Target(*pair) for pair in zip(of_scale[".".join(key)]["mean"], of_scale[".".join(key)]["sd"], strict=True))
-            for key in keys
-        }
         samples = {(metric, size): np.sort(np.asarray(theirs[metric][size], dtype=np.float64)) for metric, size in keys}
         failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
         document = reference / f"{name}{SUFFIX}"
@@ -360,7 +334,7 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
         theirs=samples,
         our_errors=errors(observed.perf),
         their_errors=failed,
-        targets=spread,
+        targets=of_scale,
         quantiles=quantiles,
         observed=observed,
         places=places,

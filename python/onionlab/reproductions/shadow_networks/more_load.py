@@ -2,7 +2,8 @@
 
 Ours is one network run twice, so clients are paired: an interval is the bootstrap's over clients, each drawn with all its
 downloads under both loads (Efron and Tibshirani 1993, chapter 13, percentiles). Theirs are other networks for each load: the
-ratio of the means over a hundred networks, with the standard error of such a ratio.
+ratio of the means over a hundred networks, with the standard error of such a ratio. That says how the mean moves, and no network
+of theirs was run with both loads; so what ours has with more load stands beside the spread between their networks with it, too.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from onionlab.errors import ResultsError, UntrustedError
 from onionlab.reproductions.kept import Made
-from onionlab.reproductions.shadow_networks.transfer_times import SIZES, TIMES, Observed, errors, times_by_client
+from onionlab.reproductions.shadow_networks.spread import Placed, Target, spread
+from onionlab.reproductions.shadow_networks.transfer_times import Observed, errors, times, times_by_client
 from onionlab.stats.intervals import Floats, lower_quantile
 from onionlab.untrusted import read_json
 
@@ -61,6 +62,8 @@ class Effect:
         Simulated, and when statistics began, both in minutes.
     ratios
         By metric and size, in the order of `QUANTILES`.
+    loaded
+        The run with more load, over the whole of it, beside their networks with more load: as ``ratios``.
     failed
         Mean share of failed downloads, ours with the usual load and with more, each over the whole of its run.
     lasted
@@ -73,6 +76,7 @@ class Effect:
     minutes: float
     measure_from: float
     ratios: dict[tuple[str, str], tuple[Ratio, ...]]
+    loaded: dict[tuple[str, str], tuple[Placed, ...]]
     failed: tuple[float, float]
     lasted: tuple[float, float]
     made: tuple[Made, ...]
@@ -82,6 +86,12 @@ class Effect:
         """How many ratios agree, and how many there are."""
         found = [ratio for row in self.ratios.values() for ratio in row]
         return sum(ratio.agrees for ratio in found), len(found)
+
+    @property
+    def within(self) -> tuple[int, int]:
+        """How many quantiles with more load lie within the spread between their networks with it, and how many there are."""
+        found = [placed for row in self.loaded.values() for placed in row]
+        return sum(placed.within for placed in found), len(found)
 
 
 def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effect:
@@ -93,39 +103,40 @@ def effect(name: str, reference: Path, usual: Observed, more: Observed) -> Effec
     try:
         targets = read_json(reference / "targets.json")
         positions = [targets["quantiles"].index(q) for q in QUANTILES]
-        theirs = {
-            key: [_theirs(targets["shadow"], scale, ".".join(key), i) for i in positions]
-            for key in ((m, s) for m in TIMES for s in SIZES)
-        }
-    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UntrustedError) as error:
+        there = [
+            {key: [row[i] for i in positions] for key, row in spread(targets, scale, load).items()} for load in (1.0, MORE_LOAD)
+        ]
+        networks = NETWORKS[scale]
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, UntrustedError) as error:
         raise ResultsError(f"{reference} does not say what more load does to networks of {scale}: {error!r}") from error
     duration = min(usual.duration, more.duration)
     before, after = (run.until(duration).perf for run in (usual, more))
     random = np.random.default_rng(SEED)
-    ratios = {}
-    for (metric, size), expected in theirs.items():
-        ours = _ratios(times_by_client(before, metric, size), times_by_client(after, metric, size), random)
+    ratios, loaded, observed = {}, {}, times(more.perf)
+    for key in there[0]:
+        ours = _ratios(times_by_client(before, *key), times_by_client(after, *key), random)
         if ours is not None:
-            ratios[metric, size] = tuple(Ratio(*own, *pair) for own, pair in zip(ours, expected, strict=True))
+            theirs = (_theirs(*pair, networks) for pair in zip(there[0][key], there[1][key], strict=True))
+            ratios[key] = tuple(Ratio(*own, *pair) for own, pair in zip(ours, theirs, strict=True))
+            loaded[key] = tuple(
+                Placed(lower_quantile(observed[key], q), target) for q, target in zip(QUANTILES, there[1][key], strict=True)
+            )
     return Effect(
         name=name,
         minutes=duration / 60,
         measure_from=usual.measure_from / 60,
         ratios=ratios,
+        loaded=loaded,
         failed=(float(np.mean(errors(usual.perf))), float(np.mean(errors(more.perf)))),
         lasted=(usual.duration / 60, more.duration / 60),
         made=more.made,
     )
 
 
-def _theirs(of: dict[str, Any], scale: str, metric: str, index: int) -> tuple[float, float]:
+def _theirs(usual: Target, more: Target, networks: int) -> tuple[float, float]:
     """Ratio of the means over networks, and its standard error by the delta method."""
-    usual, more = (
-        (of[f"{scale} load {load}"][metric]["mean"][index], of[f"{scale} load {load}"][metric]["sd"][index])
-        for load in ("1.0", "1.2")
-    )
-    ratio = more[0] / usual[0]
-    return ratio, ratio * math.hypot(usual[1] / usual[0], more[1] / more[0]) / math.sqrt(NETWORKS[scale])
+    ratio = more.mean / usual.mean
+    return ratio, ratio * math.hypot(usual.sd / usual.mean, more.sd / more.mean) / math.sqrt(networks)
 
 
 def _ratios(

@@ -14,11 +14,12 @@ from onionlab.reproductions.kept import code, together
 from onionlab.reproductions.published import differences_section
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, QUANTILES, Effect, Ratio
+from onionlab.reproductions.shadow_networks.spread import SPREAD, Placed
 from onionlab.reproductions.shadow_networks.transfer_times import TIMES
 from onionlab.stats.intervals import lower_quantile
 
 if TYPE_CHECKING:
-    from onionlab.reproductions.shadow_networks import Comparison, Figure
+    from onionlab.reproductions.shadow_networks import Comparison
     from onionlab.reproductions.shadow_networks.by_place import Place
 
 #: What their runs took, by scale: medians of Shadow 1.13, and where known of Shadow 2 on 32 cores.
@@ -84,8 +85,6 @@ def page(
     unlike: Mapping[str, bool] = MappingProxyType({}),
 ) -> str:
     """The page as Markdown; ``unlike``: networks whose runs with both loads do not compare, and whether for want of one build."""
-    from onionlab.reproductions.shadow_networks import SPREAD
-
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
     latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
     lines = [
@@ -194,6 +193,20 @@ def _effect(one: Effect) -> Iterator[str]:
         yield f"| | | theirs | {' | '.join(f'{ratio.theirs:.2f} ± {2 * ratio.error:.2f}' for ratio in ratios)} |"
     before, after = (f"{100 * share:.1f} % in {minutes:g} minutes" for share, minutes in zip(one.failed, one.lasted, strict=True))
     yield from ("", f"Bold: outside. Failed downloads: {before}, with more load {after}.", "")
+    inside, all_ = one.within
+    yield (
+        "No network of theirs was run with both loads: the ratio says how the mean of their networks moves, not how far one "
+        f"of them may. Whether ours with more load, in all {one.lasted[1]:g} minutes of it, could be one of theirs with more "
+        f"load is the same question as with the usual one: **{inside} of {all_} figures are within** {SPREAD:g} standard "
+        "deviations between their networks of the mean over them."
+    )
+    yield from ("", f"| time to | of | | {' | '.join(f'p{100 * q:g}' for q in QUANTILES)} |")
+    yield f"| --- | --- | --- |{' ---: |' * len(QUANTILES)}"
+    for (metric, size), placed in one.loaded.items():
+        name = "all sizes" if size == "all" else format_size(int(size))
+        yield f"| {TIMES[metric]} | {name} | ours | {' | '.join(_ours(figure) for figure in placed)} |"
+        yield f"| | | their networks | {' | '.join(_spread(figure) for figure in placed)} |"
+    yield from ("", "In seconds. Bold: outside.", "")
 
 
 def _ratio(ratio: Ratio) -> str:
@@ -218,8 +231,7 @@ def _section(one: Comparison) -> Iterator[str]:
         name = "all sizes" if size == "all" else format_size(int(size))
         yield f"| {TIMES[metric]} | {name} | {count} | theirs | {' | '.join(_seconds(figure.theirs) for figure in figures)} |"
         yield f"| | | | ours | {' | '.join(_ours(figure) for figure in figures)} |"
-        spread = (f"{_seconds(figure.target.mean)} ± {_seconds(figure.target.sd)}" for figure in figures)
-        yield f"| | | | their networks | {' | '.join(spread)} |"
+        yield f"| | | | their networks | {' | '.join(_spread(figure) for figure in figures)} |"
     stem = shadow_networks_charts.stem(one)
     yield from ("", "In seconds. Bold: outside.", "", f"![{one.name}: ours beside theirs]({stem}.svg)", "")
     if one.places:
@@ -245,9 +257,13 @@ def _places(places: Sequence[Place]) -> Iterator[str]:
     yield ""
 
 
-def _ours(figure: Figure) -> str:
+def _ours(figure: Placed) -> str:
     text = _seconds(figure.ours)
     return text if figure.within else f"**{text}**"
+
+
+def _spread(figure: Placed) -> str:
+    return f"{_seconds(figure.target.mean)} ± {_seconds(figure.target.sd)}"
 
 
 def _seconds(value: float) -> str:
