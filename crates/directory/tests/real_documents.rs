@@ -5,12 +5,7 @@ use std::path::PathBuf;
 
 /// The folder of real documents, or a printed reason why a test was skipped.
 fn documents() -> Option<PathBuf> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/consensus"));
-    if !folder.is_dir() {
-        eprintln!("skipped: no real consensus documents at {}", folder.display());
-        return None;
-    }
-    Some(folder)
+    onionlab_real_data::path("consensus")
 }
 
 fn read(name: &str) -> Option<Consensus> {

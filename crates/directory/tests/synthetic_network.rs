@@ -15,12 +15,7 @@ const DOCUMENTS: [(f64, &str); 6] = [
 ];
 
 fn documents() -> Option<PathBuf> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/consensus"));
-    if !folder.is_dir() {
-        eprintln!("skipped: no real consensus documents at {}", folder.display());
-        return None;
-    }
-    Some(folder)
+    onionlab_real_data::path("consensus")
 }
 
 fn weights(network: &Consensus, class: Class) -> Vec<u64> {

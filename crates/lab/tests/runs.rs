@@ -337,13 +337,10 @@ fn a_synthetic_network_runs_and_treatments_meet_the_same_one() {
 
 #[test]
 fn a_real_consensus_runs() {
-    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data");
-    if !data.exists() {
-        println!("skipped: {} is not there", data.display());
+    let real = onionlab_real_data::path;
+    let (Some(consensus), Some(rtt)) = (real("consensus/md-2021-07-20.xz"), real("network/country-rtt-2025.csv.gz")) else {
         return;
-    }
-    let consensus = data.join("consensus/md-2021-07-20.xz");
-    let rtt = data.join("network/country-rtt-2025.csv.gz");
+    };
     let source = format!("kind = \"consensus\"\npath = {consensus:?}\nlatency = {rtt:?}\nloss = 0.001");
     let out = Folder::new("real");
     let directory = go(&SAMPLED.replace("NETWORK", &source), (0, 0, 1), &out.0);

@@ -251,14 +251,10 @@ mod tests {
     /// The published models, where they are at hand.
     #[test]
     fn circuits_of_the_published_models_have_their_means() {
-        let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/network");
-        let read = |name: &str, kind| Some(Arc::new(Chain::parse(&std::fs::read(directory.join(name)).ok()?, kind).unwrap()));
-        let (Some(streams), Some(packets)) =
-            (read("stream-model-2018.json", ChainKind::Streams), read("packet-model-2018.json", ChainKind::Packets))
-        else {
-            eprintln!("skipped: {} is not there", directory.display());
-            return;
-        };
+        let Some(directory) = onionlab_real_data::path("network") else { return };
+        let read = |name: &str, kind| Arc::new(Chain::parse(&std::fs::read(directory.join(name)).unwrap(), kind).unwrap());
+        let streams = read("stream-model-2018.json", ChainKind::Streams);
+        let packets = read("packet-model-2018.json", ChainKind::Packets);
         let load = load(Chains { streams, packets });
         let (streams, up, down) = (11.323_83, 11.141_68 * 1434.0, 194.014_25 * 1434.0);
         agrees(&load, 4000, [streams, streams * up, streams * down, 100.0]);

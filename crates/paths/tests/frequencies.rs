@@ -11,7 +11,6 @@ use onionlab_paths::{
     ClientPaths, EntryRules, ExitDemand, GuardRules, GuardVersion, Guards, Layer2Rules, Path, PathOptions, PathSelector, Request,
 };
 use onionlab_quantities::{Seed, SimTime};
-use std::path::PathBuf;
 use support::{Counts, Rules, compare, observed, sampled_guards};
 
 /// Circuits of each client.
@@ -27,12 +26,7 @@ fn complete(mut network: Consensus) -> (Consensus, Families) {
 }
 
 fn real() -> Option<Consensus> {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/consensus/ns-2022-11-19.xz");
-    if !path.exists() {
-        eprintln!("skipped: {} is not there", path.display());
-        return None;
-    }
-    Some(Consensus::read(&path).unwrap())
+    Some(Consensus::read(onionlab_real_data::path("consensus/ns-2022-11-19.xz")?).unwrap())
 }
 
 fn request() -> Request<'static> {

@@ -3,7 +3,6 @@
 use onionlab_predictor::fluid::FluidNetwork;
 use onionlab_predictor::{Network, Outcome, PLANNED_SHARE, Parameters, Weights};
 use serde_json::Value;
-use std::path::Path;
 
 /// The toy network's links in packets a second: 4 Mbit/s in the middle, 10 Mbit/s elsewhere, cells of 512 bytes. Relays: exit 1, exit 2, bottleneck, three entries.
 fn toy() -> Network {
@@ -14,12 +13,8 @@ fn toy() -> Network {
 /// The authors' program at all six relays, three circuits that start one after another.
 #[test]
 fn the_toy_goes_as_with_the_authors_program() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/reference/predictor_cases.json");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("skipped: no {}", path.display());
-        return;
-    };
-    let reference: Value = serde_json::from_str(&text).unwrap();
+    let Some(path) = onionlab_real_data::path("reference/predictor_cases.json") else { return };
+    let reference: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let expected = &reference["closed_loop_fluid"]["runs"]["scenario2_bulk_only"]["trajectories"];
     let mut fluid = FluidNetwork::new(&toy(), Parameters::CONFERENCE, &[10, 20, 30]).unwrap();
     let (mut furthest, mut late, mut latency) = (0.0_f64, 0.0_f64, Vec::new());

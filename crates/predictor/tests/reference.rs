@@ -2,16 +2,11 @@
 
 use onionlab_predictor::{COMMITTED, CircuitInput, FastSolver, Form, Parameters, Problem, Solution, Status, solve_trusted};
 use serde_json::Value;
-use std::path::Path;
 
 /// The file of reference cases, which is not part of the repository.
 fn reference() -> Option<Value> {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/reference/predictor_cases.json");
-    let Ok(text) = std::fs::read_to_string(&path) else {
-        println!("skipped: no {}", path.display());
-        return None;
-    };
-    Some(serde_json::from_str(&text).expect("JSON"))
+    let path = onionlab_real_data::path("reference/predictor_cases.json")?;
+    Some(serde_json::from_str(&std::fs::read_to_string(path).expect("text")).expect("JSON"))
 }
 
 fn number(value: &Value) -> f64 {

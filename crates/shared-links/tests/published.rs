@@ -4,15 +4,9 @@ use onionlab_directory::{Consensus, Position};
 use onionlab_quantities::Seed;
 use onionlab_shared_links::forecast::{self, Growth};
 use onionlab_shared_links::{Blend, Exclusions, Kind, Method, Positions, Question, TrafficClass, Use, answer};
-use std::path::PathBuf;
 
 fn read(name: &str) -> Option<Consensus> {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../shared/data/consensus"));
-    if !folder.is_dir() {
-        eprintln!("skipped: no real consensus documents at {}", folder.display());
-        return None;
-    }
-    Some(Consensus::read(folder.join(name)).unwrap())
+    Some(Consensus::read(onionlab_real_data::path("consensus")?.join(name)).unwrap())
 }
 
 fn percent(network: &Consensus, question: &Question) -> f64 {

@@ -1,6 +1,6 @@
 //! The end of circuits, streams and channels.
 
-use crate::cell::{CELL_BYTES, Cell, CellKind};
+use crate::cell::{Cell, CellKind};
 use crate::channel::{self, ChannelKind, Opening};
 use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, EndId, StreamId};
@@ -101,13 +101,7 @@ impl World {
                 self.has_waiting_cells(id);
             }
             DestroyCells::Overtake => {
-                self.sent.push_cell(&mut end.sent, cell);
-                end.outbuf.append(CELL_BYTES);
-                end.cells_sent += 1;
-                self.net.tell_again(end.socket);
-                if self.switching.is_some() {
-                    self.note_switch_in_outbuf(id, cell);
-                }
+                self.append_to_outbuf(id, cell);
                 self.start_writing(id);
             }
         }

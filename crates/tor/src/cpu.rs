@@ -152,7 +152,7 @@ impl World {
         }
         let Some(share) = self.share(exit, Connection::Edge, Operation::Read) else { return (0, u64::MAX) };
         let bytes = readable.min(share);
-        (bytes.div_ceil(u64::from(self.settings.cell_payload)), bytes)
+        (bytes.div_ceil(self.cell_payload(self.streams[id.index()].circuit)), bytes)
     }
 
     /// Gives every relay a main thread and workers, if computing costs anything.

@@ -1,4 +1,4 @@
-//! Streams at the exit, and the servers behind them (`core/or/connection_edge.c`, `relay.c`).
+//! Streams at the exit (`core/or/connection_edge.c`, `relay.c`).
 
 use crate::bucket::RefillClock;
 use crate::cell::{Cell, CellKind};
@@ -11,8 +11,6 @@ use onionlab_net::tcp::Effects;
 
 /// The length of an END that says why: the exit has no socket left (`END_STREAM_REASON_RESOURCELIMIT`). All others have none.
 pub(crate) const NO_RESOURCES: u16 = 1;
-/// A server writes so much of its answer at a time, as tgen's does (`DEFAULT_STREAM_WRITE_BUFLEN`).
-const SERVER_WRITE: u64 = 32_768;
 
 const EXIT: u8 = Place::Exit.hop();
 
@@ -186,7 +184,7 @@ impl World {
         match place {
             Place::Client => self.event_loop.watch_program(id),
             Place::Exit if stream.unread.is_some() => self.event_loop.watch_service(id),
-            // Bytes that tor has read but not packaged wait for the next that come, or a SENDME; here they do not wait.
+            // Bytes that tor has read but not packaged are packaged now, too, since 0.4.8.1 (`connection_start_reading`); before, they waited for the next that come, or a SENDME.
             Place::Exit => {
                 self.streams[id.index()].blocked.reading = false;
                 let stream = &self.streams[id.index()];
@@ -231,7 +229,7 @@ impl World {
         let mut cells = u32::MAX;
         if self.net.readable(socket) > 0 && self.planned_reading(circuit).is_some() {
             // A plan ends anywhere: what makes no whole cell waits for what is read next, as in the public simulator.
-            let whole = self.streams[id.index()].ends[Place::Exit as usize].inbuf / u64::from(self.settings.cell_payload);
+            let whole = self.streams[id.index()].ends[Place::Exit as usize].inbuf / self.cell_payload(circuit);
             cells = u32::try_from(whole).unwrap_or(u32::MAX);
         }
         self.package(id, Place::Exit, cells);
@@ -360,64 +358,6 @@ impl World {
         self.net.release(&mut self.queue, socket.peer());
         self.give_back_socket(self.circuits[circuit.index()].hops[EXIT as usize].host);
         self.recycle_stream(id);
-    }
-
-    /// The server: when everything that it waits for is there, it writes.
-    pub(crate) fn server_upcall(&mut self, id: StreamId, effects: Effects) {
-        let stream = &self.streams[id.index()];
-        let socket = stream.socket.peer();
-        let mut session = id;
-        if effects.has(Effects::READABLE) {
-            let readable = self.net.readable(socket);
-            self.net.read(&mut self.queue, socket, readable);
-            session = self.count_at_server(id, readable);
-        }
-        self.server_writes(session);
-    }
-
-    /// The server writes what is due, and what a script adds to that.
-    pub(crate) fn server_writes(&mut self, id: StreamId) {
-        let now = self.queue.now();
-        let id = self.session_of(id);
-        loop {
-            let stream = &mut self.streams[id.index()];
-            let ended = matches!(stream.exit, ExitState::None | ExitState::Ended);
-            let waits = stream.request_received < stream.awaited;
-            if ended || waits || !self.is_resumed(id) || !self.write_answer(id) {
-                return;
-            }
-            let stream = &mut self.streams[id.index()];
-            let Some(writer) = &mut stream.writer else { return };
-            let Some(bytes) = writer.write(now) else { return };
-            stream.size += bytes;
-            if let Some(next) = writer.next(now) {
-                self.queue.schedule(next, stream.server, Event::ServerWrites(id));
-            }
-        }
-    }
-
-    /// The answer is written as fast as the socket takes it, in pieces. False if not everything fitted.
-    fn write_answer(&mut self, id: StreamId) -> bool {
-        let stream = &mut self.streams[id.index()];
-        if stream.unread.is_some() {
-            return self.write_to_service(id);
-        }
-        let socket = stream.socket.peer();
-        let header = stream.header.min(stream.size);
-        while stream.answer_written < stream.size {
-            // What of a piece did not fit is written before the next.
-            let end = match stream.answer_written.checked_sub(header) {
-                None => header,
-                Some(body) => stream.size.min(header + (body / SERVER_WRITE + 1) * SERVER_WRITE),
-            };
-            let piece = end - stream.answer_written;
-            let taken = self.net.write(&mut self.queue, socket, piece);
-            stream.answer_written += taken;
-            if taken < piece {
-                return false;
-            }
-        }
-        true
     }
 }
 

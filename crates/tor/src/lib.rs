@@ -42,6 +42,7 @@ mod records;
 mod sampling;
 mod scheduler;
 mod sent;
+mod server;
 mod settings;
 mod sockets;
 mod stream;

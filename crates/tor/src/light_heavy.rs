@@ -12,7 +12,7 @@
 //! move together, after an exchange of cells; a bulk circuit's SENDMEs outnumber a light circuit's requests, so that both directions move here too, each in its time); cells that wait in the
 //! circuit's queue move along, where tor would have to change the circuit id packed in each; the circuitmux of the new channel counts the circuit from nothing.
 
-use crate::cell::{CELL_BYTES, Cell, CellKind};
+use crate::cell::{Cell, CellKind};
 use crate::channel::{self, Attached, ChannelKind, Opening};
 use crate::ids::{CircuitId, EndId};
 use crate::node::Role;
@@ -188,11 +188,7 @@ impl World {
         let mut last = Cell::new(CellKind::Switched, of.circuit);
         last.set_arrives_at(if outward { of.hop + 1 } else { of.hop - 1 });
         self.circuits[of.circuit.index()].live_cells += 1;
-        let end = &mut self.ends[old.index()];
-        self.sent.push_cell(&mut end.sent, last);
-        end.outbuf.append(CELL_BYTES);
-        end.cells_sent += 1;
-        self.net.tell_again(end.socket);
+        self.append_to_outbuf(old, last);
         self.start_writing(old);
         if !self.ends[old.index()].has_circuits() {
             self.has_no_circuits(old);

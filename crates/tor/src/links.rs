@@ -43,7 +43,7 @@ impl LinkSample {
         Self::with_third_parts(paths, &[])
     }
 
-    /// The same where some circuits have a third part: from and to which relay, and of the how-manieth path.
+    /// The same where some circuits have a third part: from and to which relay, and of which path.
     fn with_third_parts(paths: &[[HostId; 3]], third: &[(HostId, HostId, u32)]) -> Self {
         // (from, to, circuit), sorted, so that the parts on one link stand together.
         let parts =

@@ -4,6 +4,7 @@
 //! those whose oldest queued cell has waited longest, until nine tenths of the limit are left.
 
 use crate::ids::CircuitId;
+use crate::node::Role;
 use crate::queues::Direction;
 use crate::records::CloseReason;
 use crate::world::World;
@@ -46,10 +47,13 @@ impl MemoryCounts {
 }
 
 impl World {
-    /// `cell_queues_check_size`, after a cell has joined a queue of this node. It looks at every channel of the node, which costs nothing where there is no
+    /// `cell_queues_check_size`, after a cell has joined a queue of this node. The limit is relays': tor has one for clients too, but its default is far beyond what they queue. It looks at every channel of the node, which costs nothing where there is no
     /// limit.
     pub(crate) fn check_memory(&mut self, host: HostId) {
         let Some(limit) = self.settings.memory_limit else { return };
+        if !matches!(self.nodes[host.index()].role, Role::Relay { .. }) {
+            return;
+        }
         let mut allocated = 0;
         for &end in &self.nodes[host.index()].ends {
             let end = &self.ends[end.index()];
@@ -102,7 +106,11 @@ impl World {
 mod tests {
     use super::*;
     use crate::bench_relay::Bench;
+    use crate::ids::EndId;
+    use crate::records::Outcome;
     use crate::settings::{ChannelScheduler, Scheduling, Settings};
+    use crate::test_world::{at, in_a_row};
+    use onionlab_quantities::Bandwidth;
 
     /// Ten circuits with cells since one instant after the other, on a channel that does not write. A limit of 1,000 cells' memory is reached by the
     /// thousandth: the circuits that began to wait first go, until a tenth is free.
@@ -132,6 +140,24 @@ mod tests {
             assert_eq!(closed, expected, "{counts:?}");
             assert_eq!(queued(&bench, &circuits), 880);
         }
+    }
+
+    /// A client that uploads has more in its queues than its relays may; it is not one.
+    #[test]
+    fn the_limit_is_relays() {
+        let limit = MemoryLimit { most: Bytes::new(65_536), counts: MemoryCounts::CellsAndBuffers };
+        let settings = Settings { memory_limit: Some(limit), ..Settings::default() };
+        let load = "kind = \"sequence\"\nrequest = \"2 MB\"\ntransfers = [{ size = \"10 kB\" }]";
+        let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(50_000_000), load);
+        let mut most = 0;
+        for step in 0..400 {
+            world.run_until(at(10_000 + 10 * step));
+            let cells = |end: &EndId| world.ends[end.index()].circuits.as_deref().map_or(0, |circuits| circuits.mux.cells());
+            most = most.max(world.nodes[0].ends.iter().map(cells).sum());
+        }
+        assert!(most * 528 > limit.most.get(), "{most} cells wait at the client");
+        let records = world.take_records();
+        assert_eq!(records.transfers.iter().map(|transfer| transfer.outcome).collect::<Vec<_>>(), [Outcome::Ok]);
     }
 
     fn queued(bench: &Bench, circuits: &[CircuitId]) -> u64 {

@@ -10,6 +10,10 @@ use crate::stream::StreamControl;
 use crate::world::World;
 use onionlab_flowcontrol::{CongestionAlgorithm, Signals};
 
+/// Payload of a DATA cell in the two formats (`CELL_PAYLOAD_SIZE` less `RELAY_HEADER_SIZE_V1_WITH_STREAM_ID`, `RELAY_HEADER_SIZE_V0`).
+const NEWER_FORMAT: u16 = 488;
+const OLD_FORMAT: u16 = 498;
+
 impl World {
     /// Sends a cell from one end of its circuit, or of the set of which that is a leg, to the other.
     pub(crate) fn send_from(&mut self, place: Place, mut cell: Cell) {
@@ -36,11 +40,18 @@ impl World {
         self.has_room(stream.circuit, place)
     }
 
+    /// Bytes of data in a DATA cell of this circuit. Where two circuits meet, the ends speak the old format to each other, whatever
+    /// their relays do (`create_rend_cpath`).
+    pub(crate) fn cell_payload(&self, id: CircuitId) -> u64 {
+        let joined = self.circuits[id.index()].hops.onion.is_some();
+        u64::from(if joined && self.settings.cell_payload == NEWER_FORMAT { OLD_FORMAT } else { self.settings.cell_payload })
+    }
+
     /// `connection_edge_package_raw_inbuf`: whole payloads first, what remains as a short cell; at most `max` cells. Returns how many of
     /// `max` were used, which the last cell before an XOFF takes effect does not count for.
     pub(crate) fn package(&mut self, id: StreamId, place: Place, max: u32) -> u32 {
         let now = self.queue.now();
-        let payload = u64::from(self.settings.cell_payload);
+        let payload = self.cell_payload(self.streams[id.index()].circuit);
         let mut used = 0;
         while used < max {
             let stream = &self.streams[id.index()];

@@ -99,6 +99,18 @@ impl World {
         self.has_waiting_cells(end);
     }
 
+    /// A cell straight into the outbuf, past circuit queue and scheduler: what KIST knew of the channel holds no longer.
+    pub(crate) fn append_to_outbuf(&mut self, id: EndId, cell: Cell) {
+        let end = &mut self.ends[id.index()];
+        self.sent.push_cell(&mut end.sent, cell);
+        end.outbuf.append(crate::CELL_BYTES);
+        end.cells_sent += 1;
+        self.net.tell_again(end.socket);
+        if self.switching.is_some() {
+            self.note_switch_in_outbuf(id, cell);
+        }
+    }
+
     /// `channel_flush_from_first_active_circuit` for one cell: from the circuit that the policy picks to the outbuf. False if there was none.
     #[inline]
     pub(crate) fn flush_one_cell(&mut self, end_id: EndId) -> bool {

@@ -66,11 +66,11 @@ impl ExchangeKind {
 pub struct TransferRecord {
     /// Who.
     pub client: ClientId,
-    /// Its how-manieth stream.
+    /// Number of the stream among its own, from 0.
     pub ordinal: u64,
     /// Which of the client's users, from 0; always 0 where its flows are independent.
     pub user: u32,
-    /// The how-manieth flow of that user it belongs to.
+    /// Number of the flow that it belongs to among those of that user, from 0.
     pub flow: u64,
     /// What the ends send each other.
     pub kind: ExchangeKind,

@@ -160,6 +160,8 @@ pub struct ClientSettings {
     pub prediction_spread: SimDuration,
     /// Unused internal circuits that are kept while they are expected to be needed (`SUFFICIENT_INTERNAL_HS_CLIENTS`).
     pub internal: usize,
+    /// So many of them have to be Stable, else one more is launched, whether Stable or not (`SUFFICIENT_UPTIME_INTERNAL_HS_CLIENTS`).
+    pub stable_internal: usize,
     /// Whether their failures hold back what is launched (`circuit_build_failed`): since vanguards-lite they have a purpose of their own, which does not.
     pub internal_failures: bool,
     /// Unused circuits are closed after this; none: when nothing is predicted any more (`circuit_idle_timeout`).
@@ -176,6 +178,7 @@ impl Default for ClientSettings {
             prediction: SimDuration::from_secs(1800),
             prediction_spread: SimDuration::from_secs(1800),
             internal: 3,
+            stable_internal: 2,
             internal_failures: false,
             unused_idle: None,
         }
@@ -228,7 +231,8 @@ pub struct Settings {
     pub scheduling: Scheduling,
     /// Relays where they are chosen in another way.
     pub some_relays: Option<SomeRelays>,
-    /// Payload of a DATA cell in bytes: 498, or 488 with CGO (`relay_cell_max_payload_size`).
+    /// Payload of a DATA cell in bytes: 498, or 488 in the newer format that CGO brought (`relay_cell_max_payload_size`), which circuits
+    /// that meet at a rendezvous point do not speak: theirs is 498 then.
     pub cell_payload: u16,
     /// What limits the DATA cells of a circuit and of its streams; the four settings of windows below apply to [`FlowControl::Windows`].
     pub flow_control: FlowControl,

@@ -108,6 +108,38 @@ fn windows_reach_from_end_to_end() {
     }
 }
 
+/// Exits' cells hold 488 bytes in the newer format; client and service speak the old one to each other, in cells of 498, so that a window reaches further.
+#[test]
+fn client_and_service_speak_the_old_format() {
+    let size = 8e6_f64;
+    let load = format!("kind = \"sequence\"\ntransfers = [{{ size = \"{size} B\" }}]");
+    for (payload, of_circuits) in [(488, 498), (498, 498), (400, 400)] {
+        let mut plan = meeting(&load, true);
+        plan.settings.cell_payload = payload;
+        let (_, records) = plan.run(200);
+        let circuit = circuits(&records, CircuitPurpose::Rendezvous).into_iter().max_by_key(|circuit| circuit.cells_in).unwrap();
+        let cells = (size / f64::from(of_circuits)).ceil() as u64;
+        // And RENDEZVOUS2, CONNECTED, and what comes of cells that are not full.
+        assert!((cells..cells + 160).contains(&circuit.cells_in), "{payload}: {} cells, {cells} with data", circuit.cells_in);
+    }
+}
+
+/// As long as Stable circuits are expected two of the three that are kept ready are Stable, since all are. Half an hour to an hour after the start they are no longer, and
+/// once those that are there have been used or have grown old, tor launches others until there are fourteen that nobody uses; 0.2.4 does not.
+#[test]
+fn too_many_circuits_are_kept_ready_once_none_has_to_be_stable() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"20 kB\", count = 45, pause = \"300 s\" }]";
+    let ready = |stable: usize, seconds: u64| {
+        let mut plan = meeting(load, true);
+        plan.settings.client.stable_internal = stable;
+        let (_, records) = plan.run(seconds);
+        let open = |circuit: &&CircuitRecord| circuit.client.index() == 0 && circuit.built.is_some() && circuit.closed.is_none();
+        circuits(&records, CircuitPurpose::Internal).into_iter().filter(open).count()
+    };
+    assert_eq!([2, 0].map(|stable| ready(stable, 1500)), [3, 3]);
+    assert_eq!([2, 0].map(|stable| ready(stable, 13_100)), [14, 3]);
+}
+
 /// Streams of one client share a rendezvous circuit, which stays young as long as it is used; ten minutes after the last stream it is closed, and with it the service's.
 #[test]
 fn a_rendezvous_circuit_is_used_again() {

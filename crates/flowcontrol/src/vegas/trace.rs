@@ -33,12 +33,8 @@ struct Line {
 }
 
 fn read(folder: &str) -> Option<Vec<Line>> {
-    let path =
-        format!("{}/../../../shared/data/reference/shadow-tor/{folder}/vegas_trace_exit.csv.xz", env!("CARGO_MANIFEST_DIR"));
-    let Ok(file) = std::fs::File::open(&path) else {
-        println!("skipped: there is no {path}");
-        return None;
-    };
+    let path = onionlab_real_data::path(&format!("reference/shadow-tor/{folder}/vegas_trace_exit.csv.xz"))?;
+    let file = std::fs::File::open(path).unwrap();
     let mut text = String::new();
     liblzma::read::XzDecoder::new(file).read_to_string(&mut text).unwrap();
     let mut rows = text.lines();

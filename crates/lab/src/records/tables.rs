@@ -14,9 +14,9 @@ pub const TRANSFERS: Table = Table {
     columns: &[
         CLIENT,
         GROUP,
-        Column::new("ordinal", Kind::U32, "1", "The how-manieth transfer of its client, from 0."),
+        Column::new("ordinal", Kind::U32, "1", "Number of the transfer among those of its client, from 0."),
         Column::new("user", Kind::U32, "1", "Which of the client's users, from 0; 0 where its flows do not wait for each other."),
-        Column::new("flow", Kind::U32, "1", "The how-manieth flow of that user, from 0."),
+        Column::new("flow", Kind::U32, "1", "Number of the flow among those of that user, from 0."),
         Column::new(
             "exchange",
             Kind::Text,

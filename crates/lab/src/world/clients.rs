@@ -64,6 +64,8 @@ fn of_code(version: TorVersion) -> ClientSettings {
         prediction: secs(3600),
         prediction_spread: SimDuration::ZERO,
         internal: 2,
+        // There it counts only while Stable ones are expected, of which all that are launched then are.
+        stable_internal: 0,
         internal_failures: true,
         unused_idle: Some(secs(3600)),
         ..new

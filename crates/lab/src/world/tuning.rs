@@ -257,6 +257,11 @@ pub(super) fn tcp(treatment: &Treatment) -> TcpConfig {
             RoundTrips::Released => onionlab_net::tcp::RoundTrips::Released,
             RoundTrips::Never => onionlab_net::tcp::RoundTrips::Never,
         }),
+        send_memory_per_segment: match treatment.net {
+            LinkProfile::Linux => TcpConfig::linux_memory_of_segment(treatment.mss),
+            // A constant there.
+            LinkProfile::Shadow | LinkProfile::Nstor => profile.send_memory_per_segment,
+        },
         send_buffer: up_to(profile.send_buffer, treatment.send_buffer),
         receive_buffer: up_to(profile.receive_buffer, treatment.receive_buffer),
         ..profile
@@ -292,4 +297,25 @@ pub(super) fn queue(treatment: &Treatment) -> QueueConfig {
         _ => QueueDiscipline::DropTail,
     };
     QueueConfig { discipline, limit: treatment.downlink_queue_size, limit_packets: treatment.downlink_queue_packets }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+    use std::path::Path;
+
+    /// Of Linux the segment decides what a send buffer sets aside for it; Shadow has one number for all.
+    #[test]
+    fn large_segments_have_room_in_the_send_buffer() {
+        for (net, mss, memory) in [("linux", 1448, 4352), ("linux", 8948, 16_640), ("shadow", 1448, 2404), ("shadow", 8948, 2404)]
+        {
+            let file = format!(
+                "title = \"A test\"\nduration = \"1 s\"\n[network]\nkind = \"synthetic\"\n[base]\nnet = \"{net}\"\nmss = {mss}\n\
+                 [[clients]]\ngroup = \"a\"\ncount = 1\nload = {{ kind = \"bulk\", size = \"1 MB\" }}\n"
+            );
+            let scenario = Scenario::parse(Path::new("test.toml"), file).and_then(|scenario| scenario.resolve()).unwrap();
+            assert_eq!(tcp(&scenario.treatments[0]).send_memory_per_segment, memory, "{net}, {mss}");
+        }
+    }
 }

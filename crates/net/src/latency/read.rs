@@ -159,14 +159,9 @@ mod tests {
         Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata").join(name)
     }
 
-    /// The measured file, or `None` with a reason where the real data is absent.
+    /// The measured file, or `None` where there is no real data.
     fn measured() -> Option<LatencyTable> {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/network/country-rtt-2025.csv.gz");
-        if path.exists() {
-            return Some(LatencyTable::read_country_rtt(path).unwrap());
-        }
-        println!("skipped: {} is absent", path.display());
-        None
+        Some(LatencyTable::read_country_rtt(onionlab_real_data::path("network/country-rtt-2025.csv.gz")?).unwrap())
     }
 
     #[test]

@@ -135,7 +135,7 @@ impl Network {
     pub fn send_space(&self, socket: SocketId) -> u64 {
         match self.tcb(socket) {
             Some(tcb) => tcb.send_space(&self.protocols.tcp),
-            None => self.ask(socket, quic::Connection::send_space).unwrap_or(0),
+            None => self.ask(socket, |connection, _, id| connection.send_space(id)).unwrap_or(0),
         }
     }
 
@@ -143,7 +143,7 @@ impl Network {
     pub fn is_writable(&self, socket: SocketId) -> bool {
         match self.tcb(socket) {
             Some(tcb) => tcb.is_writable(&self.protocols.tcp),
-            None => self.ask(socket, quic::Connection::is_writable).unwrap_or(false),
+            None => self.ask(socket, |connection, _, id| connection.is_writable(id)).unwrap_or(false),
         }
     }
 
@@ -216,7 +216,7 @@ impl Network {
     /// Puts up to `bytes` into the send buffer; returns how many fitted.
     pub fn write<E: Copy + From<NetEvent>>(&mut self, queue: &mut EventQueue<E>, socket: SocketId, bytes: u64) -> u64 {
         let Socket { transport: Transport::Tcp(tcb), host, .. } = &mut self.sockets[socket.index()] else {
-            return self.on_stream(queue, socket, |connection, quic, id| connection.write(quic, id, bytes)).unwrap_or(0);
+            return self.on_stream(queue, socket, |connection, _, id| connection.write(id, bytes)).unwrap_or(0);
         };
         self.changed[socket.index()] = true;
         let accepted = tcb.write(&self.protocols.tcp, queue.now(), bytes);

@@ -33,7 +33,7 @@ pub(super) enum Transport {
 impl Transport {
     #[inline]
     pub fn wants_send(&self, protocols: &Protocols, now: SimTime) -> bool {
-        if let Self::Tcp(tcb) = self { tcb.wants_send(&protocols.tcp, now) } else { self.wants_datagram(&protocols.quic, now) }
+        if let Self::Tcp(tcb) = self { tcb.wants_send(&protocols.tcp) } else { self.wants_datagram(&protocols.quic, now) }
     }
 
     #[inline(never)]

@@ -39,8 +39,7 @@ impl Connection {
     }
 
     /// Bytes that [`Self::write`] would take.
-    pub fn send_space(&self, cfg: &QuicConfig, id: u32) -> u64 {
-        let _ = cfg;
+    pub fn send_space(&self, id: u32) -> u64 {
         match self.streams.get(id) {
             Some(stream) if stream.takes_data() && self.may_write(stream) => self.send_buffer.saturating_sub(stream.buffered()),
             _ => 0,
@@ -52,21 +51,20 @@ impl Connection {
     }
 
     /// Whether a third of the stream's send buffer is free.
-    pub fn is_writable(&self, cfg: &QuicConfig, id: u32) -> bool {
-        let _ = cfg;
+    pub fn is_writable(&self, id: u32) -> bool {
         self.streams
             .get(id)
             .is_some_and(|stream| stream.takes_data() && self.may_write(stream) && stream.buffered() * 3 <= self.send_buffer * 2)
     }
 
     /// Writes up to `bytes` bytes; returns how many were taken.
-    pub fn write(&mut self, cfg: &QuicConfig, id: u32, bytes: u64) -> u64 {
-        let taken = bytes.min(self.send_space(cfg, id));
+    pub fn write(&mut self, id: u32, bytes: u64) -> u64 {
+        let taken = bytes.min(self.send_space(id));
         let Some(place) = self.streams.place(id) else { return 0 };
         self.streams.at(place).written += taken;
         self.note_busy(place);
         self.enqueue(place);
-        let writable = self.is_writable(cfg, id);
+        let writable = self.is_writable(id);
         self.streams.at(place).starved |= taken < bytes || !writable;
         taken
     }

@@ -120,7 +120,7 @@ impl Connection {
             }
             self.tune_send_buffer(cfg);
             for frame in frames.drain(..) {
-                self.on_frame_acked(cfg, level, frame);
+                self.on_frame_acked(level, frame);
             }
             if self.peer_validated() {
                 self.pto_count = 0;
@@ -144,7 +144,7 @@ impl Connection {
     }
 
     /// What a packet carried has arrived.
-    fn on_frame_acked(&mut self, cfg: &QuicConfig, level: Level, frame: Frame) {
+    fn on_frame_acked(&mut self, level: Level, frame: Frame) {
         match frame {
             Frame::Stream { offset, stream: id, len, fin } => {
                 let Some(place) = self.streams.place(id) else { return };
@@ -154,7 +154,7 @@ impl Connection {
                 let (advanced, starved, owner) = (stream.una > before, stream.starved, stream.owner);
                 if advanced {
                     self.note_busy(place);
-                    if starved && self.is_writable(cfg, id) {
+                    if starved && self.is_writable(id) {
                         self.streams.at(place).starved = false;
                         self.tell(owner, Effects::WRITABLE);
                     }

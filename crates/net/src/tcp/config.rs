@@ -124,7 +124,7 @@ pub struct TcpConfig {
     /// Calls the writer as soon as any of the send buffer is free, not when a third is (Linux: a third).
     pub writable_at_once: bool,
     /// Send buffer set aside for each segment of twice the congestion window when the buffer tunes itself. Linux 6 reckons with
-    /// 4352 bytes of kernel memory for a segment of 1448, which a stream of full segments never needs.
+    /// more than a stream of full segments ever needs ([`Self::linux_memory_of_segment`]).
     pub send_memory_per_segment: u32,
     /// Receive buffer (`net.ipv4.tcp_rmem`).
     pub receive_buffer: BufferLimits,
@@ -145,6 +145,12 @@ impl TcpConfig {
             0
         };
         self.header_bytes + u32::from(len) + options
+    }
+
+    /// Kernel memory that Linux 6 reckons with for a segment with so much payload (`tcp_sndbuf_expand`): the largest segment, which may do without the 12 bytes
+    /// of timestamps, its headers and `skb_shared_info`, 320 bytes each, up to the next power of two, and `sk_buff`.
+    pub const fn linux_memory_of_segment(mss: u32) -> u32 {
+        (mss + 12 + 2 * 320).next_power_of_two() + 256
     }
 
     /// Linux 6 with its defaults.
@@ -173,7 +179,7 @@ impl TcpConfig {
             max_rto: SimDuration::from_secs(120),
             send_buffer: BufferLimits::new(16_384, 4_194_304),
             writable_at_once: false,
-            send_memory_per_segment: 4352,
+            send_memory_per_segment: Self::linux_memory_of_segment(1448),
             receive_buffer: BufferLimits::new(131_072, 32 << 20),
             window_percent: 50,
         }
@@ -255,6 +261,20 @@ impl TcpConfig {
             receive_buffer: BufferLimits::fixed(131_072),
             window_percent: 100,
             ..Self::linux()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By hand from `tcp_sndbuf_expand` of Linux 6 on a 64-bit machine: 1460 + 640 up to 4096, 548 + 640 up to 2048, 8960 + 640 up to 16,384, and 256 each.
+    /// The largest is so large that twice a window of ten holds more than that window.
+    #[test]
+    fn a_segment_takes_the_memory_that_linux_reckons_with() {
+        for (mss, memory) in [(1448, 4352), (536, 2304), (8948, 16_640), (65_483, 131_328)] {
+            assert_eq!(TcpConfig::linux_memory_of_segment(mss), memory, "{mss}");
         }
     }
 }

@@ -98,8 +98,7 @@ impl Tcb {
 
     /// Whether [`Tcb::next_segment`] would return a segment.
     #[inline]
-    pub fn wants_send(&self, cfg: &TcpConfig, now: SimTime) -> bool {
-        let _ = now;
+    pub fn wants_send(&self, cfg: &TcpConfig) -> bool {
         !self.is_quiet() && self.pick(cfg).is_some()
     }
 

@@ -1,8 +1,9 @@
 //! The client: a tor process and the program behind it.
 //!
 //! The program opens streams, flow by flow as its load says (`flows`); tor gives each a circuit (`transfers`) out of those that it has built ahead or builds for it
-//! (`pool`), and gives circuits up that take longer than it has learned to expect (`build_timeout`) or are old (`expiry`).
+//! (`attaching`, `pool`), and gives circuits up that take longer than it has learned to expect (`build_timeout`) or are old (`expiry`).
 
+mod attaching;
 mod build_timeout;
 mod expiry;
 mod flows;
@@ -52,7 +53,7 @@ pub enum Purpose<'a> {
 pub struct PathRequest<'a> {
     /// Who.
     pub client: ClientId,
-    /// The how-manieth circuit of this client, from 0.
+    /// Number of the circuit among those of this client, from 0.
     pub circuit: u64,
     /// What for.
     pub purpose: Purpose<'a>,
@@ -81,7 +82,7 @@ pub trait PathSource: Send {
     fn compatible(&self, a: HostId, b: HostId) -> bool {
         a != b
     }
-    /// The relay at which an onion service lets itself be found: the how-manieth that it draws. Asked only where there are onion services.
+    /// The relay at which an onion service lets itself be found: the n-th that it draws. Asked only where there are onion services.
     fn introduction_point(&self, _service: ClientId, _ordinal: u64) -> Option<HostId> {
         None
     }

@@ -1,13 +1,11 @@
-//! The circuits of a client: built ahead, and built when a stream needs one (`core/or/circuituse.c`). How they end is in `expiry`.
+//! The circuits of a client: which are built ahead, and what is launched (`core/or/circuituse.c`). How streams get them is in `attaching`, how they end in `expiry`.
 
-use super::flows::Flow;
-use super::transfers::Transfer;
 use super::{PathRequest, Purpose};
 use crate::circuit::{CircuitState, HOPS, Intent};
-use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
+use crate::ids::{CircuitId, ClientId};
 use crate::records::CircuitSerial;
 use crate::world::{Event, World};
-use onionlab_engine::{HostId, prefetch};
+use onionlab_engine::HostId;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::collections::VecDeque;
 
@@ -72,17 +70,7 @@ impl Pool {
     }
 }
 
-/// What a client's circuits that nobody has used are to streams that wait.
-struct Prospects {
-    /// There may be some for any stream.
-    for_any: bool,
-    /// Those that somebody waits for.
-    awaited: Vec<(FlowId, CircuitId)>,
-    /// No more may be launched for streams.
-    full: bool,
-}
-
-fn long_lived(port: u16) -> bool {
+pub(super) fn long_lived(port: u16) -> bool {
     LONG_LIVED.contains(&port)
 }
 
@@ -191,9 +179,13 @@ impl World {
             return self.launch(client, Purpose::Exit { ports: &wanted, pending: false }, stable).is_some();
         }
         let state = &self.clients[client.index()];
-        let internal = unused.iter().filter(|circuit| self.circuits[circuit.index()].intent == Intent::Internal).count();
+        let internal = || unused.iter().map(|id| &self.circuits[id.index()]).filter(|circuit| circuit.intent == Intent::Internal);
+        // tor means to ask whether Stable ones are expected, and asks whether it can be told (`needs_hs_client_circuits`): when they no longer are,
+        // it goes on launching others, a second apart, until there are as many unused circuits as it allows.
+        let stable = internal().filter(|circuit| circuit.stable).count();
+        let too_few = internal().count() < self.settings.client.internal || stable < self.settings.client.stable_internal;
         let serves = self.is_service(client);
-        if (state.ports.internal_predicted(now) || serves) && internal < self.settings.client.internal {
+        if (state.ports.internal_predicted(now) || serves) && too_few {
             if serves {
                 self.clients[client.index()].ports.used_internal(now, &self.settings.client);
             }
@@ -212,7 +204,7 @@ impl World {
     }
 
     /// `circuit_launch`
-    fn launch(&mut self, client: ClientId, purpose: Purpose<'_>, stable: bool) -> Option<CircuitId> {
+    pub(super) fn launch(&mut self, client: ClientId, purpose: Purpose<'_>, stable: bool) -> Option<CircuitId> {
         if self.has_failed_too_often(client) {
             return None;
         }
@@ -237,7 +229,7 @@ impl World {
     }
 
     /// Whether the relay lets the client's streams to this port out, as far as the client knows.
-    fn is_served(&self, client: ClientId, relay: HostId, port: u16) -> bool {
+    pub(super) fn is_served(&self, client: ClientId, relay: HostId, port: u16) -> bool {
         self.paths.exits_to(relay, port) && !self.clients[client.index()].refusing.contains(&relay)
     }
 
@@ -296,204 +288,6 @@ impl World {
         pool.building += 1;
         self.second_by(client, now);
         id
-    }
-
-    /// The stream gets a circuit that is open, or waits for one that is on its way, launched now if there is none
-    /// (`circuit_get_open_circ_or_launch`).
-    pub(crate) fn attach_or_wait(&mut self, id: TransferId) {
-        if self.transfers[id.index()].service.is_some() {
-            self.attach_to_service(id);
-            return;
-        }
-        let client = self.transfers[id.index()].client;
-        if self.attach(id) {
-            return;
-        }
-        let state = &mut self.clients[client.index()];
-        if !state.waiting.contains(&id) {
-            state.waiting.push(id);
-        }
-        let (port, owner) = (self.transfers[id.index()].port, self.owner(id));
-        let circuit = self.on_its_way(client, port, owner).or_else(|| {
-            let may = self.pending(client) < self.clients[client.index()].config.options.max_pending as usize;
-            may.then(|| self.launch(client, Purpose::Exit { ports: &[port], pending: true }, long_lived(port))).flatten()
-        });
-        if let Some(circuit) = circuit {
-            self.circuits[circuit.index()].awaited_by = Some(owner);
-        }
-        self.second_by(client, self.queue.now());
-    }
-
-    /// Whose circuit the stream needs: its flow's, or that of all flows that share circuits.
-    fn owner(&self, id: TransferId) -> FlowId {
-        let flow = self.transfers[id.index()].flow;
-        if self.flows[flow.index()].isolated { flow } else { FlowId::NONE }
-    }
-
-    /// The flow is over: what was launched for it is nobody's until it is open.
-    pub(super) fn flow_awaits_nothing(&mut self, client: ClientId, flow: FlowId) {
-        for id in &self.clients[client.index()].pool.clean {
-            let owner = &mut self.circuits[id.index()].awaited_by;
-            if *owner == Some(flow) {
-                *owner = Some(FlowId::NONE);
-            }
-        }
-    }
-
-    /// The best circuit that is being built and that nobody else waits for.
-    fn on_its_way(&self, client: ClientId, port: u16, owner: FlowId) -> Option<CircuitId> {
-        let fits = |id: &&CircuitId| {
-            let circuit = &self.circuits[id.index()];
-            circuit.state == CircuitState::Building && circuit.is_for(owner) && self.takes(**id, port)
-        };
-        let rank = |id: &&CircuitId| (!self.circuits[id.index()].relaxed, self.circuits[id.index()].launched);
-        self.clients[client.index()].pool.clean.iter().filter(fits).max_by_key(rank).copied()
-    }
-
-    /// Circuits for streams that are being built (`count_pending_general_client_circuits`).
-    fn pending(&self, client: ClientId) -> usize {
-        let pending = |circuit: &&CircuitId| {
-            let circuit = &self.circuits[circuit.index()];
-            circuit.state == CircuitState::Building && circuit.intent == Intent::Exit && !circuit.timed_out
-        };
-        self.clients[client.index()].pool.clean.iter().filter(pending).count()
-    }
-
-    /// Whether the circuit is one for new streams to this port, open or not (`circuit_is_acceptable`).
-    fn takes(&self, id: CircuitId, port: u16) -> bool {
-        let circuit = &self.circuits[id.index()];
-        let dirty = circuit.first_used.is_some_and(|used| used + self.circuit_lifetime(circuit.client) <= self.queue.now());
-        !dirty
-            && self.takes_streams(id)
-            && (circuit.stable || !long_lived(port))
-            && self.is_served(circuit.client, circuit.last_relay(), port)
-    }
-
-    /// The same as far as the port does not matter.
-    fn takes_streams(&self, id: CircuitId) -> bool {
-        let circuit = &self.circuits[id.index()];
-        !circuit.unusable && !circuit.timed_out && (circuit.intent == Intent::Exit || self.leads_a_set(id))
-    }
-
-    /// The best open circuit for the stream: one that is not late, of those in use the one that was used first most recently, of the others the youngest
-    /// (`circuit_get_best`, `circuit_is_better`).
-    fn best_circuit(&self, id: TransferId) -> Option<CircuitId> {
-        let transfer = &self.transfers[id.index()];
-        let pool = &self.clients[transfer.client.index()].pool;
-        let flow = &self.flows[transfer.flow.index()];
-        let used = if flow.isolated { &flow.circuits } else { &pool.shared };
-        let owner = self.owner(id);
-        let open = |id: &&CircuitId| {
-            let circuit = &self.circuits[id.index()];
-            circuit.state == CircuitState::Open && circuit.is_for(owner) && self.takes(**id, transfer.port)
-        };
-        let rank = |id: &&CircuitId| {
-            let circuit = &self.circuits[id.index()];
-            if circuit.intent == Intent::Leg {
-                // The first in the order of a hash table whose keys are random (`conflux_get_circ_for_conn`).
-                return (true, false, None, self.sets[circuit.set.index()].place);
-            }
-            (false, !circuit.relaxed, circuit.first_used, (circuit.began - SimTime::ZERO).as_nanos())
-        };
-        used.iter().chain(&pool.clean).filter(open).max_by_key(rank).copied()
-    }
-
-    fn attach(&mut self, id: TransferId) -> bool {
-        let now = self.queue.now();
-        let Some(best) = self.best_circuit(id) else { return false };
-        let transfer = &self.transfers[id.index()];
-        let (client, flow_id) = (transfer.client, transfer.flow);
-        self.clients[client.index()].waiting.retain(|&other| other != id);
-        if self.circuits[best.index()].first_used.is_none() {
-            let isolated = self.flows[flow_id.index()].isolated.then_some(flow_id);
-            self.first_use(client, best, isolated);
-            self.second_by(client, now);
-        }
-        self.attach_to(id, best);
-        self.provide_spare(best);
-        true
-    }
-
-    /// A stream is the first to use the circuit, for its flow alone where that is given.
-    pub(crate) fn first_use(&mut self, client: ClientId, id: CircuitId, flow: Option<FlowId>) {
-        let serial = self.serials[id.index()];
-        self.circuits[id.index()].first_used = Some(self.queue.now());
-        let legs = self.siblings(id);
-        let pool = &mut self.clients[client.index()].pool;
-        pool.clean.retain(|other| *other != id && !legs.contains(other));
-        pool.dirty.push_back((id, serial));
-        match flow {
-            Some(flow) => {
-                self.circuits[id.index()].flow = flow;
-                self.flows[flow.index()].circuits.push(id);
-            }
-            None => pool.shared.push(id),
-        }
-    }
-
-    /// Streams that wait try again (`connection_ap_attach_pending`).
-    ///
-    /// Where a client stands for many users hundreds wait, and one circuit more or less changes nothing for nearly all of them.
-    pub(crate) fn attach_waiting(&mut self, client: ClientId) {
-        let waiting = self.clients[client.index()].waiting.clone();
-        let mut prospects = self.prospects(client);
-        let mut as_before = true;
-        for (index, &id) in waiting.iter().enumerate() {
-            self.prefetch_waiting(&waiting, index);
-            // The ones before may have led to the end of this one.
-            if !as_before && !self.clients[client.index()].waiting.contains(&id) {
-                continue;
-            }
-            if self.waits_on(id, &prospects) {
-                self.second_by(client, self.queue.now());
-                continue;
-            }
-            self.attach_or_wait(id);
-            prospects = self.prospects(client);
-            as_before = false;
-        }
-    }
-
-    /// Fetches the streams that come soon, and the flows of those that come next.
-    fn prefetch_waiting(&self, waiting: &[TransferId], index: usize) {
-        if let Some(id) = waiting.get(index + 16) {
-            prefetch(&self.transfers[id.index()], size_of::<Transfer>());
-        }
-        if let Some(id) = waiting.get(index + 8) {
-            prefetch(&self.flows[self.transfers[id.index()].flow.index()], size_of::<Flow>());
-        }
-    }
-
-    fn prospects(&self, client: ClientId) -> Prospects {
-        let pool = &self.clients[client.index()].pool;
-        let mut prospects = Prospects { for_any: !pool.shared.is_empty(), awaited: Vec::new(), full: false };
-        for &id in &pool.clean {
-            match self.circuits[id.index()].awaited_by {
-                _ if !self.takes_streams(id) => {}
-                Some(owner) => prospects.awaited.push((owner, id)),
-                None => prospects.for_any = true,
-            }
-        }
-        prospects.full = self.pending(client) >= self.clients[client.index()].config.options.max_pending as usize;
-        prospects
-    }
-
-    /// Whether [`Self::attach_or_wait`] would change nothing for a stream that waits already: no circuit is open for it, and either one that is being built is its own or no
-    /// more may be launched.
-    fn waits_on(&self, id: TransferId, prospects: &Prospects) -> bool {
-        let transfer = &self.transfers[id.index()];
-        let flow = &self.flows[transfer.flow.index()];
-        if prospects.for_any || transfer.service.is_some() || flow.isolated && !flow.circuits.is_empty() {
-            return false;
-        }
-        let owner = self.owner(id);
-        let own = |circuit: CircuitState| {
-            let of_owner = prospects.awaited.iter().filter(|(other, _)| *other == owner);
-            of_owner.filter(|(_, id)| self.circuits[id.index()].state == circuit && self.takes(*id, transfer.port)).count()
-        };
-        let waits = own(CircuitState::Open) == 0 && (prospects.full || own(CircuitState::Building) > 0);
-        debug_assert!(!waits || self.best_circuit(id).is_none(), "a circuit is open for the stream");
-        waits
     }
 
     /// A hop of the circuit was added (`circuit_build_times_handle_completed_hop`).

@@ -1,10 +1,11 @@
 //! The streams of a client's program: each waits for a circuit, asks the exit to connect, exchanges its bytes and ends
-//! (`core/or/connection_edge.c`).
+//! (`core/or/connection_edge.c`). What else may happen to them is in `retrying`.
+
+mod retrying;
 
 use super::{ClientConfig, ClientOptions, Writer};
 use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Place};
-use crate::edge::NO_RESOURCES;
 use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
 use crate::records::{CircuitSerial, ExchangeKind, Outcome, TransferRecord};
 use crate::stream::{Blocked, ExitState, Stream, StreamEnd};
@@ -34,7 +35,7 @@ enum State {
 pub(crate) struct Transfer {
     pub client: ClientId,
     pub flow: FlowId,
-    /// The how-manieth stream of the client.
+    /// Number of the stream among those of the client, from 0.
     pub ordinal: u64,
     pub port: u16,
     user: u32,
@@ -385,94 +386,6 @@ impl World {
         (!stream.client_ended && stream.transfer.is_some()).then_some(stream.transfer)
     }
 
-    /// END from the exit: the server closed or refused. If the stream was not open yet, another circuit is tried (`connection_ap_process_end_not_open`).
-    pub(crate) fn end_at_client(&mut self, cell: Cell) {
-        let Some(id) = self.transfer_of(cell) else {
-            self.standby_ended(cell.stream);
-            return;
-        };
-        match self.transfers[id.index()].state {
-            State::Open if self.streams[cell.stream.index()].switching.broken => self.start_over(id),
-            State::Open => self.finish_transfer(id, Outcome::CircuitClosed),
-            State::Waits | State::Connects { .. } => {
-                let full = cell.length == NO_RESOURCES && {
-                    let (client, port) = (self.transfers[id.index()].client, self.transfers[id.index()].port);
-                    let exit = self.circuits[cell.circuit.index()].last_relay();
-                    self.exit_refuses(client, exit, port)
-                };
-                if full {
-                    // The circuit stays as it is, and the try does not count (`END_STREAM_REASON_RESOURCELIMIT` there).
-                    self.look_elsewhere(id);
-                } else {
-                    self.try_elsewhere(id);
-                }
-            }
-        }
-    }
-
-    /// The stream leaves its circuit, which takes no new ones any more, and looks for another.
-    fn try_elsewhere(&mut self, id: TransferId) {
-        let stream = self.transfers[id.index()].stream;
-        let circuit = self.streams[stream.index()].circuit;
-        let transfer = &mut self.transfers[id.index()];
-        transfer.retries = transfer.retries.saturating_add(1);
-        self.mark_unusable(circuit);
-        self.look_elsewhere(id);
-    }
-
-    /// The stream leaves its circuit and looks for another, unless it is too old for one (`connection_ap_handshake_attach_circuit`).
-    fn look_elsewhere(&mut self, id: TransferId) {
-        self.leave_circuit(id);
-        let transfer = &mut self.transfers[id.index()];
-        transfer.state = State::Waits;
-        self.sampler.bytes_tried_again += transfer.written - transfer.unread;
-        transfer.unread = transfer.written;
-        let patience = self.clients[transfer.client.index()].config.options.socks_timeout;
-        if transfer.began + patience <= self.queue.now() {
-            self.finish_transfer(id, Outcome::NoCircuit);
-            return;
-        }
-        self.arm_check(id);
-        self.attach_or_wait(id);
-    }
-
-    /// The program goes on with this stream of another circuit, which is connected.
-    pub(crate) fn goes_on_with(&mut self, id: TransferId, stream: StreamId) {
-        let circuit = self.streams[stream.index()].circuit;
-        let transfer = &mut self.transfers[id.index()];
-        transfer.stream = stream;
-        transfer.circuit = Some(self.serials[circuit.index()]);
-        let connects = std::mem::replace(&mut transfer.state, State::Open) != State::Open;
-        if connects {
-            transfer.connected.get_or_insert(self.queue.now());
-            if !self.settings.optimistic_data {
-                self.begin_program(id);
-            }
-        }
-    }
-
-    /// A switch has failed under the stream: the program begins anew over another circuit.
-    pub(crate) fn start_over(&mut self, id: TransferId) {
-        let now = self.queue.now();
-        let stream = self.transfers[id.index()].stream;
-        let transfer = &self.transfers[id.index()];
-        let packaged = transfer.written - transfer.unread - self.streams[stream.index()].ends[Place::Client as usize].inbuf;
-        self.count_start_over(stream, transfer.received + packaged);
-        self.leave_circuit(id);
-        let transfer = &mut self.transfers[id.index()];
-        transfer.retries = transfer.retries.saturating_add(1);
-        transfer.state = State::Waits;
-        (transfer.received, transfer.progress, transfer.began) = (0, now, now);
-        if self.settings.optimistic_data {
-            self.begin_program(id);
-        } else {
-            // It begins when the new stream is connected; until then there is nothing to read from it.
-            (transfer.written, transfer.unread, transfer.writer) = (0, 0, None);
-        }
-        self.arm_check(id);
-        self.attach_or_wait(id);
-    }
-
     /// The client is done with the stream on its circuit: END goes to the exit.
     fn leave_circuit(&mut self, id: TransferId) {
         let stream = std::mem::replace(&mut self.transfers[id.index()].stream, StreamId::NONE);
@@ -503,62 +416,6 @@ impl World {
             self.clients[transfer.client.index()].waiting.retain(|&other| other != id);
         }
         self.stream_over(transfer.flow);
-    }
-
-    /// The circuit is gone, and with it its streams (`connection_edge_destroy`).
-    pub(crate) fn fail_streams(&mut self, circuit: CircuitId) {
-        for stream in std::mem::take(&mut self.circuits[circuit.index()].client_streams) {
-            // What follows from the end of one stream may already have used the place of another for a new one.
-            if self.streams[stream.index()].circuit == circuit
-                && let Some(id) = self.open_transfer(stream)
-            {
-                if self.failed_by_switching(circuit) {
-                    self.start_over(id);
-                } else {
-                    self.finish_transfer(id, Outcome::CircuitClosed);
-                }
-            }
-        }
-    }
-
-    fn arm_check(&mut self, id: TransferId) {
-        let transfer = &mut self.transfers[id.index()];
-        let config = &self.clients[transfer.client.index()].config;
-        let due = transfer.due(config);
-        if due < transfer.check_at {
-            transfer.check_at = due;
-            self.queue.schedule(due, config.host, Event::TransferCheck(id));
-        }
-    }
-
-    /// Looks whether the transfer has waited too long for something, and if not, when to look again.
-    pub(crate) fn check_transfer(&mut self, id: TransferId) {
-        let now = self.queue.now();
-        let Some(transfer) = self.transfers.get_mut(id.index()) else { return };
-        if transfer.check_at > now {
-            return;
-        }
-        transfer.check_at = SimTime::MAX;
-        let config = &self.clients[transfer.client.index()].config;
-        let (stall, options) = (config.stall, config.options);
-        if transfer.start + transfer.timeout <= now {
-            self.finish_transfer(id, Outcome::Timeout);
-        } else if transfer.progress + stall <= now {
-            self.finish_transfer(id, Outcome::Stall);
-        } else if transfer.state == State::Waits && transfer.began + options.socks_timeout <= now {
-            self.finish_transfer(id, Outcome::NoCircuit);
-        } else if let State::Connects { since } = transfer.state
-            && since + transfer.reply_timeout(&options) <= now
-        {
-            // A service that does not answer is not asked again (`connection_ap_expire_beginning`).
-            if transfer.service.is_some() {
-                self.finish_transfer(id, Outcome::Timeout);
-            } else {
-                self.try_elsewhere(id);
-            }
-        } else {
-            self.arm_check(id);
-        }
     }
 
     pub(crate) fn record_transfer(&mut self, id: TransferId, outcome: Outcome) {

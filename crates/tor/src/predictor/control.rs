@@ -5,7 +5,6 @@
 
 use super::feedback::Letter;
 use super::{EXIT, Feedback, Predictor};
-use crate::CELL_BYTES;
 use crate::cell::{Cell, CellKind};
 use crate::channel::{ChannelKind, Opening};
 use crate::ids::EndId;
@@ -67,11 +66,7 @@ impl World {
             let mut cell = Cell::new(kind, letter.circuit).carrying(length as u16);
             cell.set_arrives_at(letter.to);
             self.circuits[letter.circuit.index()].live_cells += 1;
-            let end = &mut self.ends[control.index()];
-            self.sent.push_cell(&mut end.sent, cell);
-            end.outbuf.append(CELL_BYTES);
-            end.cells_sent += 1;
-            self.net.tell_again(end.socket);
+            self.append_to_outbuf(control, cell);
         }
         predictor.in_band.entry(control).or_default().push_back(letter);
         self.watch_channel_writing(control);

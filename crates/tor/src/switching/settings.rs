@@ -111,7 +111,7 @@ impl Default for SwitchingSettings {
 pub struct SpareRequest {
     /// Who.
     pub client: crate::ids::ClientId,
-    /// The how-manieth circuit of this client, from 0.
+    /// Number of the circuit among those of this client, from 0.
     pub circuit: u64,
     /// Entry, middle and exit of the circuit for which it is.
     pub instead_of: [HostId; 3],

@@ -49,7 +49,13 @@ pub(super) fn values(place: &str, range: &DeTable<'_>) -> Checked<Vec<String>> {
     let values = match (&from, &to) {
         (Value::Number(low), Value::Number(high)) => match (low.as_i64(), high.as_i64()) {
             (Some(low), Some(high)) => {
-                between.whole(low as f64, high as f64).map(|values| values.map(|value| format!("{value:.0}")).collect())
+                // The ends as they stand: beyond 2^53 a float has not every whole number.
+                let exact = |(step, value): (usize, f64)| match step {
+                    0 => low.to_string(),
+                    _ if step + 1 == steps => high.to_string(),
+                    _ => format!("{value:.0}"),
+                };
+                between.whole(low as f64, high as f64).map(|values| values.enumerate().map(exact).collect())
             }
             _ => between.numbers(low.as_f64(), high.as_f64()),
         },
@@ -152,6 +158,9 @@ mod tests {
         assert_eq!(of("from = 0.1\nto = 0.5\nsteps = 5").unwrap(), ["0.1", "0.2", "0.3", "0.4", "0.5"]);
         assert_eq!(of("from = 3\nto = 1\nsteps = 3").unwrap(), ["3", "2", "1"]);
         assert!(of("from = 0\nto = 1\nsteps = 3").unwrap_err().contains("1 comes twice"));
+        // Of such no float has more than one in a thousand.
+        let wide = of(&format!("from = {}\nto = {}\nsteps = 3", i64::MIN + 1, i64::MAX)).unwrap();
+        assert_eq!(wide, [(i64::MIN + 1).to_string(), "0".to_owned(), i64::MAX.to_string()]);
     }
 
     #[test]

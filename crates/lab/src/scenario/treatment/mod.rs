@@ -135,7 +135,7 @@ axes! {
     /// With cpu "main-thread": a relay's cores, which set the number of its worker threads (`NumCPUs`). Default: 2.
     #[schemars(range(min = 1, max = 128))]
     cpu_cores: u32,
-    /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto. Default: 488 with tor "0.4.9" and flow-control "vegas", else 498.
+    /// Bytes of data in a DATA cell: 498, or 488 where all relays speak the newer relay crypto, and between client and onion service 498 then, too. Default: 488 with tor "0.4.9" and flow-control "vegas", else 498.
     #[schemars(range(min = 1, max = 498))]
     cell_payload: u32,
     /// With flow-control "windows": circuit window in DATA cells. Default: as the consensus says (`circwindow`), else 1000.

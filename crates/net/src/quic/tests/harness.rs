@@ -196,7 +196,7 @@ impl Pair {
                 stream.last_read_at = now;
             }
             if stream.to_write > 0 {
-                let taken = end.quic.write(&self.cfg, stream.id, stream.to_write);
+                let taken = end.quic.write(stream.id, stream.to_write);
                 stream.to_write -= taken;
                 stream.written += taken;
             }

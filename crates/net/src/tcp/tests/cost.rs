@@ -76,7 +76,7 @@ fn cost_of_a_lonely_cell() {
         b.on_segment(&cfg, now + millis(20), &segment);
         b.read(&cfg, now + millis(20), 543);
         let mut answered = now + millis(20);
-        if !b.wants_send(&cfg, answered) {
+        if !b.wants_send(&cfg) {
             answered = b.deadline();
             b.on_timer(&cfg, answered);
         }

@@ -227,7 +227,7 @@ impl Pair {
     /// Lets an end send its next segment, if it may.
     fn send(&mut self, side: usize) -> bool {
         let before = Before::of(&self.ends[side].tcb);
-        let wants = self.ends[side].tcb.wants_send(&self.cfg, self.now);
+        let wants = self.ends[side].tcb.wants_send(&self.cfg);
         let segment = self.ends[side].tcb.next_segment(&self.cfg, self.now);
         assert_eq!(wants, segment.is_some(), "wants_send() is exact");
         let Some(segment) = segment else { return false };
@@ -292,7 +292,7 @@ impl Pair {
             if let Some((at, _)) = wire.in_flight.front() {
                 next = next.min(*at);
             }
-            if end.tcb.wants_send(&self.cfg, self.now) {
+            if end.tcb.wants_send(&self.cfg) {
                 next = next.min(wire.free_at);
             }
         }
