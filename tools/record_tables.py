@@ -23,7 +23,8 @@ HEAD = """\
 Written by `python tools/record_tables.py` from what the program describes its files with: change the descriptions in
 `crates/lab/src/records`, not this page.
 
-A results directory holds `experiment.toml` (a copy of the file), `plan.json` (the runs, and the scenario with every default), for
+A results directory holds `experiment.toml` (a copy of the file), `plan.json` (the runs, and the scenario with its defaults, but
+for those that depend on the version of tor or on the consensus: what these came to is in [`run`](#run), `treatment_json`), for
 each finished run a folder `runs/TREATMENT--netNETWORK--seedSEED` with the tables below as Parquet, and what is drawn from them:
 `report.html`, `charts/`, `tables/`. A folder of a run is there whole or not at all.
 
@@ -35,9 +36,9 @@ experiment.transfers  # a Polars frame of all runs
 experiment.table("channels").collect()  # any other one: a lazy frame, of which only what is asked for is read
 ```
 
-Both have the columns `treatment`, `network` and `seed` before those of the file, and of a [sweep](sweeps.md) `point`. Whatever
-reads Parquet reads a single file: `polars.read_parquet`, `pandas.read_parquet`, DuckDB, R's arrow. Each file says in its footer
-what stands here: `polars.read_parquet_metadata(FILE)["onionlab.columns"]`.
+Both have the columns `treatment`, `network` and `seed` before those of the file, and of a [sweep](sweeps.md) `point`, counted
+from 0. Whatever reads Parquet reads a single file: `polars.read_parquet`, `pandas.read_parquet`, DuckDB, R's arrow. Each file
+says in its footer what stands here: `polars.read_parquet_metadata(FILE)["onionlab.columns"]`.
 
 Instants and lengths of time are whole simulated nanoseconds (`_ns`), but for what tells how a run was made; amounts of data are
 bytes (`_bytes`). A unit of 1 is a plain number. Where a row may have no value the type says *or none*. Columns marked † tell how

@@ -1,7 +1,7 @@
 """Writing files so that a reader never meets half of one, even if the writer is killed or the disk is full.
 
 All goes into a hidden draft beside its place first, which takes the place's name when it is whole. A killed writer leaves at most
-a draft, which `remove_drafts` recognises.
+a draft, which `remove_drafts` recognises where it is a file, and `remove_abandoned` where it is a folder.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from onionlab.untrusted import clipped
 #: End of the hidden name of a directory while a newer one takes its place; `crates/lab` uses the same.
 REPLACED = ".replaced"
 
-#: Seconds after which nobody writes into the draft of a folder any more: whoever began it was killed.
+#: Seconds after which nobody writes into a draft any more: whoever began it was killed.
 ABANDONED = 86_400.0
 
 
@@ -177,21 +177,47 @@ def draft_of(folder: Path, ending: str) -> Path:
 
 
 def remove_abandoned(folder: Path, ending: str) -> None:
-    """Remove the drafts of a folder that killed writers left.
+    """Remove the drafts of a folder that killed writers left, as `_abandoned` knows them."""
+    for draft in _abandoned(folder, ending):
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def remove_drafts(directory: Path, names: Iterable[str]) -> None:
+    """Remove the drafts of files with these ``names`` that killed writers left in ``directory``, as `_abandoned` knows them.
+
+    What is written at this moment stays: a report, say, of a process that locks nothing.
+    """
+    for name in names:
+        for draft in _abandoned(directory / name):
+            with suppress(OSError):
+                draft.unlink()
+
+
+def _abandoned(place: Path, ending: str = "") -> list[Path]:
+    """The drafts of a file or a folder that killed writers left.
 
     Those are the ones of this machine whose process is no more, and all into which nothing was put since `ABANDONED`: on a file
     system of several machines this one does not know the processes of the others.
     """
     draft = re.compile(
-        re.escape(f".{folder.name}.") + r"((?P<machine>[0-9a-f]+)\.(?P<process>\d+)\.)?[0-9a-f]+" + re.escape(ending)
+        re.escape(f".{place.name}.") + r"((?P<machine>[0-9a-f]+)\.(?P<process>\d+)\.)?[0-9a-f]+" + re.escape(ending)
     )
     now = time.time()
+    left = []
     with suppress(OSError):
-        for path in folder.parent.iterdir():
+        for path in place.parent.iterdir():
             if found := draft.fullmatch(path.name):
-                ended = found["machine"] == _machine() and not Path("/proc", found["process"]).exists()
-                if ended or now - path.stat().st_mtime > ABANDONED:
-                    shutil.rmtree(path, ignore_errors=True)
+                ended = found["machine"] == _machine() and not _is_alive(found["process"])
+                # One that takes its name just now is not there any more; the others are looked at all the same.
+                with suppress(OSError):
+                    if ended or now - path.lstat().st_mtime > ABANDONED:
+                        left.append(path)
+    return left
+
+
+def _is_alive(process: str) -> bool:
+    """Whether a process with this number runs; where there is no `/proc`, every process counts as alive, as in `crates/lab`."""
+    return not Path("/proc/self").exists() or Path("/proc", process).exists()
 
 
 def _machine() -> str:
@@ -218,12 +244,3 @@ def writing(what: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise ResultsError(f"cannot write {what}: {error.strerror or error}") from error
-
-
-def remove_drafts(directory: Path, names: Iterable[str]) -> None:
-    """Remove the drafts of files with these ``names`` that a killed writer left in ``directory``."""
-    for name in names:
-        draft = re.compile(re.escape(f".{name}.") + r"\d+")
-        for path in directory.glob(f".{name}.*"):
-            if draft.fullmatch(path.name):
-                path.unlink(missing_ok=True)

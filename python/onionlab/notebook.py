@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 from onionlab.charts.export import inline, to_svg
 from onionlab.plan import in_words
 from onionlab.quantity import format_duration
+from onionlab.report import sweep
 from onionlab.results import describe
 from onionlab.stats.metrics import WHOLE
 from onionlab.terminal.progress import Pace, pace_of
-from onionlab.terminal.summary import CLIENT_COLUMNS, NETWORK_COLUMNS, cell
+from onionlab.terminal.summary import CLIENT_COLUMNS, NETWORK_COLUMNS, cells_of, fewer_words
 
 if TYPE_CHECKING:
     from onionlab._core import Progress
@@ -37,48 +38,54 @@ def experiment_html(experiment: Experiment) -> str:
     about = f"a sweep of {len(experiment.plan.points)} points" if experiment.swept else describe.headline(experiment)
     parts = [f"<h4>{escape(experiment.title)}</h4>", f"<p>{escape(about)}<br>{state}</p>"]
     if experiment.finished:
-        parts += _swept_tables(experiment) if experiment.swept else _tables(experiment)
-        parts.append("<p>± or (from–to): 95 % interval over sampled networks")
+        tables, written = _swept_tables(experiment) if experiment.swept else _tables(experiment)
+        parts += tables
+        parts.append(f"<p>± or (from–to): 95 % interval over {describe.repeated(experiment)}")
         if len(experiment.treatments) > 1:
             first = escape(experiment.treatments[0])
             parts.append(f"; second line: paired difference to “{first}”, * where its 95 % interval excludes zero")
+        repeated = describe.repeated(experiment)
+        over = f"{repeated} at a point" if experiment.swept else f"{experiment.repeats} {repeated}"
+        parts += [f"; {escape(words)}" for words in fewer_words(written, over)]
         parts.append("</p>")
-        if not experiment.swept:
-            parts += [f"<p><em>{escape(warning)}</em></p>" for warning in describe.warnings(experiment)]
+        warnings = sweep.warnings(experiment) if experiment.swept else describe.warnings(experiment)
+        parts += [f"<p><em>{escape(warning)}</em></p>" for warning in warnings]
     return f'<div style="max-width:70em">{"".join(parts)}</div>'
 
 
-def _tables(experiment: Experiment) -> list[str]:
-    """What each kind of client met, and what the network carried."""
+def _tables(experiment: Experiment) -> tuple[list[str], list[str]]:
+    """What each kind of client met, and what the network carried; and the figures of both."""
     rows = {(row["kind"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
-    tables = []
+    tables, written = [], []
     for columns, kinds, first in ((CLIENT_COLUMNS, experiment.kinds, "clients"), (NETWORK_COLUMNS, [WHOLE], "network")):
         shown = {
             metric: heading
             for metric, heading in columns.items()
             if any((kind, treatment, metric) in rows for kind in kinds for treatment in experiment.treatments)
         }
-        blocks = [
-            ("" if kind == WHOLE else kind, treatment, [cell(rows.get((kind, treatment, metric))) for metric in shown])
-            for kind in kinds
-            for treatment in experiment.treatments
-        ]
+        blocks = []
+        for kind in kinds:
+            for treatment in experiment.treatments:
+                found = {metric: rows.get((kind, treatment, metric)) for metric in shown}
+                blocks.append(("" if kind == WHOLE else kind, treatment, cells_of(experiment, treatment, kind, found)))
         tables.append(_table([first, "treatment", *shown.values()], blocks))
-    return tables
+        written += [figure for _, _, figures in blocks for figure in figures]
+    return tables, written
 
 
-def _swept_tables(experiment: Experiment) -> list[str]:
-    """What each kind of client met at each point."""
+def _swept_tables(experiment: Experiment) -> tuple[list[str], list[str]]:
+    """What each kind of client met at each point; and the figures."""
     rows = {(row["kind"], row["point"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
-    tables = []
+    tables, written = [], []
     for kind in experiment.kinds:
-        blocks = [
-            (in_words(values), treatment, [cell(rows.get((kind, point, treatment, metric))) for metric in CLIENT_COLUMNS])
-            for point, values in enumerate(experiment.plan.points)
-            for treatment in experiment.treatments
-        ]
+        blocks = []
+        for point, values in enumerate(experiment.plan.points):
+            for treatment in experiment.treatments:
+                found = {metric: rows.get((kind, point, treatment, metric)) for metric in CLIENT_COLUMNS}
+                blocks.append((in_words(values), treatment, cells_of(experiment.at(point), treatment, kind, found)))
         tables.append(_table([kind, "treatment", *CLIENT_COLUMNS.values()], blocks))
-    return tables
+        written += [figure for _, _, figures in blocks for figure in figures]
+    return tables, written
 
 
 def _table(head: list[str], rows: list[tuple[str, str, list[str]]]) -> str:

@@ -80,6 +80,8 @@ class Plan:
 
     def at(self, point: int) -> Plan:
         """The plan of one point, as if a file of its own had asked for it."""
+        if not self.points:
+            raise ValueError(f"the experiment holds no sweep, and so no point {point}")
         if not 0 <= point < len(self.points):
             raise ValueError(f"there is no point {point}; the sweep has {len(self.points)}, counted from 0")
         runs = tuple(run for run in self.runs if point == run.point or point in run.also)

@@ -14,7 +14,7 @@ import pytest
 
 from onionlab.errors import ResultsError, UntrustedError
 from onionlab.live_network import tor_metrics
-from onionlab.live_network.calibrate import calibrate, page
+from onionlab.live_network.calibrate import calibrate, page, year_of
 from onionlab.live_network.tor_metrics import Metrics
 from onionlab.results.request_times import on_time
 
@@ -59,6 +59,7 @@ def test_tables_of_tor_metrics(tmp_path: Path) -> None:
     for name, content in TABLES.items():
         live.add(written(tmp_path, name, content))
     assert live.sources == list(TABLES)
+    assert live.when == "2026"
     assert live.times["51200"] == pytest.approx({0.25: 0.9, 0.5: 1.1, 0.75: 1.6})
     assert "1048576" not in live.times
     assert live.times["circuit_rtt"] == pytest.approx({0.25: 0.2, 0.5: 0.3, 0.75: 0.5})
@@ -77,6 +78,7 @@ date,filesize,source,server,q1,md,q3,timeouts,failures,requests
 """
     live = Metrics()
     live.add(written(tmp_path, "torperf-1.1.csv", rows))
+    assert live.when == "2019"
     assert live.times["51200"] == pytest.approx({0.25: 0.9, 0.5: 1.1, 0.75: 1.6})
     assert live.times["5242880"][0.5] == pytest.approx(6.0)
     assert live.error_rate == pytest.approx(4 / 200)
@@ -111,6 +113,7 @@ def test_staged_measurements_of_tornettools(tmp_path: Path) -> None:
     assert "circuit_build_times" not in live.times
     assert live.error_rate == pytest.approx(0.05)
     assert live.relay_goodput == pytest.approx(305e9)
+    assert live.when == "2026"
 
 
 def test_quantiles(tmp_path: Path) -> None:
@@ -120,6 +123,7 @@ def test_quantiles(tmp_path: Path) -> None:
     }
     live = Metrics()
     live.add(written(tmp_path, "targets.json", json.dumps(content)))
+    assert live.named() == "targets.json (of 2019)"
     assert live.times == {"circuit_rtt": {0.1: 0.14, 0.5: 0.4}, "51200": {0.1: 0.4, 0.5: 1.23}}
     assert live.error_rate == pytest.approx(0.08)
 
@@ -253,6 +257,44 @@ def test_a_simulation_beside_them() -> None:
     assert "**b**, 4 downloads:" in text
 
 
+def test_years_stand_beside_the_figures_and_other_years_are_said(tmp_path: Path) -> None:
+    """Figures of 2019 tell little of a network of 2026: nobody should have to find that out alone."""
+    metrics = Metrics()
+    metrics.add(written(tmp_path, "targets.json", '{"quantiles": [0.5], "tor_2019": {"circuit_rtt": [0.4]}}'))
+    calibrations = calibrate(experiment(), metrics)
+    apart = page(calibrations, metrics, Path("out/x"), 2026)
+    assert apart.startswith("Simulated: out/x, the network of 2026. Live: targets.json (of 2019).\n")
+    assert "**The live figures are of 2019, the simulated network is that of 2026**" in apart
+    assert "| | | simulated | live, 2019 | ratio |" in apart
+    for year in (2019, None):
+        assert "**The live figures" not in page(calibrations, metrics, Path("out/x"), year)
+    staged = '{"circuit_rtt": [0.4], "relay_goodput": {"2022-12-31": 300, "2023-01-01": 300}}'
+    metrics.add(written(tmp_path, "staged.json", staged))
+    assert metrics.when == "2019 and 2022 to 2023"
+    assert metrics.of_other_years(2023).startswith("**The live figures are of 2019 and 2022 to 2023,")
+    # Without counts the name alone has days, and a file may have none at all.
+    for name, when in (("tor_metrics_2024-05-01--2024-05-31.json", "2024"), ("metrics.json", "")):
+        alone = Metrics()
+        alone.add(written(tmp_path, name, '{"circuit_rtt": [0.4]}'))
+        assert alone.when == when
+    assert "| | | simulated | live | ratio |" in page(calibrate(experiment(), alone), alone, Path("out/x"), 2026)
+
+
+@pytest.mark.parametrize(
+    ("network", "year"),
+    [
+        ({"kind": "synthetic", "year": 2024.5}, 2024),
+        ({"kind": "consensus", "document": {"path": "../2019-old/md-2026-06-27.xz"}}, 2026),
+        ({"kind": "consensus", "document": {"path": "2021-11-15-13-00-00-consensus-microdesc"}}, 2021),
+        ({"kind": "consensus", "document": {"path": "november.xz"}}, None),
+        ({"kind": "file", "document": {"path": "of-2019-01-01.json"}}, None),
+    ],
+)
+def test_the_year_of_a_network(network: dict[str, Any], year: int | None) -> None:
+    one = SimpleNamespace(plan=SimpleNamespace(scenario={"network": network}))
+    assert year_of(one) == year  # type: ignore[arg-type]
+
+
 def test_networks_are_not_pooled() -> None:
     """A second network with many slow downloads, and two seeds of a third: each network counts once, each of its seeds half."""
     one = experiment()
@@ -271,7 +313,7 @@ def test_networks_are_not_pooled() -> None:
     assert line.ours.mean == pytest.approx((2 + 6 + (7 + 9) / 2) / 3)
     assert found.lines[-1].ours.mean == pytest.approx(1.0)
     text = page([found], live(), Path("out/x"))
-    assert "Simulated are means over 3 networks, or seeds of one, with 95 % intervals between them." in text
+    assert "Simulated: means over 3 networks, or seeds of one, with 95 % intervals between them." in text
     assert "| time to last byte, 50 KiB, s | p50 | 5.33 [0.00, 12.92] | 4.00 | 1.33 |" in text
 
 

@@ -30,6 +30,8 @@ def test_skewed_values_are_named() -> None:
     (sentence,) = warnings(networks=5, summary=summary(WIDE))
     assert "web (time to last byte, median)" in sentence
     assert "log-normal mean" in sentence
+    (of_seeds,) = warnings(networks=5, sampled=False, by_seed=True, summary=summary(WIDE))
+    assert of_seeds == sentence.replace("Networks differ", "Seeds differ").replace("few networks", "few seeds")
     # Not of those that the report's words are about.
     assert warnings(networks=5, summary=summary(WIDE, "goodput")) == []
     assert warnings(networks=5, summary=summary((10.0, 11.0, 10.5, 9.5, 9.9))) == []
@@ -39,6 +41,10 @@ def test_skewed_values_are_named() -> None:
 def test_wide_spread_under_students_interval_is_named(values: tuple[float, ...]) -> None:
     found = warnings(networks=len(values), summary=summary(values))
     assert "fewer than 92 of 100 experiments" in found[-1]
+    of_seeds = warnings(networks=len(values), sampled=False, by_seed=True, summary=summary(values))[-1]
+    assert of_seeds.startswith("Seeds differ widely")
+    assert of_seeds.endswith("More seeds help.")
+    assert "network" not in of_seeds
 
 
 def test_note_on_a_number_that_was_found() -> None:

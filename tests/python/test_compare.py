@@ -131,7 +131,7 @@ def test_what_is_faster_because_the_slow_ones_failed_is_not_better() -> None:
     row = of_b(summarise(counted({"a": 0.0, "b": 12.0}, times), ["a", "b"]), "ttlb_median")
     told = "10.0 % lower among completed downloads, but 12 points more did not complete, hence neither better nor worse"
     assert (row["verdict"], row["p"], row["difference_low"]) == (told, None, None)
-    assert cell(row, 6).words == "not judged: more or fewer did not complete"
+    assert cell(row, 6, by_seed=False).words == "not judged: more or fewer did not complete"
     # Slower although more fail is worse all the same.
     slower = summarise(counted({"a": 0.0, "b": 12.0}, {"a": base, "b": [1.1 * value for value in base]}), ["a", "b"])
     assert of_b(slower, "ttlb_median")["verdict"].startswith("worse: 10 % higher")
@@ -165,7 +165,7 @@ def test_samples_that_share_no_network_are_no_pairs() -> None:
     one, copies = Interval(1.0, None, None, 1), Interval(1.0, None, None, 20)
     assert verdict("ttlb_median", one, 4.0, paired=False) == "25 % higher with only one network on a side, hence no interval"
     assert verdict("ttlb_median", copies, 4.0, paired=False).endswith("with all networks of a side the same, hence no interval")
-    told = _unpaired_difference("ttlb_median", [5.0, 6.0, 4.0], [4.0], 0.0)["verdict"]
+    told = _unpaired_difference("ttlb_median", [5.0, 6.0, 4.0], [4.0], 0.0, by_seed=False)["verdict"]
     assert told == "25 % higher with only one network on a side, hence no interval"
 
 
@@ -239,3 +239,45 @@ def test_lower_bound_of_a_mean_is_cut_at_zero() -> None:
 )
 def test_verdict_in_words(metric: str, difference: Interval | None, base: float | None, words: str) -> None:
     assert verdict(metric, difference, base) == words
+
+
+def test_seeds_that_stand_for_networks_are_called_seeds() -> None:
+    """By the verdict of a pair, of two samples, and of a figure on a page, also where some lack it."""
+    one, copies, none = Interval(1.0, None, None, 1), Interval(1.0, None, None, 20), Interval(0.0, 0.0, 0.0, 3)
+    said = {
+        "in the only seed": verdict("ttlb_median", one, 4.0, by_seed=True),
+        "by the same in every seed": verdict("ttlb_median", copies, 4.0, by_seed=True),
+        "with only one seed on a side": _unpaired_difference("ttlb_median", [5.0, 6.0], [4.0], 0.0, by_seed=True)["verdict"],
+        "with all seeds of a side the same": verdict("ttlb_median", copies, 4.0, paired=False, by_seed=True),
+        "equal in every seed": verdict("failed", none, 0.0, by_seed=True),
+        "no seed has a value of both": verdict("failed", None, None, by_seed=True),
+    }
+    assert {words: sentence for words, sentence in said.items() if words not in sentence} == {}
+    values: Values = {(treatment, 0, seed): value for treatment, value in (("a", 1.1), ("b", 1.2)) for seed in range(3)}
+    row = of_b(summarise(seeds_as_networks(figures(values)), ["a", "b"], by_seed=True), "ttlb_median")
+    assert row["verdict"] == "9.1 % higher by the same in every seed, hence no interval"
+    assert cell(row, 4, by_seed=True).interval.endswith("(3 of 4 seeds)")
+    assert cell(row, 4, by_seed=False).interval.endswith("(3 of 4 networks)")
+    assert "seeds" not in cell(row, 3, by_seed=True).interval
+
+
+def test_a_difference_over_some_of_the_networks_says_so() -> None:
+    """Means of two treatments over different networks can lie the other way about than their difference."""
+    values: Values = {("a", network, 1): value for network, value in ((0, 4.0), (1, 9.0), (2, 9.5), (3, 4.2))}
+    values |= {("b", network, 1): value for network, value in ((0, 4.4), (4, 2.0))}
+    row = of_b(summarise(figures(values), ["a", "b"]), "ttlb_median")
+    assert (row["networks"], row["difference_networks"]) == (2, 1)
+    assert row["verdict"] == "10 % higher in the only network with both, hence no interval"
+    found = cell(row, 5, by_seed=False, pairs=5, mark="†")
+    assert found.mean == "3.20†"
+    assert found.interval.endswith("(2 of 5 networks)")
+    assert found.words == "no interval (1 of 5 networks)"
+    # With a second one of both there are bounds, and a network of either that the other lacks.
+    row = of_b(summarise(figures(values | {("b", 3, 1): 4.7}), ["a", "b"]), "ttlb_median")
+    assert cell(row, 5, by_seed=False, pairs=5).bounds.endswith(" (2 of 5 networks)")
+    assert "networks)" not in cell(row, 3, by_seed=False, pairs=2).bounds
+    alone = of_b(summarise(figures({("a", 0, 1): 4.0, ("b", 0, 1): 4.4}), ["a", "b"]), "ttlb_median")
+    assert alone["verdict"] == "10 % higher in the only network, hence no interval"
+    same: Values = {(treatment, network, 1): value for treatment, value in (("a", 1.0), ("b", 1.5)) for network in range(3)}
+    copies = of_b(summarise(figures({**same, ("a", 3, 1): 1.0}), ["a", "b"]), "ttlb_median")
+    assert copies["verdict"] == "50 % higher by the same in every network with both, hence no interval"

@@ -47,6 +47,25 @@ def apart(core: FakeCore, tmp_path: Path) -> tuple[Path, Path]:
     )
 
 
+@pytest.fixture
+def by_hand(core: FakeCore, tmp_path: Path) -> list[Path]:
+    """Two results directories on one network by hand, two seeds each, of which the second has no download in bulk."""
+
+    def silence(directory: str) -> None:
+        core.silent_groups = {"bulk"} if directory.endswith("seed2") else set()
+
+    core.on_step = silence
+    head = HEAD.replace("networks = 3", "networks = 1").replace("[[clients]]", '[network]\nkind = "explicit"\n\n[[clients]]', 1)
+    directories = []
+    for name, treatment in (("rr by hand", FIRST), ("ewma by hand", SECOND)):
+        path = tmp_path / f"{name}.toml"
+        path.write_text(f"{head}[[treatments]]{treatment}", encoding="utf-8")
+        # One at a time: which group is silent is the same for all runs of a moment.
+        onionlab.run(path, tmp_path / name, report=False, jobs=1)
+        directories.append(tmp_path / name)
+    return directories
+
+
 @pytest.mark.parametrize("module", [onionlab.results.comparison, onionlab.stats.welch])
 def test_examples_in_the_documentation(module: object) -> None:
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
@@ -95,6 +114,24 @@ def test_a_treatment_keeps_the_colour_of_its_own_report(core: FakeCore, tmp_path
     encodings = [layer["encoding"] for layer in chart.specification["layer"]]
     (scale, *_) = [encoding["color"]["scale"] for encoding in encodings if "color" in encoding]
     assert scale["range"] == [theme.PALETTE[place] for place in comparison.places]
+
+
+def test_charts_are_drawn_as_those_of_a_report(core: FakeCore, tmp_path: Path) -> None:
+    """With both treatments in one directory they are the same; a report's subtitles only say before what was run."""
+    for name, text in (("networks", EXPERIMENT), ("seeds", f'{EXPERIMENT}\n[network]\nkind = "explicit"\n')):
+        text = text.replace("networks = 3", "networks = 1").replace("[1, 2]", "[1, 2, 3]") if name == "seeds" else text
+        directory = made(tmp_path, name, text)
+        alone = onionlab.load(directory).charts
+        together = {chart.name: chart for chart in comparison_charts(onionlab.compare([directory]))}
+        assert "network-throughput" in alone.keys() & together.keys()
+        for chart in alone.keys() & together.keys():
+            ours, theirs = (dict(charts[chart].specification or {}) for charts in (together, alone))
+            titles = ours.pop("title"), theirs.pop("title")
+            assert ours == theirs
+            words = [" ".join(title["subtitle"]) for title in titles]
+            assert f"line: mean over {name}; band: 95 % " in words[0]
+            assert words[1].endswith(words[0])
+    assert core.made
 
 
 def test_a_treatment_may_be_called_key(core: FakeCore, tmp_path: Path) -> None:
@@ -196,6 +233,42 @@ def test_only_common_networks_and_seeds_are_paired(apart: tuple[Path, Path], cor
     row = comparison.summary.filter(pl.col("treatment") == "EWMA", pl.col("metric") == "ttlb_median").row(0, named=True)
     assert (row["networks"], row["difference_networks"], row["pairing"]) == (5, 3, "paired")
     assert core.made
+
+
+def test_where_seeds_are_repeated_a_figure_that_some_lack_says_so(
+    by_hand: list[Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    comparison = onionlab.compare(by_hand)
+    assert [comparison.repeats(variant) for variant in comparison.variants] == [2, 2]
+    assert comparison.repeated == "seeds"
+    of_bulk = comparison.summary.filter(pl.col("kind") == "bulk", pl.col("metric") == "ttlb_median")
+    assert of_bulk["networks"].to_list() == [1, 1]
+    assert of_bulk["verdict"][1].endswith(" in the only seed with both, hence no interval")
+    out = by_hand[0].parent / "compared"
+    assert call(monkeypatch, "compare", *by_hand, "--out", out) == 0
+    assert "95 % interval over seeds" in capsys.readouterr().out
+    text = Page((out / "compare.html").read_text(encoding="utf-8")).text
+    # Times and failures of each variant, and their differences; goodput is zero where nothing is loaded.
+    assert text.count("no interval (1 of 2 seeds)") == 15
+    for phrase in ("Bold: mean over seeds", "Seeds needed for this", "Ratio typical seed"):
+        assert phrase in text, phrase
+    # Alone, an experiment says the same.
+    results = onionlab.load(by_hand[0])
+    report = results.report(out)
+    text = Page(report.read_text(encoding="utf-8")).text
+    assert text.count("no interval (1 of 2 seeds)") == 5
+    assert "Downloads per run, mean over seeds" in text
+    assert "95 % interval over seeds" in results._repr_html_()
+
+
+def test_what_is_repeated_has_one_name_in_a_comparison_if_it_is_the_same_everywhere(
+    apart: tuple[Path, Path], by_hand: list[Path], core: FakeCore
+) -> None:
+    assert onionlab.compare(apart).repeated == "sampled networks"
+    mixed = onionlab.compare([apart[0], by_hand[1]])
+    assert mixed.repeated == "networks"
+    assert [mixed.repeats(variant) for variant in mixed.variants] == [3, 1]
+    assert "two samples of networks" in pairing(mixed)[0]
 
 
 def test_variants_of_one_name_go_by_their_directory(apart: tuple[Path, Path], core: FakeCore, tmp_path: Path) -> None:

@@ -113,7 +113,9 @@ def test_figures_are_means_over_networks_beside_the_live_network(folders: tuple[
     assert "## without conflux" in page
     assert "| all of it | twelve relays | count them |" in page
     assert "1 MiB |" not in page, "nobody downloaded it"
-    assert "Live: `targets.json`." in page
+    assert "Live: `targets.json` (of 2019)." in page
+    assert "measured on\nthe live network in 2019? The\n" in page
+    assert "**The live figures are of 2019, the simulated network is that of 2025**" in page
     assert max(map(len, page.splitlines())) < 260
 
     metrics = Metrics()

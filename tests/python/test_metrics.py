@@ -180,3 +180,18 @@ def test_nothing_is_measured_when_all_is_over(begin: float) -> None:
     """Zeros would say that the network was at a stop."""
     with pytest.raises(ValueError, match=f"begins at {begin:g} s, which must be before the end at 20 s"):
         metrics.per_run(transfers([transfer(11, 12, 13)]), samples(1), measure_from=begin, duration=20.0)
+
+
+def test_what_came_by_transfers_begun_before_the_measurement_is_known_as_a_share() -> None:
+    """Of one that was under way then, what arrived is spread evenly from its first byte to its end."""
+    rows = [
+        transfer(2, 4, 16, end_ns=16 * S, received_bytes=1_200_000),  # half of it after 10 s
+        transfer(3, None, None, "unfinished", end_ns=20 * S),  # nothing arrived
+        transfer(1, 2, 9, end_ns=9 * S),  # before
+        transfer(12, 13, 14, end_ns=14 * S, received_bytes=200_000),
+        transfer(10, 11, 12, end_ns=12 * S, group="bulk"),
+        transfer(11, None, None, "unfinished", end_ns=20 * S, group="idle"),
+    ]
+    found = metrics.begun_before(metrics.with_kind(transfers(rows)), 10.0)
+    assert found == {("a", "web"): pytest.approx(0.75), ("a", "bulk"): 0.0}
+    assert set(metrics.begun_before(metrics.with_kind(transfers(rows)), 0.0).values()) == {0.0}

@@ -57,6 +57,20 @@ def test_the_command_writes_every_format_in_the_width_of_the_column(results: oni
     captions = (folder / "captions.md").read_text(encoding="utf-8")
     assert "## time-to-last-byte-web-tail" in captions
     assert "95 %" in captions
+    # Of each chart a heading, and one paragraph of sentences.
+    for part in captions.removeprefix("## ").split("\n\n## "):
+        name, caption = part.rstrip("\n").split("\n\n")
+        assert name in stems
+        assert "\n" not in caption
+        assert caption.endswith(".")
+        assert re.findall(r"[.] (?=[a-z0-9])", caption) == [], "a sentence begins with a capital"
+        for sentence in (
+            "The network is a synthetic one of 2021 and has 100 relays.",
+            "The load comes from 12 clients “web” (320 KiB) and 3 clients “bulk” (5120 KiB).",
+            "A run simulates 1 min and is measured from 10 s on, and there are 3 sampled networks with 2 seeds each.",
+            "Lines are means over networks, and bands their 95 % t intervals at each point.",
+        ):
+            assert sentence in caption, sentence
     chart = next(chart for chart in charts_for_paper(results) if chart.name == "utilisation")
     assert pl.read_csv(folder / "utilisation.csv").shape == chart.data.shape
 

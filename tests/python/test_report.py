@@ -156,7 +156,7 @@ def test_empty_series_say_why(core: FakeCore, experiment_file: Path) -> None:
     results, page, _ = made(experiment_file)
     assert "Nothing to draw: no transfer of “bulk” started after 10 s" in page.text
     assert "Nothing to draw: no download failed in any run." in page.text
-    assert "No panel for exits: no run has such relays." in page.text
+    assert "There is no panel for exits: no run has such relays." in page.text
     files = {path.name for path in (results.directory / "charts").glob("*.png")}
     assert files == {
         "time-to-first-byte-web.png",
@@ -170,8 +170,11 @@ def test_a_treatment_whose_transfers_all_fail_is_named(core: FakeCore, experimen
     experiment_file.write_text(EXPERIMENT.replace("fake-factor = 0.7", "fake-failures = 1.0"), encoding="utf-8")
     results, page, _ = made(experiment_file)
     assert core.made
-    assert "No line for “EWMA”: no transfer completed." in page.text
-    assert re.search(r"Not in the curve of “EWMA”: 9\d.* % failed", page.text)
+    assert "There is no line for “EWMA”: no transfer completed." in page.text
+    assert re.search(
+        r"Of the transfers of “EWMA” 9\d[.\d]* % failed and [.\d]+ % were unfinished at the end, which no curve shows\.",
+        page.text,
+    )
     summary = results.summary.filter(pl.col("treatment") == "EWMA", pl.col("kind") == "web", pl.col("metric") == "failed")
     assert summary["mean"].to_list() == [100.0]
 

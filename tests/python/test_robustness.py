@@ -21,8 +21,9 @@ import pytest
 import onionlab
 from fake_core import FakeCore
 from onionlab.errors import ResultsError
-from onionlab.files import settle_replaced, write_all, write_bytes, write_directory
+from onionlab.files import ABANDONED, draft_of_file, settle_replaced, write_all, write_bytes, write_directory
 from onionlab.plan import TABLES, Plan, is_finished
+from onionlab.report.write import MADE
 from onionlab.running.observer import Replaced, Silent
 from test_core import SMALL, content, onionlab_command
 
@@ -143,19 +144,66 @@ def test_killing_a_report_leaves_whole_files(tmp_path: Path) -> None:
     assert not [path for path in (tmp_path / "out" / "small").glob(".*") if path.name != ".lock"]
 
 
+def ended_process() -> int:
+    """The number of a process that is no more."""
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def draft_by(process: int, path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Half a file under the name that a process of this number gives to its draft of ``path``."""
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "getpid", lambda: process)
+        draft = draft_of_file(path)
+    draft.write_text("half", encoding="utf-8")
+    return draft
+
+
 def test_a_directory_that_was_moved_away_for_a_newer_one_comes_back(core: FakeCore, experiment_file: Path) -> None:
     results = onionlab.run(experiment_file, experiment_file.parent / "out", report=False)
     runs = results.directory / "runs"
     (runs / "ewma--net0--seed1").rename(runs / ".ewma--net0--seed1.replaced")
     shutil.copytree(runs / "ewma--net0--seed2", runs / ".ewma--net0--seed2.replaced")
-    for name in (".plan.json.123", ".report.html.123", ".keep.123"):
-        (results.directory / name).write_text("half")
     core.made.clear()
     again = onionlab.run(experiment_file, results.directory, report=False)
     assert core.made == []
     assert len(again.finished) == len(again.plan.runs)
     assert sorted(path.name for path in runs.glob(".*")) == []
-    assert sorted(path.name for path in results.directory.glob(".*")) == [".keep.123", ".lock"]
+
+
+def test_drafts_of_killed_writers_go_and_those_of_others_stay(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A report locks nothing: one that is being drawn while a run begins keeps its draft."""
+    root = onionlab.run(experiment_file, experiment_file.parent / "out", report=False).directory
+    ended = ended_process()
+    for name in ("experiment.toml", "plan.json", "evaluation.json", "report.html"):
+        draft_by(ended, root / name, monkeypatch)
+    old = draft_by(os.getppid(), root / "report.html", monkeypatch)
+    before = time.time() - 2 * ABANDONED
+    os.utime(old, (before, before))
+    alive = draft_by(os.getppid(), root / "report.html", monkeypatch)
+    own = draft_by(ended, root / "keep", monkeypatch)
+    ours = alive.name.split(".")[3]
+    elsewhere = alive.with_name(f".report.html.{'0' * len(ours)}.{ended}.0")
+    elsewhere.write_text("half", encoding="utf-8")
+    onionlab.run(experiment_file, root, report=False)
+    assert {path.name for path in root.glob(".*")} == {".lock", alive.name, own.name, elsewhere.name}
+    assert core.made
+
+
+def test_drafts_of_a_killed_report_go_with_the_next(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    results = onionlab.run(experiment_file, experiment_file.parent / "out")
+    ended = ended_process()
+    for path in (results.directory / "report.html", results.directory / "charts" / MADE, results.directory / "tables" / MADE):
+        draft_by(ended, path, monkeypatch)
+    onionlab.load(results.directory).report()
+    assert [path.name for path in results.directory.glob(".*")] == [".lock"]
+    assert {path.name for path in results.directory.glob("*/.*")} == {MADE}
+    assert core.made
 
 
 def test_files_that_belong_together_change_together_or_not_at_all(tmp_path: Path) -> None:

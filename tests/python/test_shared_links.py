@@ -137,6 +137,17 @@ def test_the_built_in_network_knows_ports(monkeypatch: pytest.MonkeyPatch, capsy
     assert found[3]["kind"] == "mixed"
 
 
+def test_the_built_in_network_is_not_called_a_document(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It has the hour of a real consensus, which has about as many links."""
+    assert call(monkeypatch) == 0
+    output = capsys.readouterr().out
+    (row,) = [line for line in output.splitlines() if "96,876" in line]
+    assert row.split()[0] == "built-in"
+    assert "built-in: the model of Tor's network of 2025-06, no document." in " ".join(output.split())
+
+
 def without(consensus: Path, flag: str) -> str:
     lines = consensus.read_text(encoding="utf-8").splitlines(keepends=True)
     return "".join(line.replace(f" {flag}", "") if line.startswith("s ") else line for line in lines)

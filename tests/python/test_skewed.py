@@ -10,12 +10,13 @@ from scipy import stats
 
 from onionlab.stats.intervals import Interval, pointwise_band, t_interval
 from onionlab.stats.skewed import (
+    ascending_band,
     geometric_interval,
     log_normal_bounds,
     looks_log_normal,
     mean_interval,
     relative_half_width,
-    suitable_band,
+    suitable_method,
 )
 
 
@@ -85,20 +86,57 @@ def test_geometric_interval_is_students_of_the_logarithms() -> None:
     assert geometric_interval([]) is None
 
 
-def test_band_is_of_one_kind_over_the_whole_curve() -> None:
+def networks_of(rng: np.random.Generator, count: int, spread: float, points: int = 40) -> np.ndarray:
+    """Quantile functions of networks that differ by a factor and in how far their transfers spread."""
+    transfers, rows = 60, []
+    for _ in range(count):
+        within = rng.lognormal(-0.3, spread / 2)
+        times = np.sort(rng.lognormal(0.0, spread) * np.exp(within * rng.standard_normal(transfers)))
+        rows.append(times[((transfers - 1) * np.linspace(0, 0.99, points)).astype(int)])
+    return np.stack(rows)
+
+
+def test_bands_of_one_picture_are_of_one_kind() -> None:
     rng = np.random.default_rng(4)
-    scale = rng.lognormal(0.0, 0.8, (8, 1))
-    skewed = scale * np.linspace(1.0, 2.0, 30)
-    mean, low, high, method = suitable_band(skewed)
-    assert method == "log-normal"
-    assert low is not None
-    assert high is not None
-    assert np.allclose(mean, skewed.mean(axis=0))
-    assert np.allclose(low, log_normal_bounds(skewed)[0])
-    calm = 10 + rng.normal(0, 0.2, (8, 30))
-    assert suitable_band(calm)[3] == "student"
-    assert np.allclose(suitable_band(calm)[2], pointwise_band(calm)[2])  # type: ignore[arg-type]
-    assert suitable_band(skewed[:1])[1:3] == (None, None)
+    wide, calm = networks_of(rng, 8, 0.8), 10 + np.sort(rng.normal(0, 0.2, (8, 40)), axis=1)
+    assert suitable_method([wide]) == "log-normal"
+    assert suitable_method([calm]) == "student"
+    # More points of all lines together look log-normal than do not, or the other way about.
+    assert suitable_method([wide, wide, calm]) == "log-normal"
+    assert suitable_method([wide, calm, calm]) == "student"
+    # A line that cannot have one decides for all; one without a band does not count.
+    assert suitable_method([wide, wide[:3]]) == "student"
+    assert suitable_method([wide, np.where(wide > wide.min(), wide, 0.0)]) == "student"
+    assert suitable_method([wide, calm[:1]]) == "log-normal"
+    assert suitable_method([wide[:1]]) == "student"
+    assert suitable_method([]) == "student"
+
+
+def test_edges_of_a_band_ascend_and_keep_their_area() -> None:
+    curves = networks_of(np.random.default_rng(0), 5, 0.8)
+    for method, raw in (("log-normal", log_normal_bounds(curves)), ("student", pointwise_band(curves)[1:])):
+        assert any((np.diff(edge) < 0).any() for edge in raw), "otherwise nothing is to be rearranged"  # type: ignore[arg-type]
+        mean, low, high = ascending_band(curves, method)  # type: ignore[arg-type]
+        assert low is not None
+        assert high is not None
+        assert np.allclose(mean, curves.mean(axis=0))
+        for edge, before in ((low, raw[0]), (high, raw[1])):
+            assert (np.diff(edge) >= 0).all()
+            assert edge.sum() == pytest.approx(float(np.sum(before)))  # type: ignore[arg-type]
+        assert ((low <= mean) & (mean <= high)).all()
+    assert ascending_band(curves[:1], "student")[1:] == (None, None)
+
+
+def test_edges_that_ascend_cover_no_less() -> None:
+    rng = np.random.default_rng(3)
+    true = networks_of(rng, 4_000, 0.6, 12).mean(axis=0)
+    before, after = [], []
+    for _ in range(80):
+        curves = networks_of(rng, 5, 0.6, 12)
+        for bounds, hits in ((log_normal_bounds(curves), before), (ascending_band(curves, "log-normal")[1:], after)):
+            hits.append((bounds[0] <= true) & (true <= bounds[1]))  # type: ignore[operator]
+    assert np.mean(before) > 0.88
+    assert np.mean(after) >= np.mean(before)
 
 
 def test_the_reach_of_an_interval_is_that_of_its_longer_side() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +95,10 @@ def test_a_series_that_grows_to_the_end_is_said() -> None:
     (sentence,) = warm_up_warnings([one], 100.0, 600.0)
     assert "does not settle in the first half of 10 min" in sentence
     assert "simulate longer" in sentence
+    moving = replace(one, settled_at=90.0)
+    for by_seed, of in ((False, "networks"), (True, "seeds")):
+        (sentence,) = warm_up_warnings([moving], 100.0, 600.0, by_seed=by_seed)
+        assert f"in the mean over {of}:" in sentence
 
 
 def test_drift_is_over_networks_by_hand() -> None:
@@ -144,14 +149,19 @@ def test_begin_of_the_measurement_can_be_chosen_and_taken_back(
     assert onionlab.load(out).measure_from == 20
     assert onionlab.load(out).measured["start_ns"].min() >= 20_000_000_000  # type: ignore[operator]
     assert call(monkeypatch, "report", out) == 0
-    assert "measured from 20 s" in capsys.readouterr().out
-    # A run that finds everything there does not take the choice back.
+    said = capsys.readouterr()
+    assert "measured from 20 s" in said.out
+    reminder = "where --measure-from '20 s' of an earlier command puts it, not at the file's 10 s; `onionlab report "
+    assert said.err.count(reminder) == 1, "of the report; the command that chose says nothing"
+    # A run that finds everything there does not take the choice back, and says so.
     assert call(monkeypatch, "run", experiment_file, "--out", out, "--no-report") == 0
     assert onionlab.load(out).measure_from == 20
+    assert reminder in capsys.readouterr().err
     assert call(monkeypatch, "report", out, "--measure-from", "60 s") == 2
     assert "less than the duration" in capsys.readouterr().err
     assert call(monkeypatch, "report", out, "--measure-from", "file") == 0
     assert onionlab.load(out).measure_from == 10
+    assert "earlier command" not in capsys.readouterr().err
     assert core.made
 
 

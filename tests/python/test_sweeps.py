@@ -19,6 +19,7 @@ from onionlab.report.sweep import page
 from onionlab.results import describe
 from onionlab.results.evaluation import check_measure_from
 from onionlab.stats.metrics import WHOLE
+from test_cli import call
 
 SMALL = """\
 title = "Two schedulers under two loads"
@@ -76,7 +77,9 @@ def test_a_sweep_is_run_and_its_results_know_their_points(small: Path) -> None:
     # A comparison takes each treatment at each point as a variant; the swept key is what differs between points.
     comparison = onionlab.compare([results.directory])
     assert comparison.labels == [f"{name}, count = {count}" for count in (2, 6) for name in ("round robin", "EWMA")]
-    assert set(comparison.differing["key"]) == {"clients.web.members.count.count", "treatment.circuitmux", "treatment.ewma-clock"}
+    told = {"clients.web.members.count.count", "treatment.circuitmux", "treatment.ewma-clock"}
+    assert comparison.brought_along == {"treatment.ewma-half-life", "treatment.ewma-tick"}
+    assert set(comparison.differing["key"]) == told | comparison.brought_along
     assert [comparison.pairs(variant) for variant in comparison.variants] == [2, 2, 2, 2]
     page = (results.directory / "report.html").read_text(encoding="utf-8")
     assert "clients.web.count = 2, 6 (2 points)" in page
@@ -97,6 +100,29 @@ def test_a_point_is_what_a_file_of_its_own_gives(small: Path) -> None:
     assert swept.at(1).transfers.equals(alone.transfers)
     assert swept.at(1).summary.equals(alone.summary)
     assert json.loads(_core.resolve(str(plain))) == swept.at(1).plan.scenario
+
+
+def test_a_chosen_point_is_said_with_its_values(
+    small: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Commands count points from 1, frames and tables from 0: whoever mixes them up sees it at once."""
+    small.write_text(SMALL.replace("networks = 2", "networks = 1") + COUNTS, encoding="utf-8")
+    out = onionlab.run(small, small.parent / "out", report=False).directory
+    for words in (("report", out), ("plot", out, "--only", "network-throughput")):
+        assert call(monkeypatch, *words, "--point", 2) == 0
+        said = capsys.readouterr()
+        assert "point 2 of 2: count = 6\n" in said.err
+        assert "point 2 of 2" not in said.out
+    assert call(monkeypatch, "report", out, "--point", 3) == 2
+    assert "the points 1 to 2, and no point 3" in capsys.readouterr().err
+
+
+def test_without_a_sweep_there_are_no_points(small: Path) -> None:
+    plan = Plan.of(small, SMALL)
+    with pytest.raises(ValueError, match="the experiment holds no sweep, and so no point 0"):
+        plan.at(0)
+    with pytest.raises(ValueError, match="the sweep has 2, counted from 0"):
+        Plan.of(small, SMALL + COUNTS).at(2)
 
 
 def test_a_longer_sweep_keeps_what_is_finished(small: Path) -> None:
@@ -121,6 +147,46 @@ def test_a_table_that_some_points_lack_is_that_of_the_others(small: Path) -> Non
     assert controllers.rows() == [(1, "EWMA")]
     with pytest.raises(onionlab.ResultsError, match="holds no table 'probes'"):
         results.table("probes")
+
+
+BY_HAND = """\
+[network]
+kind = "explicit"
+default-latency = "10 ms"
+hosts = [
+  { name = "entry", role = "guard", up = "3 Mbit/s", down = "3 Mbit/s" },
+  { name = "middle", role = "middle", up = "3 Mbit/s", down = "3 Mbit/s" },
+  { name = "exit", role = "exit", up = "3 Mbit/s", down = "3 Mbit/s" },
+  { name = "server", role = "server", up = "1 Gbit/s", down = "1 Gbit/s" },
+  { name = "client", role = "client", up = "1 Gbit/s", down = "1 Gbit/s" },
+]
+"""
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_where_seeds_are_repeated_charts_and_page_say_so(small: Path, seeds: int) -> None:
+    text = SMALL.replace('[network]\nkind = "synthetic"\nrelays = 12\n', BY_HAND).replace("count = 4", 'hosts = ["client"]')
+    text = text.replace("networks = 2", "seeds = [1, 2]")
+    small.write_text(text + '[sweep]\n"treatments.EWMA.circuitmux" = ["ewma", "round-robin"]\n', encoding="utf-8")
+    results = onionlab.run(small, small.parent / "out", report=False)
+    if seeds == 1:
+        for run in (results.directory / "runs").glob("*--seed2*"):
+            shutil.rmtree(run)
+        results = onionlab.load(results.directory)
+    assert results.by_seed
+    words = {
+        1: "one seed at each point, hence no interval",
+        2: "mean over seeds; shaded or barred: its 95 % interval at each point",
+    }
+    chart = metric_chart(results, "web", "ttfb_median")
+    assert chart.specification is not None
+    assert chart.specification["title"]["subtitle"][-1] == words[seeds]
+    text = results.report(small.parent / "report").read_text(encoding="utf-8")
+    phrases = {
+        1: ("With one seed at each point there is no interval.", "the value in the only seed; with one seed there"),
+        2: ("Lines connect means over seeds;", "Bold: mean over seeds;"),
+    }
+    assert all(phrase in text for phrase in phrases[seeds])
 
 
 def test_groups_whose_names_look_alike_have_charts_of_their_own(small: Path) -> None:

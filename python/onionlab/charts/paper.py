@@ -67,14 +67,8 @@ def write_printed(folder: Path, chart: Chart, paper: Paper) -> Printed:
 
 
 def captions(charts: list[Chart]) -> str:
-    """What the charts show and what they leave out, as text for captions: the headings that the pictures do not have."""
-    parts = []
-    for chart in charts:
-        heading = (chart.specification or {}).get("title", {})
-        subtitle = heading.get("subtitle", []) if isinstance(heading, dict) else []
-        lines = [f"## {chart.name}", "", f"{chart.title}.", *subtitle, *chart.notes]
-        parts.append("\n".join(lines))
-    return "\n\n".join(parts) + "\n"
+    """What the charts show and what they leave out, a paragraph each: the headings that the pictures do not have."""
+    return "\n\n".join(f"## {chart.name}\n\n{' '.join((chart.caption, *chart.notes))}" for chart in charts) + "\n"
 
 
 def for_paper(specification: dict[str, Any], paper: Paper) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from onionlab.charts import export, theme
 from onionlab.charts.build import Chart
 from onionlab.errors import QuestionError
 from onionlab.shared_links import (
+    BUILT_IN,
     DEFAULT,
     PAPER_TIME,
     TRAFFIC,
@@ -86,6 +87,8 @@ def _first_row(source: Source) -> dict[str, Any]:
 
 def _network(row: Mapping[str, Any]) -> str:
     """Which network a chart is of."""
+    if row["file"] == BUILT_IN:
+        return f"{BUILT_IN}, a model of that of {row['consensus'][:7]}, {row['relays']:,} relays"
     place = Path(row["file"]).name
     return f"{place}: consensus of {row['consensus'][:16]}, {row['relays']:,} relays"
 

@@ -11,10 +11,11 @@ import polars as pl
 
 from onionlab.charts import theme
 from onionlab.charts.bands import LOGARITHMIC_FROM, style, values
-from onionlab.charts.build import Chart, slug, with_names
+from onionlab.charts.build import Chart, Words, captioned, slug, with_names
 from onionlab.plan import value_text
 from onionlab.quantity import amount, unit_for
 from onionlab.results import describe
+from onionlab.stats.compare import repeat
 from onionlab.stats.metrics import METRICS, WHOLE
 
 if TYPE_CHECKING:
@@ -88,13 +89,13 @@ class SweptAxis:
 
 
 def curves(
-    experiment: Experiment, kind: str, metric: str, columns: tuple[str, str, str] = ("mean", "low", "high")
+    experiment: Experiment, kind: str, metric: str, columns: tuple[str, str, str, str] = ("mean", "low", "high", "networks")
 ) -> pl.DataFrame:
     """The figure at every point: ``point``, the swept keys, ``treatment``, ``networks``, ``mean``, ``low``, ``high``."""
-    mean, low, high = columns
+    mean, low, high, networks = columns
     return (
         experiment.summary.filter(pl.col("kind") == kind, pl.col("metric") == metric, pl.col(mean).is_not_null())
-        .select("point", "treatment", "networks", mean=mean, low=low, high=high)
+        .select("point", "treatment", networks=networks, mean=mean, low=low, high=high)
         .join(experiment.points, on="point", how="left", maintain_order="left")
         .select("point", *experiment.points.columns[1:], "treatment", "networks", "mean", "low", "high")
     )
@@ -116,8 +117,17 @@ def swept_axis(experiment: Experiment) -> SweptAxis:
     return SweptAxis.of(key, list(distinct.values()))
 
 
-def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, what: str, *, difference: bool = False) -> Chart:
-    """Draw `curves`; a sentence instead where there is nothing to draw."""
+def _draw(
+    experiment: Experiment,
+    name: str,
+    title: str,
+    data: pl.DataFrame,
+    what: str,
+    *,
+    difference: bool = False,
+    more: Sequence[str] = (),
+) -> Chart:
+    """Draw `curves`, with ``more`` notes; a sentence instead where there is nothing to draw."""
     axis = swept_axis(experiment)
     panels = _panels(experiment, axis)
     order = list(dict.fromkeys(panels))
@@ -125,7 +135,7 @@ def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, wha
         return Chart(name, title, data, None, ("Nothing to draw: no point has a value.",))
     if not difference and data["mean"].max() == 0:
         return Chart(name, title, data, None, ("Nothing to draw: it is zero at every point.",))
-    notes = _gaps(experiment, data, difference)
+    notes = [*_gaps(experiment, data, difference), *more]
     if len(order) > MOST_PANELS:
         notes.append(f"Drawn for the first {MOST_PANELS} of {len(order)} combinations of the further keys; the table has all.")
     texts = [value_text(values_of[axis.key]) for values_of in experiment.plan.points]
@@ -150,28 +160,47 @@ def _draw(experiment: Experiment, name: str, title: str, data: pl.DataFrame, wha
     if len(order) > 1:
         facet = alt.Facet("panel:N", title=None, sort=order[:MOST_PANELS])
         chart = plot.facet(facet=facet, columns=2, spacing=22)
-    alone = experiment.repeats < 2
-    words = "one network at each point, hence no interval" if alone else "mean over networks; without an interval"
-    if rows["low"].null_count() < rows.height:
-        words = "mean over networks; shaded or barred: its 95 % interval at each point"
+    about = _about(experiment, interval=rows["low"].null_count() < rows.height)
     extent = describe.over_points(experiment, describe.extent, " at each point")
-    lines = [describe.over_points(experiment, describe.network), f"{extent}; onionlab {experiment.plan.version}", words]
+    lines = [describe.over_points(experiment, describe.network), f"{extent}; onionlab {experiment.plan.version}", about.line]
+    sentences = [
+        describe.over_points(experiment, describe.network_sentence),
+        describe.over_points(experiment, describe.extent_sentence, " at each point"),
+        describe.made_with(experiment),
+    ]
     subtitle = [part for line in lines for part in textwrap.wrap(line, 100)]
     specification: dict[str, Any] = chart.properties(title=alt.TitleParams(title, subtitle=subtitle)).to_dict()
     specification["config"] = theme.config()
     specification.setdefault("datasets", {})["curves"] = values(shown)
-    return Chart(name, title, data, specification, tuple(notes))
+    return Chart(name, title, data, specification, tuple(notes), captioned((title, *sentences), about))
+
+
+def _about(experiment: Experiment, *, interval: bool) -> Words:
+    """What points and bands are; ``interval``: whether there is any."""
+    of = repeat(experiment.by_seed)
+    if interval:
+        return Words(
+            f"mean over {of}s; shaded or barred: its 95 % interval at each point",
+            (f"A point is a mean over {of}s; shaded or barred is its 95 % interval",),
+        )
+    if experiment.repeats < 2:
+        return Words(f"one {of} at each point, hence no interval", (f"A point is of one {of}, and has no interval",))
+    return Words(f"mean over {of}s; without an interval", (f"A point is a mean over {of}s, and has no interval",))
 
 
 def _gaps(experiment: Experiment, data: pl.DataFrame, difference: bool) -> list[str]:
-    """A note for each treatment without a value at some points."""
+    """A note for each treatment without a value at some points, or there in some networks."""
     treatments = experiment.treatments[1:] if difference else experiment.treatments
     points = len(experiment.plan.points)
     notes = []
     for treatment in treatments:
         there = data.filter(pl.col("treatment") == treatment)["point"].n_unique()
         if there < points:
-            notes.append(f"“{treatment}”: a value at {there} of {points} points.")
+            notes.append(f"“{treatment}” has a value at {there} of {points} points.")
+        own = data.filter(pl.col("treatment") == treatment).select("point", "networks").iter_rows()
+        if fewer := sum(networks < experiment.at(point).repeats for point, networks in own):
+            who = f"“{experiment.treatments[0]}” and “{treatment}” both have" if difference else f"“{treatment}” has"
+            notes.append(f"{who} a value in only some of the {repeat(experiment.by_seed)}s at {fewer} of {points} points.")
     return notes
 
 
@@ -239,7 +268,33 @@ def metric_chart(experiment: Experiment, kind: str, metric: str) -> Chart:
     about = METRICS[metric]
     title = f"{about.label[0].upper()}{about.label[1:]}, {kind}"
     name = f"{metric.replace('_', '-')}-{slug(kind)}"
-    return _draw(experiment, name, title, curves(experiment, kind, metric), f"{about.label} ({about.unit})")
+    data = curves(experiment, kind, metric)
+    return _draw(
+        experiment, name, title, data, f"{about.label} ({about.unit})", more=_left_out_or_skewed(experiment, kind, metric)
+    )
+
+
+def _left_out_or_skewed(experiment: Experiment, kind: str, metric: str) -> list[str]:
+    """Notes on goodput that leaves much out, and on intervals that are log-normal at some points, as in the summary."""
+    notes = []
+    points = len(experiment.plan.points)
+    for treatment in experiment.treatments:
+        goodput = experiment.at if metric == "goodput" else None
+        marked = goodput and sum(bool(describe.goodput_mark(goodput(point), treatment, kind)) for point in range(points))
+        if marked:
+            notes.append(
+                f"At {marked} of {points} points much of what “{treatment}” delivered in the measured time came by downloads "
+                "that began before it, and this goodput leaves it out."
+            )
+        skewed = experiment.summary.filter(
+            pl.col("kind") == kind,
+            pl.col("metric") == metric,
+            pl.col("treatment") == treatment,
+            pl.col("method") == "log-normal",
+        )
+        if skewed.height:
+            notes.append(f"The interval of “{treatment}” is a log-normal one at {skewed.height} of {points} points.")
+    return notes
 
 
 def difference_chart(experiment: Experiment, kind: str, metric: str) -> Chart:
@@ -248,7 +303,7 @@ def difference_chart(experiment: Experiment, kind: str, metric: str) -> Chart:
     base = experiment.treatments[0]
     title = f"{about.label[0].upper()}{about.label[1:]}, {kind}: difference to {base}"
     name = f"{metric.replace('_', '-')}-{slug(kind)}-difference"
-    data = curves(experiment, kind, metric, ("difference", "difference_low", "difference_high"))
+    data = curves(experiment, kind, metric, ("difference", "difference_low", "difference_high", "difference_networks"))
     return _draw(experiment, name, title, data, f"paired difference ({about.unit})", difference=True)
 
 

@@ -7,13 +7,14 @@ logarithmic axis of times.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import polars as pl
 
 from onionlab.charts.bands import Axis, band_chart, time_axis
-from onionlab.charts.build import Chart, band_words, banded, finish, not_drawn, slug, with_names
+from onionlab.charts.build import Chart, Subject, band_words, banded, finish, not_drawn, other_in_table, slug, with_names
 from onionlab.stats import quantile_bands, tail_quantiles
 from onionlab.stats.metrics import RUN
 
@@ -43,9 +44,10 @@ def tail(experiment: Experiment, kind: str, column: str, form: Literal["tail", "
     cut = experiment.over_repeats(experiment.measured).filter(pl.col("kind") == kind)
     nines = _nines(cut, column)
     curves = quantile_bands(cut, column, treatments, quantiles=tail_quantiles(nines), method="suitable")
-    notes = not_drawn(experiment, kind, column, curves)
+    notes = not_drawn(experiment, kind, column, curves) + other_in_table(experiment.summary, kind, column, curves)
+    found = Chart(name, title, curves, None, tuple(notes) or ("Nothing to draw: no transfer was measured.",))
     if curves.height == 0:
-        return Chart(name, title, curves, None, tuple(notes) or ("Nothing to draw: no transfer was measured.",))
+        return found
     # The smallest value of a curve may be zero, of which a logarithmic axis has none.
     x, shown = time_axis(curves, f"time to {which} byte, {kind}", reach=1.1, ticks=6, zeros=False)
     if form == "tail":
@@ -66,9 +68,8 @@ def tail(experiment: Experiment, kind: str, column: str, form: Literal["tail", "
         )
         shown = shown.with_columns(beyond=1 - pl.col("quantile"))
     chart = band_chart("curves", treatments, x, y, spread="x", banded=banded(shown))
-    return Chart(
-        name, title, curves, finish(chart, title, experiment, band_words(experiment, curves), {"curves": shown}), tuple(notes)
-    )
+    of = Subject.of(experiment)
+    return finish(chart, replace(found, notes=tuple(notes)), of, band_words(of, curves), {"curves": shown})
 
 
 def tail_charts(experiment: Experiment) -> list[Chart]:

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from onionlab.commands import EXIT_FAILED, EXIT_INTERRUPTED
 from onionlab.commands.foreign import drawn_from
+from onionlab.commands.points import COUNTED, at_point
 from onionlab.files import write_output
 from onionlab.quantity import seconds
 
@@ -36,10 +37,13 @@ def calibrate(
         float | None,
         typer.Option(min=0.0, max=1.0, help="Share of Tor that was simulated.", show_default="as far as the results know it"),
     ] = None,
-    point: Annotated[int | None, typer.Option(min=1, help="Of a sweep: the point.")] = None,
+    point: Annotated[int | None, typer.Option(min=1, help=f"Of a sweep: the point. {COUNTED}")] = None,
     output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
 ) -> None:
-    """Hold a simulated network's figures beside those of the live network of the same time."""
+    """Hold a simulated network's figures beside those of the live network, best of the same year.
+
+    The page names the years of both, and says so where they differ.
+    """
     from onionlab.live_network import calibrate as calibration
     from onionlab.live_network.tor_metrics import Metrics
     from onionlab.results.experiment import load
@@ -55,10 +59,9 @@ def calibrate(
     for path in metrics or [USUAL_METRICS]:
         live.add(path)
     with drawn_from(directory):
-        results = load(directory)
-        if point is not None:
-            results = results.at_number(point)
-        text = calibration.page(calibration.calibrate(results, live, scale), live, directory)
+        results = at_point(load(directory), point)
+        found = calibration.calibrate(results, live, scale)
+        text = calibration.page(found, live, directory, calibration.year_of(results))
     if output is None:
         sys.stdout.write(text)
     else:

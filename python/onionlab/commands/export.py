@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from onionlab.commands.foreign import drawn_from
+from onionlab.commands.points import COUNTED, at_point
 
 app = typer.Typer(help="Write results in the formats of other programs.", no_args_is_help=True)
 
@@ -26,16 +27,14 @@ def tornettools(
         list[str] | None,
         typer.Option(metavar="NAME", help="Clients that measure; also several times.", show_default="those of load perf"),
     ] = None,
-    point: Annotated[int | None, typer.Option(min=1, help="Of a sweep: the point.")] = None,
+    point: Annotated[int | None, typer.Option(min=1, help=f"Of a sweep: the point. {COUNTED}")] = None,
 ) -> None:
     """Write what `tornettools plot` reads: ours and Shadow's results can then be drawn in one chart."""
     from onionlab.exporting import export_tornettools
     from onionlab.results.experiment import load
 
     with drawn_from(directory):
-        results = load(directory)
-        if point is not None:
-            results = results.at_number(point)
+        results = at_point(load(directory), point)
         exported = export_tornettools(results, out, group)
     for note in exported.notes:
         print(f"onionlab: {note}", file=sys.stderr)

@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 
 from onionlab.commands.foreign import drawn_from
+from onionlab.commands.points import COUNTED
 
 
 def plot(
@@ -20,7 +21,7 @@ def plot(
         list[str] | None,
         typer.Option(metavar="NAME", help="Charts by name, with * and ?; also several times.", show_default="all"),
     ] = None,
-    point: Annotated[int | None, typer.Option(min=1, help="Of a sweep: the charts of this point.")] = None,
+    point: Annotated[int | None, typer.Option(min=1, help=f"Of a sweep: the charts of this point. {COUNTED}")] = None,
 ) -> None:
     """Draw charts for a paper: SVG, PDF and PNG in the width of a column, and the numbers behind each as CSV.
 

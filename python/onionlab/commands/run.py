@@ -6,13 +6,17 @@ import shlex
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from onionlab.commands import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_TOO_WIDE
 from onionlab.commands.foreign import drawn_from
+from onionlab.commands.points import COUNTED, at_point
+
+if TYPE_CHECKING:
+    from onionlab.results.experiment import Experiment
 
 
 def run(
@@ -42,7 +46,12 @@ def run(
     max_networks: Annotated[int | None, typer.Option(help="--until-ci: most networks.", show_default="100")] = None,
     measure_from: Annotated[
         str | None,
-        typer.Option(metavar='"40 s"', help="Begin of the measurement, or auto to find it.", show_default="the file's"),
+        typer.Option(
+            metavar='"40 s"',
+            help="Begin of the measurement: a time, or auto to find it. The results directory keeps it until the file says "
+            "another time or `onionlab report DIR --measure-from file` takes it back.",
+            show_default="as chosen before, else the file's",
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
@@ -77,6 +86,8 @@ def run(
         raise typer.Exit(EXIT_INTERRUPTED) from None
     from onionlab.terminal.summary import print_summary
 
+    if measure_from is None:
+        _remind_of_begin(results)
     print_summary(results, Console())
     if report:
         print(f"report: {root / 'report.html'}")
@@ -90,11 +101,25 @@ def run(
         raise typer.Exit(EXIT_TOO_WIDE)
 
 
+def _remind_of_begin(results: Experiment) -> None:
+    """Say that the begin of the measurement was chosen in an earlier command: nobody would look for it in the directory."""
+    chosen = results.evaluation.measure_from
+    if chosen is not None:
+        print(
+            f"onionlab: the measurement begins where --measure-from {shlex.quote(chosen)} of an earlier command puts it, not at "
+            f"the file's {results.plan.scenario['measure-from']}; "
+            f"`onionlab report {shlex.quote(str(results.directory))} --measure-from file` goes back to the file's",
+            file=sys.stderr,
+        )
+
+
 def report(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A results directory of `onionlab run`.")],
     point: Annotated[
         int | None,
-        typer.Option(min=1, help="Of a sweep: the whole report of this point, into DIR/points.", show_default="the sweep's"),
+        typer.Option(
+            min=1, help=f"Of a sweep: the whole report of this point, into DIR/points. {COUNTED}", show_default="the sweep's"
+        ),
     ] = None,
     measure_from: Annotated[
         str | None,
@@ -115,8 +140,10 @@ def report(
         if measure_from is not None:
             remember_measure_from(measure_from, directory, results.plan)
             results = load(directory)
+        else:
+            _remind_of_begin(results)
         if point is not None:
-            results, into = results.at_number(point), directory / "points" / str(point)
+            results, into = at_point(results, point), directory / "points" / str(point)
         path = results.report(into)
         print_summary(results, Console())
     print(f"report: {path}")

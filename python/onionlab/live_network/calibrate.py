@@ -12,14 +12,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from statistics import fmean
 from typing import Any
 
 import polars as pl
 
 from onionlab.errors import ResultsError
-from onionlab.live_network.tor_metrics import QUANTITIES, Metrics
+from onionlab.live_network.tor_metrics import QUANTITIES, Metrics, years_in
 from onionlab.quantity import decimals, format_fixed
 from onionlab.results.describe import scale as scale_of
 from onionlab.results.experiment import Experiment
@@ -93,6 +93,15 @@ def calibrate(experiment: Experiment, metrics: Metrics, scale: float | None = No
     share = scale if scale is not None else scale_of(experiment)
     finished = set(experiment.runs["treatment"])
     return [_one(experiment, metrics, treatment, groups, share) for treatment in experiment.treatments if treatment in finished]
+
+
+def year_of(experiment: Experiment) -> int | None:
+    """The year of which the simulated network is: of a synthetic one what was asked for, of a consensus what its name says."""
+    network = experiment.plan.scenario.get("network", {})
+    if network.get("kind") == "synthetic" and isinstance(network.get("year"), int | float):
+        return int(network["year"])
+    name = PurePath(str(network.get("document", {}).get("path", ""))).name if network.get("kind") == "consensus" else ""
+    return min(years_in([name]), default=None)
 
 
 def over_networks(calibrations: Sequence[Calibration]) -> tuple[Line, ...]:
@@ -180,21 +189,26 @@ def _quantiles(times: Mapping[str, Floats]) -> dict[Key, float]:
     return {(f"{QUANTITIES[key]}, s", f"p{100 * q:g}"): lower_quantile(known[key], q) for key in known for q in SHOWN}
 
 
-def page(calibrations: list[Calibration], metrics: Metrics, directory: Path) -> str:
-    """The comparison as Markdown."""
-    lines = [
-        f"Simulated: {directory}. Live: {', '.join(metrics.sources)}.",
-        "",
-    ]
+def header(metrics: Metrics) -> str:
+    """The first row of a table of `Line`, with the years of the live figures over them."""
+    return f"| | | simulated | live{', ' if metrics.when else ''}{metrics.when} | ratio |"
+
+
+def page(calibrations: list[Calibration], metrics: Metrics, directory: Path, year: int | None = None) -> str:
+    """The comparison as Markdown; ``year`` is that of the simulated network, where it is known."""
+    of = f", the network of {year}" if year is not None else ""
+    lines = [f"Simulated: {directory}{of}. Live: {metrics.named()}.", ""]
+    if differs := metrics.of_other_years(year):
+        lines += [differs, ""]
     most = max((line.ours.count for one in calibrations for line in one.lines), default=0)
     if most > 1:
-        lines += [f"Simulated are means over {most} networks, or seeds of one, with 95 % intervals between them.", ""]
+        lines += [f"Simulated: means over {most} networks, or seeds of one, with 95 % intervals between them.", ""]
     shown = {line.name for one in calibrations for line in one.lines}
     if metrics.relay_goodput is not None and not any(name.startswith(GOODPUT) for name in shown):
         lines += ["The goodput of relays is left out: which share of Tor this network is, is not known (`--scale` says it).", ""]
     for one in calibrations:
         lines += [f"**{one.treatment}**, {one.transfers} downloads:", ""]
-        lines += ["| | | simulated | live | ratio |", "| --- | --- | ---: | ---: | ---: |"]
+        lines += [header(metrics), "| --- | --- | ---: | ---: | ---: |"]
         for line in one.lines:
             low, high = line.ours.low, line.ours.high
             # No figure can be negative, though Student's interval does not know.

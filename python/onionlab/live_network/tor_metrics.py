@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -61,6 +62,9 @@ KNOWN = {
 #: Greatest number that is taken from a table, in its own unit.
 GREATEST = 1e9
 
+#: A day, wherever in a text, and the name of an object of quantiles, with its year.
+_DAY, _NAMED = re.compile(r"(?<![0-9])([0-9]{4})-[0-9]{2}-[0-9]{2}(?![0-9])"), re.compile(r"tor_([0-9]{4})(?![0-9])")
+
 _QUARTILES = {"low": 0.1, "q1": 0.25, "md": 0.5, "q3": 0.75, "high": 0.9}
 
 
@@ -72,6 +76,8 @@ class Metrics:
     ----------
     sources
         Names of the files.
+    years
+        By name of the file: the first and the last year of what it holds; of what says no year, nothing.
     times
         By key of `QUANTITIES`: quantile and time in s.
     error_rate
@@ -84,6 +90,29 @@ class Metrics:
     times: dict[str, dict[float, float]] = field(default_factory=dict)
     error_rate: float | None = None
     relay_goodput: float | None = None
+    years: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def when(self) -> str:
+        """The years of all figures in words; empty where no file says one."""
+        spans = sorted(set(self.years.values()))
+        return " and ".join(str(first) if first == last else f"{first} to {last}" for first, last in spans)
+
+    def named(self, quote: str = "") -> str:
+        """The files in words, each with its years."""
+        years = {source: Metrics(years={source: span}).when for source, span in self.years.items()}
+        return ", ".join(
+            f"{quote}{source}{quote}" + (f" (of {years[source]})" if source in years else "") for source in self.sources
+        )
+
+    def of_other_years(self, year: int | None) -> str:
+        """A sentence where figures are of other years than the simulated network, whose year that is; else nothing."""
+        if year is None or all(first <= year <= last for first, last in self.years.values()):
+            return ""
+        return (
+            f"**The live figures are of {self.when}, the simulated network is that of {year}**: the ratios also show what "
+            "changed in between, such as the load and the versions of tor."
+        )
 
     def add(self, path: Path) -> None:
         """Add what a file says; it comes before what others said of the same quantity.
@@ -100,6 +129,11 @@ class Metrics:
             self._add_table(path, text)
         self.sources.append(path.name)
 
+    def _note_years(self, path: Path, texts: Iterable[str], pattern: re.Pattern[str] = _DAY) -> None:
+        """Note from when figures are, as far as texts of their file tell."""
+        if found := years_in(texts, pattern):
+            self.years[path.name] = (min(found), max(found))
+
     def _add_json(self, path: Path, text: str) -> None:
         import json
 
@@ -110,7 +144,11 @@ class Metrics:
         live = [name for name, value in document.items() if name.startswith("tor_") and isinstance(value, dict)]
         if "quantiles" in document and live:
             self._add_quantiles(document, live[0])
+            self._note_years(path, live[:1], _NAMED)
         elif "circuit_rtt" in document or "download_times" in document:
+            # What has neither counts nor goodput by day says in its name alone from when it is.
+            days = [day for key in ("daily_counts", "relay_goodput") if key in document for day, _ in document.table(key).items()]
+            self._note_years(path, days or [path.name])
             self._add_measurements(document)
         else:
             raise UntrustedError(f"{path} has neither measurements of OnionPerf nor quantiles of them")
@@ -202,6 +240,12 @@ class Metrics:
             self.times["circuit_rtt"] = {q: quartiles[q] for q in (0.25, 0.5, 0.75)}
         else:
             raise UntrustedError(f"{path} is no table of Tor Metrics that is known: its columns are {clipped(sorted(columns))}")
+        self._note_years(path, (row.get("date", "") for row in table))
+
+
+def years_in(texts: Iterable[str], pattern: re.Pattern[str] = _DAY) -> set[int]:
+    """The years of the days that are in texts."""
+    return {int(year) for text in texts for year in pattern.findall(text)}
 
 
 def _size(text: str) -> str:

@@ -12,12 +12,13 @@ from markupsafe import Markup
 from onionlab.charts import Chart, colours
 from onionlab.charts.comparison import comparison_charts
 from onionlab.charts.export import inline, to_svg
-from onionlab.files import write_text
+from onionlab.files import remove_drafts, write_text
 from onionlab.quantity import format_duration
-from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cell, effect_lines, heads
+from onionlab.report.content import CLIENT_COLUMNS, NETWORK_COLUMNS, Row, cells, effect_lines, heads
 from onionlab.report.write import environment, replace_folder, write_charts
 from onionlab.results import cost, describe
 from onionlab.results.comparison import Comparison, settings_json
+from onionlab.stats.compare import repeat
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import WHOLE
 
@@ -44,6 +45,7 @@ def write_comparison(comparison: Comparison, into: Path) -> Path:
     }
     path = into / PAGE
     text = environment().get_template("comparison.html.j2").render(page(comparison, charts), pictures=pictures)
+    remove_drafts(into, (PAGE,))
     write_text(path, text)
     return path
 
@@ -59,20 +61,22 @@ def _tables(folder: Path, comparison: Comparison, charts: list[Chart]) -> None:
 
 
 def pairing(comparison: Comparison) -> list[str]:
-    """How each variant is compared with the base, in sentences."""
-    found = []
+    """How variants are compared with the base, in a sentence for all of which the same is true."""
+    alike: dict[tuple[str | None, int], list[str]] = {}
     for variant in comparison.variants[1:]:
         reason = comparison.unpaired.get(variant.label)
+        alike.setdefault((reason, comparison.pairs(variant)), []).append(f"“{variant.label}”")
+    found, of, base = [], repeat(comparison.by_seed), f"“{comparison.base.label}”"
+    for (reason, pairs), labels in alike.items():
+        who = f"{', '.join(labels)} {'is' if len(labels) == 1 else 'are'}"
         if reason is None:
-            of = "seed" if comparison.by_seed else "network"
-            number = describe.plural(comparison.pairs(variant), of)
             found.append(
-                f"“{variant.label}” is paired with “{comparison.base.label}” over {number}: the same networks and seeds, "
+                f"{who} paired with {base} over {describe.plural(pairs, of)}: the same networks and seeds, "
                 f"common random numbers, one difference per {of}."
             )
         else:
             found.append(
-                f"“{variant.label}” is not paired with “{comparison.base.label}”, because {reason}: two samples of networks, "
+                f"{who} not paired with {base}, because {reason}: two samples of {of}s, "
                 "Welch’s interval, which is wider than a paired one."
             )
     return found
@@ -112,11 +116,13 @@ def _experiments(comparison: Comparison) -> list[tuple[Any, list[str]]]:
 def _figures(comparison: Comparison, kind: str, columns: list[str]) -> list[Row]:
     """One line per variant."""
     rows = {(row["treatment"], row["metric"]): row for row in comparison.summary.filter(pl.col("kind") == kind).to_dicts()}
-    networks = {variant.label: len({network for network, _ in variant.runs}) for variant in comparison.variants}
-    return [
-        {"treatment": label, "cells": [cell(rows.get((label, metric)), networks[label]) for metric in columns]}
-        for label in comparison.labels
-    ]
+    lines = []
+    for variant in comparison.variants:
+        found = {metric: rows.get((variant.label, metric)) for metric in columns}
+        over = (comparison.repeats(variant), comparison.pairs(variant) or None)
+        figures = cells(variant.experiment, variant.treatment, kind, found, *over, comparison.by_seed)
+        lines.append({"treatment": variant.label, "cells": figures})
+    return lines
 
 
 def page(comparison: Comparison, charts: list[Chart]) -> dict[str, Any]:
@@ -127,6 +133,8 @@ def page(comparison: Comparison, charts: list[Chart]) -> dict[str, Any]:
         "base": labels[0],
         "colours": colours(labels, comparison.places),
         "confidence": round(100 * CONFIDENCE),
+        "repeat": repeat(comparison.by_seed),
+        "repeated": comparison.repeated,
         "variants": [
             {
                 "label": variant.label,
@@ -139,7 +147,8 @@ def page(comparison: Comparison, charts: list[Chart]) -> dict[str, Any]:
             }
             for variant in comparison.variants
         ],
-        "differing": comparison.differing.rows(),
+        "differing": [row for row in comparison.differing.rows() if row[0] not in comparison.brought_along],
+        "brought": [row for row in comparison.differing.rows() if row[0] in comparison.brought_along],
         "pairing": pairing(comparison),
         "cost": cost.compared(comparison),
         "warnings": caveats(comparison),

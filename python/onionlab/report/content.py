@@ -15,7 +15,7 @@ import polars as pl
 from onionlab.charts import Chart, colours
 from onionlab.quantity import decimals, format_bytes, format_duration, format_fixed, format_number
 from onionlab.results import cost, describe
-from onionlab.stats.compare import is_not_judged
+from onionlab.stats.compare import is_not_judged, repeat
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import HEADLINE, METRICS, WHOLE
 
@@ -61,18 +61,6 @@ COUNT_COLUMNS = {
 }
 
 
-def finished_networks(experiment: Experiment) -> int:
-    """Number of networks of which there is any run; of seeds, where these are what is repeated."""
-    return experiment.repeats
-
-
-def repeated(experiment: Experiment) -> str:
-    """What means are taken over, in words."""
-    if experiment.by_seed:
-        return "seeds"
-    return "sampled networks" if describe.sampled(experiment) else "networks"
-
-
 @dataclass(frozen=True)
 class Cell:
     """One figure: the mean, its interval, and the difference to the first treatment with what it shows."""
@@ -86,23 +74,32 @@ class Cell:
     sense: str = ""
 
 
-def cell(row: Row | None, networks: int) -> Cell:
-    """One figure of the summary as text; ``networks`` is how many there are, so that a figure that some of them lack says so."""
+def counted(count: int, of: int | None, by_seed: bool) -> str:
+    """Over how many networks (or seeds) a figure is, where some of them lack it: `` (1 of 5 networks)``, otherwise nothing."""
+    return "" if of is None or count >= of else f" ({count} of {describe.plural(of, repeat(by_seed))})"
+
+
+def cell(row: Row | None, repeats: int, *, by_seed: bool, pairs: int | None = None, mark: str = "") -> Cell:
+    """One figure of the summary as text.
+
+    ``repeats`` is how many networks there are, or seeds (``by_seed``), and ``pairs`` of how many there could be a difference, so
+    that a figure that some of them lack says so; ``mark`` stands behind the mean.
+    """
     if row is None:
         return Cell("–", interval="nothing to measure")
     places = decimals(row["mean"])
-    mean = format_fixed(row["mean"], places)
+    mean = f"{format_fixed(row['mean'], places)}{mark}"
     interval = "no interval"
     if row["low"] is not None:
         interval = f"{format_fixed(row['low'], places)} to {format_fixed(row['high'], places)}"
         if row["method"] == "log-normal":
             interval += ", log-normal"
-    if row["networks"] < networks:
-        interval += f" ({row['networks']} of {networks} networks)"
+    interval += counted(row["networks"], repeats, by_seed)
     if row["verdict"] is None:
         return Cell(mean, interval)
     if row["difference"] is None:
         return Cell(mean, interval, words=row["verdict"], sense="unclear")
+    over = counted(row["difference_networks"], pairs, by_seed)
     low, high = row["difference_low"], row["difference_high"]
     places = decimals(max(abs(value) for value in (row["difference"], low or 0.0, high or 0.0)), 2)
     difference = format_fixed(row["difference"], places, signed=True)
@@ -111,10 +108,10 @@ def cell(row: Row | None, networks: int) -> Cell:
         difference += f" ({format_fixed(percent, decimals(percent, 2), signed=True)} %)"
     if low is None:
         words = "not judged: more or fewer did not complete" if is_not_judged(row["verdict"]) else "no interval"
-        return Cell(mean, interval, difference, words=words, sense="unclear")
-    bounds = f"{format_fixed(low, places, signed=True)} to {format_fixed(high, places, signed=True)}"
+        return Cell(mean, interval, difference, words=f"{words}{over}", sense="unclear")
+    bounds = f"{format_fixed(low, places, signed=True)} to {format_fixed(high, places, signed=True)}{over}"
     if row["difference"] == 0 and low == high:
-        words, sense = "equal in every network", "unclear"
+        words, sense = f"equal in every {repeat(by_seed)}", "unclear"
     elif low > 0 or high < 0:
         judged = METRICS[row["metric"]].better * (1 if row["difference"] > 0 else -1)
         sense = {1: "better", -1: "worse", 0: "clear"}[judged]
@@ -124,13 +121,28 @@ def cell(row: Row | None, networks: int) -> Cell:
     return Cell(mean, interval, difference, bounds, words, sense)
 
 
+def cells(
+    experiment: Experiment,
+    treatment: str,
+    kind: str,
+    rows: Mapping[str, Row | None],
+    repeats: int,
+    pairs: int | None,
+    by_seed: bool,
+) -> list[Cell]:
+    """The figures of a treatment and kind of client, given their rows by metric; the rest as for `cell`."""
+    marks = {"goodput": describe.goodput_mark(experiment, treatment, kind)}
+    return [cell(row, repeats, by_seed=by_seed, pairs=pairs, mark=marks.get(metric, "")) for metric, row in rows.items()]
+
+
 def _table(experiment: Experiment, rows: dict[tuple[str, str, str], Row], kind: str, columns: list[str]) -> list[Row]:
     """One line per treatment."""
-    networks = finished_networks(experiment)
-    return [
-        {"treatment": treatment, "cells": [cell(rows.get((kind, treatment, metric)), networks) for metric in columns]}
-        for treatment in experiment.treatments
-    ]
+    lines = []
+    for treatment in experiment.treatments:
+        found = {metric: rows.get((kind, treatment, metric)) for metric in columns}
+        figures = cells(experiment, treatment, kind, found, experiment.repeats, experiment.repeats, experiment.by_seed)
+        lines.append({"treatment": treatment, "cells": figures})
+    return lines
 
 
 def _change(row: Row) -> str:
@@ -156,14 +168,15 @@ def sentences(experiment: Experiment) -> list[Row]:
                 row = rows.get((kind, treatment, metric))
                 if row is None or row["verdict"] is None:
                     continue
-                label, sense = METRICS[metric].label, cell(row, finished_networks(experiment)).sense
+                label, sense = METRICS[metric].label, cell(row, experiment.repeats, by_seed=experiment.by_seed).sense
+                over = counted(row["difference_networks"] or 0, experiment.repeats, experiment.by_seed)
                 if row["difference_low"] is None or sense != "unclear":
                     doubt = ""
                     if row["p_holm"] is not None and row["p_holm"] > 1 - CONFIDENCE:
                         doubt = ", but no longer when corrected for the number of comparisons"
-                    shown.append({"kind": kind, "sense": sense, "text": f"{label}: {row['verdict']}{doubt}."})
+                    shown.append({"kind": kind, "sense": sense, "text": f"{label}: {row['verdict']}{doubt}{over}."})
                 else:
-                    alike.append(f"{label} ({_change(row)} on average)")
+                    alike.append(f"{label} ({_change(row)} on average{over.replace(' (', ' over ').removesuffix(')')})")
             if alike:
                 text = f"no difference shown (the interval includes zero) in {'; '.join(alike)}."
                 shown.append({"kind": kind, "sense": "unclear", "text": text})
@@ -352,8 +365,9 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "base": treatments[0],
         "colours": colours(treatments),
         "confidence": round(100 * CONFIDENCE),
-        "several_networks": finished_networks(experiment) > 1,
-        "repeated": repeated(experiment),
+        "several": experiment.repeats > 1,
+        "repeat": repeat(experiment.by_seed),
+        "repeated": describe.repeated(experiment),
         "warnings": describe.warnings(experiment),
         "sentences": sentences(experiment),
         "effects": effect_lines(experiment.summary),
@@ -374,7 +388,7 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "software": software(experiment.runs),
         "divergence": _divergence(experiment),
         "experiment_file": experiment_file(experiment),
-        "scenario": json.dumps(experiment.plan.scenario, indent=2, ensure_ascii=False),
+        "scenario": json.dumps(experiment.scenario_in_force, indent=2, ensure_ascii=False),
         "measure_from": format_duration(experiment.measure_from),
     }
 

@@ -14,15 +14,14 @@ from onionlab.report.content import (
     CLIENT_COLUMNS,
     NETWORK_COLUMNS,
     Row,
-    cell,
+    cells,
     experiment_file,
-    finished_networks,
     heads,
-    repeated,
     software,
     totals,
 )
 from onionlab.results import describe
+from onionlab.stats.compare import repeat
 from onionlab.stats.intervals import CONFIDENCE
 from onionlab.stats.metrics import WHOLE
 
@@ -48,11 +47,12 @@ def _lines(experiment: Experiment, kind: str, columns: list[str]) -> list[Row]:
     }
     lines = []
     for number, values in enumerate(experiment.plan.points):
-        networks = finished_networks(experiment.at(number))
+        here = experiment.at(number)
         for place, treatment in enumerate(experiment.treatments):
-            cells = [cell(rows.get((number, treatment, metric)), networks) for metric in columns]
+            found = {metric: rows.get((number, treatment, metric)) for metric in columns}
+            figures = cells(here, treatment, kind, found, here.repeats, here.repeats, here.by_seed)
             point = {"number": number + 1, "words": in_words(values)} if place == 0 else None
-            lines.append({"treatment": treatment, "cells": cells, "point": point})
+            lines.append({"treatment": treatment, "cells": figures, "point": point})
     return lines
 
 
@@ -99,6 +99,7 @@ def warnings(experiment: Experiment) -> list[str]:
 def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
     """Everything that the template shows."""
     treatments = experiment.treatments
+    points = range(len(experiment.plan.points))
     # A run that serves several points is there once for each.
     runs = experiment.runs.drop("point").unique(maintain_order=True)
     return {
@@ -114,8 +115,9 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "base": treatments[0],
         "colours": colours(treatments),
         "confidence": round(100 * CONFIDENCE),
-        "several_networks": finished_networks(experiment) > 1,
-        "repeated": repeated(experiment),
+        "several": experiment.repeats > 1,
+        "repeat": repeat(experiment.by_seed),
+        "repeated": describe.repeated(experiment),
         "warnings": warnings(experiment),
         "client_columns": heads(CLIENT_COLUMNS),
         "clients": [(kind, _lines(experiment, kind, list(CLIENT_COLUMNS))) for kind in experiment.kinds],
@@ -125,6 +127,6 @@ def page(experiment: Experiment, charts: list[Chart]) -> dict[str, Any]:
         "totals": totals(runs),
         "software": software(runs),
         "experiment_file": experiment_file(experiment),
-        "scenarios": json.dumps(experiment.plan.scenarios, indent=2, ensure_ascii=False),
+        "scenarios": json.dumps([experiment.at(point).scenario_in_force for point in points], indent=2, ensure_ascii=False),
         "directory": experiment.directory,
     }

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from onionlab.charts import Chart
 from onionlab.charts.export import inline, to_png, to_svg
-from onionlab.files import draft_of, remove_abandoned, write_text, writing
+from onionlab.files import draft_of, remove_abandoned, remove_drafts, write_text, writing
 from onionlab.report import content, sweep
 
 if TYPE_CHECKING:
@@ -46,6 +46,7 @@ def write_report(experiment: Experiment, into: Path | None = None) -> Path:
         if chart.name in drawings
     }
     path = root / "report.html"
+    remove_drafts(root, (path.name,))
     write_text(path, render(experiment, charts, pictures))
     return path
 
@@ -78,6 +79,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     stays. Two reports at a time, one at the end of a run, say, and one asked for meanwhile, do not meet before that.
     """
     remove_abandoned(folder, ".new")
+    remove_drafts(folder, (MADE,))
     draft = draft_of(folder, ".new")
     try:
         with writing(folder):

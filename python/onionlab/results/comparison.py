@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ import polars as pl
 
 from onionlab.errors import ResultsError
 from onionlab.plan import in_words, value_text
+from onionlab.results.describe import repeated
 from onionlab.results.experiment import Experiment, load
 from onionlab.stats import per_network, summarise
 from onionlab.stats.compare import correct_for_number, more_missing_apart, not_judged, seeds_as_networks, verdict
@@ -32,6 +33,9 @@ _EXTENT = ("title", "networks", "seeds", "treatments", "sweep")
 #: Keys that decide which networks are sampled; and those that say what happens to packets between the same hosts.
 _OF_NETWORK = ("network.", "base-seed")
 _OF_PATHS = ("network.loss", "network.jitter", "network.latency-")
+
+#: Values of a setting that a variant does not have.
+ABSENT = (None, "not set")
 
 #: First column of `Comparison.differing`.
 _KEY = "key"
@@ -48,6 +52,8 @@ class Variant:
     treatment: str
     #: Every setting by its dotted key, as text.
     settings: Mapping[str, str]
+    #: The same as the plan has it, which leaves open what depends on the version of tor or on the consensus.
+    planned: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def runs(self) -> set[tuple[int, int]]:
@@ -70,7 +76,7 @@ class Variant:
 def flatten(value: Any, prefix: str = "") -> dict[str, str]:
     """Settings of a resolved scenario by dotted key; entries of a list that have a name go by it.
 
-    What is null there was left to the version of tor, or does not exist under the other settings.
+    What is null there does not exist under the other settings, or was left open where no run says what it came to.
 
     Examples
     --------
@@ -96,10 +102,22 @@ def flatten(value: Any, prefix: str = "") -> dict[str, str]:
 
 
 def settings(experiment: Experiment, treatment: str) -> dict[str, str]:
-    """Every setting of one treatment of an experiment: its scenario's, the treatment's own, and which simulator ran it."""
-    scenario = experiment.plan.scenario
-    found = flatten({key: value for key, value in scenario.items() if key not in _EXTENT})
-    own: dict[str, Any] = next((entry for entry in scenario.get("treatments", []) if entry.get("name") == treatment), {})
+    """Every setting of one treatment of an experiment: its scenario's, the treatment's own, and which simulator ran it.
+
+    The treatment's are those that its runs had: a version of tor that brings Conflux with Vegas differs in both.
+    """
+    return _settings(experiment, experiment.in_force.get(treatment, {}))
+
+
+def _planned(experiment: Experiment, treatment: str) -> dict[str, str]:
+    """`settings` as the plan has them."""
+    entries = experiment.plan.scenario.get("treatments", [])
+    return _settings(experiment, next((entry for entry in entries if entry.get("name") == treatment), {}))
+
+
+def _settings(experiment: Experiment, own: Mapping[str, Any]) -> dict[str, str]:
+    """Every setting of an experiment with those of one treatment."""
+    found = flatten({key: value for key, value in experiment.plan.scenario.items() if key not in _EXTENT})
     found |= _of_treatment(own, "treatment")
     chosen = experiment.evaluation.measure_from
     if chosen is not None:
@@ -161,7 +179,7 @@ def variants(directories: Sequence[Path]) -> list[Variant]:
         raise ResultsError("there is only one treatment of one experiment; a comparison needs two")
     labels = _labels([(path, at, name) for path, at, name, _ in found])
     return [
-        Variant(label, experiment, name, settings(experiment, name))
+        Variant(label, experiment, name, settings(experiment, name), _planned(experiment, name))
         for label, (_, _, name, experiment) in zip(labels, found, strict=True)
     ]
 
@@ -230,6 +248,20 @@ class Comparison:
         return pl.DataFrame(rows, schema=[(name, pl.String) for name in (_KEY, *self.labels)], orient="row")
 
     @cached_property
+    def brought_along(self) -> set[str]:
+        """Keys of `differing` that tell nothing new: no file says them, and all variants that have them have the same value.
+
+        Such are the parameters of Vegas where only some variants have Vegas.
+        """
+        found = set()
+        for key, *values in self.differing.iter_rows():
+            there = {value for value in values if value not in ABSENT}
+            alike = len({variant.planned.get(key) or "not set" for variant in self.variants}) == 1
+            if len(there) == 1 and alike:
+                found.add(key)
+        return found
+
+    @cached_property
     def unpaired(self) -> dict[str, str]:
         """Variants that cannot be paired with the base, with the reason."""
         found = {}
@@ -241,8 +273,20 @@ class Comparison:
 
     def pairs(self, variant: Variant) -> int:
         """Networks (or seeds, where these are repeated) that a variant shares with the base; 0 where they are not paired."""
-        common = variant.runs & self.base.runs
-        return 0 if variant.label in self.unpaired else len({seed if self.by_seed else network for network, seed in common})
+        return 0 if variant.label in self.unpaired else self._repeats_of(variant.runs & self.base.runs)
+
+    def repeats(self, variant: Variant) -> int:
+        """Over how many networks (or seeds, where these are repeated) a variant has figures, as its means are taken."""
+        return self._repeats_of(variant.runs)
+
+    def _repeats_of(self, runs: set[tuple[int, int]]) -> int:
+        return len({seed if self.by_seed else network for network, seed in runs})
+
+    @property
+    def repeated(self) -> str:
+        """What means are taken over, in words."""
+        words = {repeated(variant.experiment) for variant in self.variants}
+        return words.pop() if len(words) == 1 else "networks"
 
     @property
     def by_seed(self) -> bool:
@@ -270,7 +314,7 @@ class Comparison:
         ``paired`` over networks, or ``Welch`` over two samples of networks, which knows no number of networks needed.
         """
         figures = self.over_repeats(self.figures)
-        frame = summarise(figures, self.labels, [*self.kinds, WHOLE])
+        frame = summarise(figures, self.labels, [*self.kinds, WHOLE], by_seed=self.by_seed)
         values = per_network(figures).partition_by("treatment", "kind", "metric", as_dict=True, maintain_order=True)
         rows = frame.to_dicts()
         for row in rows:
@@ -283,7 +327,7 @@ class Comparison:
                 sides = (values.get((label, row["kind"], row["metric"])) for label in (row["treatment"], self.base.label))
                 ours, theirs = ([] if side is None else side["value"].to_list() for side in sides)
                 missing = more_missing_apart(figures, row["treatment"], self.base.label, row["kind"])
-                row |= _unpaired_difference(row["metric"], ours, theirs, missing)
+                row |= _unpaired_difference(row["metric"], ours, theirs, missing, by_seed=self.by_seed)
         correct_for_number(rows)
         return pl.DataFrame(rows, schema={**frame.schema, "pairing": pl.String}, orient="row")
 
@@ -313,10 +357,10 @@ def _why_unpaired(base: Variant, variant: Variant) -> str:
     return ""
 
 
-def _unpaired_difference(metric: str, ours: list[float], theirs: list[float], missing: float) -> dict[str, Any]:
+def _unpaired_difference(metric: str, ours: list[float], theirs: list[float], missing: float, *, by_seed: bool) -> dict[str, Any]:
     """Columns of the difference of two independent samples, in place of the paired ones.
 
-    ``missing``: by how many points more downloads did not complete.
+    ``missing``: by how many points more downloads did not complete; ``by_seed``: whether the samples are of seeds.
     """
     difference = welch_interval(ours, theirs)
     mean = sum(theirs) / len(theirs) if theirs else None
@@ -344,7 +388,7 @@ def _unpaired_difference(metric: str, ours: list[float], theirs: list[float], mi
         "p_holm": None,
         "networks_needed": None,
         "detectable": None,
-        "verdict": "no value of both" if difference is None else verdict(metric, difference, mean, paired=False),
+        "verdict": "no value of both" if difference is None else verdict(metric, difference, mean, paired=False, by_seed=by_seed),
     }
 
 

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 #: From this share of unfinished transfers on, times to last byte lean towards the quick ones.
 MANY_UNFINISHED = 0.05
 
+#: From this share of what arrived on, the goodput of a kind is marked if it leaves that out.
+MUCH_LEFT_OUT = 0.10
+
+#: The mark.
+LEFT_OUT = "†"
+
 #: What the tor of the PredicTor paper's simulator has under any flow control.
 NSTOR_TOR = {"tls": "none", "circuitmux": "round-robin", "channel-scheduler": "vanilla"}
 
@@ -44,6 +50,12 @@ def scale(experiment: Experiment) -> float | None:
 
 def network(experiment: Experiment) -> str:
     """The network in words."""
+    what, _, relays = _network(experiment)
+    return f"{what}, {relays}"
+
+
+def _network(experiment: Experiment) -> tuple[str, str, str]:
+    """What the network is, the same as the beginning of a sentence, and how many relays it has."""
     described = experiment.plan.scenario.get("network", {})
     counts = sorted({int(relays) for relays in experiment.runs["relays"]})
     count = f"{counts[0]:,}" if len(counts) == 1 else f"{counts[0]:,} to {counts[-1]:,}"
@@ -51,16 +63,17 @@ def network(experiment: Experiment) -> str:
     sampled = f"{count} relays" + (f" ({format_number(100 * share, 2)} % of the original)" if share is not None else "")
     match described.get("kind"):
         case "consensus":
-            document = described.get("document", {})
-            return f"consensus {PurePath(str(document.get('path', ''))).name}, {sampled}"
+            name = PurePath(str(described.get("document", {}).get("path", ""))).name
+            return f"consensus {name}", f"The network is sampled from the consensus {name}", sampled
         case "synthetic":
             year = described.get("year")
-            return f"synthetic network{f' of {year:g}' if isinstance(year, int | float) else ''}, {sampled}"
+            of = f" of {year:g}" if isinstance(year, int | float) else ""
+            return f"synthetic network{of}", f"The network is a synthetic one{of}", sampled
         case "file":
-            document = described.get("document", {})
-            return f"network document {PurePath(str(document.get('path', ''))).name}, {count} relays"
+            name = PurePath(str(described.get("document", {}).get("path", ""))).name
+            return f"network document {name}", f"The network is that of the document {name}", f"{count} relays"
         case _:
-            return f"network by hand, {count} relays"
+            return "network by hand", "The network is written by hand", f"{count} relays"
 
 
 def _pause(pause: Any) -> str:
@@ -80,6 +93,18 @@ def _pause(pause: Any) -> str:
 
 def load(experiment: Experiment) -> str:
     """The load in words, one part per group of clients."""
+    target = _load_target(experiment)
+    return "; ".join([*_groups(experiment), *([f"load {target}"] if target else [])])
+
+
+def _load_target(experiment: Experiment) -> str:
+    """At what the load is aimed, in words; nothing where clients are counted."""
+    target = experiment.plan.scenario.get("load-target")
+    return f"aimed at {100 * target['utilisation']:g} % of {target['position']} capacity" if target else ""
+
+
+def _groups(experiment: Experiment) -> list[str]:
+    """Each group of clients in words."""
     counts = (
         experiment.transfers.group_by("group", *("treatment", "network", "seed"))
         .agg(pl.col("client").n_unique())
@@ -105,10 +130,7 @@ def load(experiment: Experiment) -> str:
             number = "clients"
         each = f", {group['users']:,} users each" if group.get("users", 1) > 1 else ""
         parts.append(f"{number} “{group['group']}” ({pattern(group.get('load', {}))}{services(group.get('onion'))}{each})")
-    target = experiment.plan.scenario.get("load-target")
-    if target:
-        parts.append(f"load aimed at {100 * target['utilisation']:g} % of {target['position']} capacity")
-    return "; ".join(parts)
+    return parts
 
 
 def services(onion: Mapping[str, Any] | None) -> str:
@@ -145,6 +167,13 @@ def sampled(experiment: Experiment) -> bool:
     return experiment.plan.scenario.get("network", {}).get("kind") not in ("explicit", "file")
 
 
+def repeated(experiment: Experiment) -> str:
+    """What means are taken over, in words."""
+    if experiment.by_seed:
+        return "seeds"
+    return "sampled networks" if sampled(experiment) else "networks"
+
+
 def extent(experiment: Experiment) -> str:
     """Duration, networks and seeds in words."""
     start = f", measured from {format_duration(experiment.measure_from)}" if experiment.measure_from else ""
@@ -173,17 +202,51 @@ def chart_lines(experiment: Experiment) -> list[str]:
     ]
 
 
+def network_sentence(experiment: Experiment) -> str:
+    """The network as a sentence, as the two below without its full stop."""
+    _, begin, relays = _network(experiment)
+    return f"{begin} and has {relays}"
+
+
+def load_sentence(experiment: Experiment) -> str:
+    """The load as a sentence."""
+    *others, last = _groups(experiment)
+    groups = f"{', '.join(others)} and {last}" if others else last
+    target = _load_target(experiment)
+    return f"The load comes from {groups}{f', and is {target}' if target else ''}"
+
+
+def extent_sentence(experiment: Experiment) -> str:
+    """Duration, networks and seeds as a sentence."""
+    start = f" and is measured from {format_duration(experiment.measure_from)} on" if experiment.measure_from else ""
+    networks = plural(experiment.plan.networks, "sampled network" if sampled(experiment) else "network")
+    each = " each" if experiment.plan.networks > 1 else ""
+    verb = "is" if experiment.plan.networks == 1 else "are"
+    seeds = plural(len(experiment.plan.seeds), "seed")
+    return f"A run simulates {format_duration(experiment.duration)}{start}, and there {verb} {networks} with {seeds}{each}"
+
+
+def made_with(experiment: Experiment) -> str:
+    """Which simulator made the runs, as a sentence."""
+    return f"The simulator is onionlab {experiment.plan.version}"
+
+
+def chart_sentences(experiment: Experiment) -> list[str]:
+    """`chart_lines` as sentences, for the caption of a chart."""
+    return [network_sentence(experiment), load_sentence(experiment), extent_sentence(experiment), made_with(experiment)]
+
+
 def left_out(experiment: Experiment, kind: str, treatment: str) -> str:
-    """Share of a kind's transfers that a chart of completed ones does not show, in words; empty where it shows all."""
+    """Share of a kind's transfers that a chart of completed ones does not show, in a sentence; empty where it shows all."""
     rows = experiment.measured.filter(pl.col("kind") == kind, pl.col("treatment") == treatment)
     counts = dict(rows.group_by("outcome").len().iter_rows())
     failed = sum(counts.get(outcome, 0) for outcome in FAILURES)
-    unfinished = counts.get("unfinished", 0)
-    parts = []
-    for count, word in ((failed, "failed"), (unfinished, "unfinished at the end")):
-        if count:
-            parts.append(f"{format_number(100 * count / rows.height, 2)} % {word}")
-    return ", ".join(parts)
+    parts = [
+        f"{format_number(100 * count / rows.height, 2)} % {what}"
+        for count, what in ((failed, "failed"), (counts.get("unfinished", 0), "were unfinished at the end"))
+        if count
+    ]
+    return f"Of the transfers of “{treatment}” {' and '.join(parts)}, which no curve shows." if parts else ""
 
 
 def warnings(experiment: Experiment) -> list[str]:
@@ -201,9 +264,10 @@ def warnings(experiment: Experiment) -> list[str]:
         summary=experiment.summary,
     )
     found += until_note(experiment.evaluation.until_ci, experiment.plan.networks)
-    found += warm_up_warnings(experiment.settlings, experiment.measure_from, experiment.duration)
+    found += warm_up_warnings(experiment.settlings, experiment.measure_from, experiment.duration, by_seed=experiment.by_seed)
     found += links_alone(experiment)
     found += behind_one_guard(experiment)
+    found += _goodput_left_out(experiment)
     found += _unfinished(experiment)
     found += _unsolved(experiment)
     return found
@@ -240,6 +304,25 @@ def behind_one_guard(experiment: Experiment) -> list[str]:
         "go over its guard and one connection to it, which can hold them back, above all where packets are lost. "
         "`guards = 0` spreads them by weight, as in Shadow's networks."
     ]
+
+
+def goodput_mark(experiment: Experiment, treatment: str, kind: str) -> str:
+    """A mark for the goodput of a kind that much of what arrived is not in; empty otherwise. `warnings` say what it means."""
+    return LEFT_OUT if experiment.begun_before.get((treatment, kind), 0.0) >= MUCH_LEFT_OUT else ""
+
+
+def _goodput_left_out(experiment: Experiment) -> list[str]:
+    """Warnings about kinds of which much arrived by transfers that began before the measurement."""
+    found = []
+    for kind in experiment.kinds:
+        share = max((experiment.begun_before.get((treatment, kind), 0.0) for treatment in experiment.treatments), default=0.0)
+        if share >= MUCH_LEFT_OUT:
+            found.append(
+                f"{kind}: {LEFT_OUT} up to about {format_number(100 * share, 2)} % of what these clients received in the "
+                f"measured time came by downloads that began before {format_duration(experiment.measure_from)}. Their goodput "
+                "leaves it out, and only that of the whole network has it. A longer measurement helps."
+            )
+    return found
 
 
 def _unfinished(experiment: Experiment) -> list[str]:

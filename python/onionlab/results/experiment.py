@@ -8,6 +8,7 @@ scenario with all defaults), ``evaluation.json`` (what the command line chose be
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ import polars as pl
 from onionlab.errors import ResultsError
 from onionlab.plan import MOST_OF_A_PLAN, OPTIONAL_TABLES, TABLES, Plan, PlannedRun, in_words, is_finished, value_text
 from onionlab.quantity import format_bytes, format_duration, seconds
-from onionlab.records import UNREADABLE, check_values, read_parquet, scan_table
+from onionlab.records import CONTROL, UNREADABLE, check_values, read_parquet, scan_table, texts
 from onionlab.results.evaluation import AUTO, Evaluation
 from onionlab.stats import Settling, metrics, per_run, steady_state, summarise, variance_split
 from onionlab.stats.compare import seeds_as_networks
@@ -70,6 +71,30 @@ class Experiment:
     def treatments(self) -> list[str]:
         """Treatments in the order of the experiment file; the first is the base of comparison."""
         return self.plan.treatments
+
+    @cached_property
+    def in_force(self) -> dict[str, dict[str, Any]]:
+        """Every setting of each treatment as its runs had it, with what its version of tor and the consensus gave.
+
+        The plan knows only the defaults that do not depend on these. A treatment of which no finished run tells has what the plan
+        says of it; of a sweep ask a point.
+        """
+        if self.swept:
+            raise ResultsError(f"{self.directory} holds a sweep: a treatment has settings at each point by itself, `at(0)`")
+        found = {str(entry["name"]): dict(entry) for entry in self.plan.scenario.get("treatments", [])}
+        if not self.finished or "treatment_json" not in self.runs.columns:
+            return found
+        for name, text in self.runs.unique("treatment", keep="first").select("treatment", "treatment_json").iter_rows():
+            told = _settings(text)
+            if name in found and told is not None:
+                found[name] = told
+        return found
+
+    @property
+    def scenario_in_force(self) -> dict[str, Any]:
+        """The scenario with every default filled in, also those of `in_force`; of a sweep ask a point."""
+        scenario = self.plan.scenario
+        return {**scenario, "treatments": list(self.in_force.values())} if "treatments" in scenario else scenario
 
     @property
     def swept(self) -> bool:
@@ -310,6 +335,18 @@ class Experiment:
         return metrics.measured(metrics.with_kind(self.transfers), self.measure_from)
 
     @cached_property
+    def begun_before(self) -> dict[tuple[str, str], float]:
+        """By treatment and kind of client: which share of what arrived in the measured time its figures leave out.
+
+        See `onionlab.stats.metrics.begun_before`; of a sweep ask a point.
+        """
+        if self.swept:
+            raise ResultsError(
+                f"{self.directory} holds a sweep: what a measurement leaves out is of each point by itself, `at(0)`"
+            )
+        return metrics.begun_before(metrics.with_kind(self.transfers), self.measure_from) if self.finished else {}
+
+    @cached_property
     def kinds(self) -> list[str]:
         """Kinds of client: the groups that are recorded, split by size where a group fetches a few different sizes."""
         if self.swept:
@@ -336,7 +373,7 @@ class Experiment:
         if self.swept:
             return self._over_points(lambda experiment: experiment.summary)
         figures = self.over_repeats(self.figures)
-        return summarise(figures, self.treatments, [*self.kinds, metrics.WHOLE])
+        return summarise(figures, self.treatments, [*self.kinds, metrics.WHOLE], by_seed=self.by_seed)
 
     @property
     def by_seed(self) -> bool:
@@ -382,6 +419,16 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"<onionlab.Experiment {self.title!r}: {len(self.finished)} of {len(self.plan.runs)} runs in {self.directory}>"
+
+
+def _settings(text: Any) -> dict[str, Any] | None:
+    """The settings that a run says its treatment had; None where it says nothing of the kind."""
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    # Whatever controls a terminal is not printed, as of a plan.
+    return found if isinstance(found, dict) and not any(map(CONTROL.search, texts(found))) else None
 
 
 def _made_anew(table: Path) -> str:

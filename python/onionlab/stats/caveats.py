@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from onionlab.quantity import format_duration, format_fixed, format_number
+from onionlab.stats.compare import repeat
 from onionlab.stats.metrics import HEADLINE, METRICS
 from onionlab.stats.skewed import FEWEST
 from onionlab.stats.steady import Settling
@@ -67,20 +68,20 @@ def warnings(
             "but biased: compare treatments with each other, not the times with those of public Tor."
         )
     if summary is not None:
-        found += _of_intervals(summary)
+        found += _of_intervals(summary, repeat(by_seed))
     return found
 
 
-def _of_intervals(summary: pl.DataFrame) -> list[str]:
-    """Which means have log-normal intervals, and which have Student's although the networks differ widely."""
+def _of_intervals(summary: pl.DataFrame, of: str) -> list[str]:
+    """Which means have log-normal intervals, and which have Student's although the networks (``of``) differ widely."""
     shown = summary.filter(pl.col("metric").is_in(HEADLINE), pl.col("low").is_not_null())
     found = []
     skewed = shown.filter(pl.col("method") == "log-normal")
     if skewed.height:
         found.append(
-            f"Networks differ so much in {_named(skewed)} that the intervals there are those of a log-normal mean: Student’s "
-            "would cover the mean too seldom. They cover 95 % if the values are log-normal, and reach far up with few networks. "
-            "Of differences there the ratio is to be trusted more than the difference itself."
+            f"{of.capitalize()}s differ so much in {_named(skewed)} that the intervals there are those of a log-normal mean: "
+            "Student’s would cover the mean too seldom. They cover 95 % if the values are log-normal, and reach far up with few "
+            f"{of}s. Of differences there the ratio is to be trusted more than the difference itself."
         )
     networks = pl.col("networks")
     rough = shown.filter(
@@ -91,10 +92,10 @@ def _of_intervals(summary: pl.DataFrame) -> list[str]:
         (pl.col("high") - pl.col("mean")) * networks.cast(pl.Float64).sqrt() / _factor(shown) > WIDE * pl.col("mean"),
     )
     if rough.height:
-        why = f"with fewer than {FEWEST} networks, or values that are not log-normal either, nothing better is known"
+        why = f"with fewer than {FEWEST} {of}s, or values that are not log-normal either, nothing better is known"
         found.append(
-            f"Networks differ widely in {_named(rough)}: Student’s 95 % intervals there may cover the mean in fewer than 92 of "
-            f"100 experiments; {why}. More networks help."
+            f"{of.capitalize()}s differ widely in {_named(rough)}: Student’s 95 % intervals there may cover the mean in fewer "
+            f"than 92 of 100 experiments; {why}. More {of}s help."
         )
     return found
 
@@ -142,7 +143,7 @@ def until_note(outcome: Mapping[str, Any] | None, networks: int) -> list[str]:
     ]
 
 
-def warm_up_warnings(settlings: Sequence[Settling], measure_from: float, duration: float) -> list[str]:
+def warm_up_warnings(settlings: Sequence[Settling], measure_from: float, duration: float, *, by_seed: bool = False) -> list[str]:
     """Warn where the goodput had not settled when the measurement began, or moves within it.
 
     Parameters
@@ -151,6 +152,8 @@ def warm_up_warnings(settlings: Sequence[Settling], measure_from: float, duratio
         From `steady_state`.
     measure_from, duration : float
         Begin of the measurement and end of the simulation, in seconds.
+    by_seed : bool
+        Whether seeds are what is repeated.
     """
     begin = format_duration(measure_from)
     found = []
@@ -170,7 +173,7 @@ def warm_up_warnings(settlings: Sequence[Settling], measure_from: float, duratio
         elif one.moving and one.drift is not None:
             found.append(
                 f"{who}: the network's goodput moves within the measurement, by {_percent(one.drift.mean)} from its first to its "
-                "second half in the mean over networks: simulate longer, or measure from later on."
+                f"second half in the mean over {repeat(by_seed)}s: simulate longer, or measure from later on."
             )
     return found
 

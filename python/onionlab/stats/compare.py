@@ -45,6 +45,11 @@ def seeds_as_networks(figures: pl.DataFrame) -> pl.DataFrame:
     return figures.with_columns(network=pl.col("seed").rank("dense").cast(figures.schema["network"]) - 1, seed=pl.lit(0))
 
 
+def repeat(by_seed: bool) -> str:
+    """What is repeated, in a word: a network; of one that is not sampled, a seed (`seeds_as_networks`)."""
+    return "seed" if by_seed else "network"
+
+
 def per_network(figures: pl.DataFrame) -> pl.DataFrame:
     """Average the figures of `per_run` over the seeds within each network.
 
@@ -85,6 +90,8 @@ def verdict(
     *,
     paired: bool = True,
     shown: str = "the interval excludes zero",
+    by_seed: bool = False,
+    others: bool = False,
 ) -> str:
     """Say in words what a difference shows.
 
@@ -100,11 +107,16 @@ def verdict(
         Whether there is a difference in each network; else it is one of the means of two samples of networks.
     shown
         By what a difference is shown.
+    by_seed : bool
+        Whether seeds stand for networks (`seeds_as_networks`), and are to be called so.
+    others : bool
+        Whether there are networks beside those of the difference, in which one of the two has no value.
     """
+    of = repeat(by_seed)
     if difference is None:
-        return "no network has a value of both"
+        return f"no {of} has a value of both"
     if difference.mean == 0 and difference.low in (None, 0.0) and difference.high in (None, 0.0):
-        return "equal" if difference.count == 1 else "equal in every network"
+        return "equal" if difference.count == 1 else f"equal in every {of}{' with both' if others else ''}"
     size = ""
     if METRICS[metric].unit == "%":
         # A share that grows from 2 to 3 % is neither "1 % higher" nor usefully "50 % higher".
@@ -113,10 +125,11 @@ def verdict(
         size = f"{format_number(100 * abs(difference.mean) / abs(base_mean), 2)} % "
     direction = f"{size}{'higher' if difference.mean > 0 else 'lower'}"
     if difference.low is None:
+        both = " with both" if others else ""
         if paired:
-            where = "in the only network" if difference.count == 1 else "by the same in every network"
+            where = f"in the only {of}{both}" if difference.count == 1 else f"by the same in every {of}{both}"
         else:
-            where = "with only one network on a side" if difference.count == 1 else "with all networks of a side the same"
+            where = f"with only one {of} on a side" if difference.count == 1 else f"with all {of}s of a side the same"
         return f"{direction} {where}, hence no interval"
     if not difference.excludes_zero:
         return f"no difference shown ({direction} on average, the interval includes zero)"
@@ -160,7 +173,9 @@ def is_not_judged(words: str) -> bool:
     return words.endswith(_NEITHER)
 
 
-def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[str] | None = None) -> pl.DataFrame:
+def summarise(
+    figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[str] | None = None, *, by_seed: bool = False
+) -> pl.DataFrame:
     """Summarise over networks, with the paired difference of every treatment to the first one.
 
     Parameters
@@ -171,6 +186,8 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
         Treatments in the order of the experiment; the first is the base of comparison.
     kinds : sequence of str, optional
         Kinds of client in the order wanted; that of ``figures`` by default.
+    by_seed : bool
+        Whether seeds stand for networks in ``figures`` (`seeds_as_networks`); verdicts then speak of seeds.
 
     Returns
     -------
@@ -199,6 +216,8 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
     none = pl.DataFrame(schema={"difference": pl.Float64, "base": pl.Float64})
     missing = {key: _more_missing(figures, key[0], treatments[0], key[1]) for key in {(one, kind) for one, kind, _ in pairs}}
     copied = {key: _are_copies(pairs, *key) for key in missing}
+    networks = dict(figures.group_by("treatment").agg(pl.col("network").unique()).iter_rows())
+    total = {one: len({*networks.get(one, ()), *networks.get(treatments[0], ())}) for one in treatments[1:]}
     rows: list[dict[str, object]] = []
     for (key, values), interval in zip(samples.items(), mean_intervals(samples.values()), strict=True):
         treatment, kind, metric = key
@@ -207,7 +226,8 @@ def summarise(figures: pl.DataFrame, treatments: Sequence[str], kinds: Sequence[
         row = {"kind": kind, "metric": metric, "unit": METRICS[metric].unit, "treatment": treatment, **_mean(values, interval)}
         if treatment != treatments[0]:
             both, of_pair = pairs.get(key, none), (treatment, kind)
-            row |= _difference(metric, both, missing.get(of_pair, 0.0), copied=copied.get(of_pair, True))
+            more, same = missing.get(of_pair, 0.0), copied.get(of_pair, True)
+            row |= _difference(metric, both, more, copied=same, by_seed=by_seed, others=both.height < total[treatment])
         rows.append(row)
     correct_for_number(rows)
     frame = pl.DataFrame(rows, schema={**dict.fromkeys(("kind", "metric", "unit", "treatment"), pl.String), **_NUMBERS})
@@ -284,17 +304,20 @@ def _are_copies(pairs: Mapping[tuple[str, str, str], pl.DataFrame], treatment: s
     return all(are_copies(both["difference"].to_numpy()) for both in times if both is not None)
 
 
-def _difference(metric: str, both: pl.DataFrame, missing: float, *, copied: bool) -> dict[str, object]:
+def _difference(
+    metric: str, both: pl.DataFrame, missing: float, *, copied: bool, by_seed: bool, others: bool
+) -> dict[str, object]:
     """Columns of the paired difference for one metric, kind and treatment.
 
-    ``missing``: by how many points more downloads did not complete; ``copied``: whether the pairs are copies of one another.
+    ``missing``: by how many points more downloads did not complete; ``copied``: whether the pairs are copies of one another;
+    ``by_seed``: whether they are of seeds; ``others``: whether there are more networks than pairs.
     """
     values = both["difference"].to_list()
     difference = difference_interval(values)
     mean = both["base"].mean()
     base_mean = float(mean) if isinstance(mean, int | float) else None
     if difference is None:
-        return {"verdict": verdict(metric, difference, base_mean)}
+        return {"verdict": verdict(metric, difference, base_mean, by_seed=by_seed, others=others)}
     columns: dict[str, object] = {
         "difference": difference.mean,
         "difference_networks": difference.count,
@@ -306,7 +329,8 @@ def _difference(metric: str, both: pl.DataFrame, missing: float, *, copied: bool
     if metric in COUNTED and difference.low is None and not copied and sign <= 1 - CONFIDENCE:
         # Shares and counts can differ by the same everywhere without being copies: the test of signs sees that.
         same = replace(difference, low=difference.mean, high=difference.mean)
-        words = verdict(metric, same, base_mean, shown="by the same in every network")
+        both_words = " with both" if others else ""
+        words = verdict(metric, same, base_mean, shown=f"by the same in every {repeat(by_seed)}{both_words}", by_seed=by_seed)
         return columns | {"difference_low": same.low, "difference_high": same.high, "p": sign, "verdict": words}
     columns |= {
         "difference_low": difference.low,
@@ -314,7 +338,7 @@ def _difference(metric: str, both: pl.DataFrame, missing: float, *, copied: bool
         "p": paired_p_value(values),
         "networks_needed": networks_needed(values),
         "detectable": detectable(values),
-        "verdict": verdict(metric, difference, base_mean),
+        "verdict": verdict(metric, difference, base_mean, by_seed=by_seed, others=others),
     }
     base = both["base"].to_numpy()
     if (base > 0).all():

@@ -10,10 +10,13 @@ import polars as pl
 
 from onionlab.stats.intervals import Floats, pointwise_band
 from onionlab.stats.metrics import RUN, ordered
-from onionlab.stats.skewed import suitable_band
+from onionlab.stats.skewed import Method, ascending_band, suitable_method
 
 #: Quantiles of a distribution chart. The last one is 0.99: beyond it, a run of a few hundred transfers has hardly any to show.
 QUANTILES: Floats = np.linspace(0.0, 0.99, 199)
+
+#: A mean and the edges of its band; these are None for a single network.
+_Band = tuple[Floats, Floats | None, Floats | None]
 
 
 def _mean_over_seeds(runs: Iterable[tuple[int, Floats]]) -> Floats | None:
@@ -26,8 +29,8 @@ def _mean_over_seeds(runs: Iterable[tuple[int, Floats]]) -> Floats | None:
     return np.stack([np.mean(curves, axis=0) for _, curves in sorted(networks.items())])
 
 
-def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None, *, suitable: bool = False) -> pl.DataFrame:
-    """One treatment's band as rows, Student's or the ``suitable`` one; empty without curves."""
+def _rows(treatment: str, at: Floats, axis: str, networks: int, band: _Band | None, method: Method = "student") -> pl.DataFrame:
+    """One treatment's band over so many networks as rows; empty without one."""
     schema = {
         "treatment": pl.String,
         axis: pl.Float64,
@@ -37,9 +40,9 @@ def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None, *, suita
         "networks": pl.UInt32,
         "method": pl.String,
     }
-    if curves is None:
+    if band is None:
         return pl.DataFrame(schema=schema)
-    mean, low, high, method = suitable_band(curves) if suitable else (*pointwise_band(curves), "student")
+    mean, low, high = band
     size = len(at)
     return pl.DataFrame(
         {
@@ -48,7 +51,7 @@ def _rows(treatment: str, at: Floats, axis: str, curves: Floats | None, *, suita
             "mean": mean,
             "low": low if low is not None else [None] * size,
             "high": high if high is not None else [None] * size,
-            "networks": [curves.shape[0]] * size,
+            "networks": [networks] * size,
             "method": [method if low is not None else None] * size,
         },
         schema=schema,
@@ -78,10 +81,11 @@ def quantile_bands(
     treatments : sequence of str
         Treatments in the order of the experiment.
     quantiles : array, shape (points,)
-        Between 0 and 1.
+        Between 0 and 1, ascending.
     method : {"student", "suitable"}
-        ``student``: the field's band, so that curves can be laid beside others'. ``suitable``: in its place the log-normal band
-        for a treatment whose networks differ so much that Student's would not cover (`onionlab.stats.skewed`).
+        ``student``: the field's band, so that curves can be laid beside others'. ``suitable``: in its place, for all treatments
+        alike, the log-normal band where networks differ so much that Student's would not cover; the edges of either ascend as
+        quantiles do (`onionlab.stats.skewed.ascending_band`).
 
     Returns
     -------
@@ -92,15 +96,35 @@ def quantile_bands(
     ----------
     Jansen et al., "Once is Never Enough", USENIX Security 2021, section 5; tornettools ``plot_common.py``, ``draw_cdf_ci``.
     """
-    parts = []
+    found = _quantiles(values, column, treatments, quantiles)
+    if method == "student":
+        kind: Method = "student"
+        bands = [pointwise_band(curves) for curves in found.values()]
+    else:
+        # Judged by the same points for every picture of these values, so that its tail has the kind of band that it has.
+        judged = found if quantiles is QUANTILES else _quantiles(values, column, treatments, QUANTILES)
+        kind = suitable_method(list(judged.values()))
+        bands = [ascending_band(curves, kind) for curves in found.values()]
+    parts = [
+        _rows(treatment, quantiles, "quantile", curves.shape[0], band, kind)
+        for (treatment, curves), band in zip(found.items(), bands, strict=True)
+    ]
+    return pl.concat([_rows("", quantiles, "quantile", 0, None), *parts])
+
+
+def _quantiles(values: pl.DataFrame, column: str, treatments: Sequence[str], quantiles: Floats) -> dict[str, Floats]:
+    """The quantile function of each network, one row each, of the treatments that have values."""
+    found = {}
     for treatment in treatments:
         runs = []
         for key, rows in values.filter(pl.col("treatment") == treatment).group_by(*RUN, maintain_order=True):
-            found = ordered(rows[column])
-            if found.size:
-                runs.append((int(key[1]), found[((found.size - 1) * quantiles).astype(np.int64)]))
-        parts.append(_rows(treatment, quantiles, "quantile", _mean_over_seeds(runs), suitable=method == "suitable"))
-    return pl.concat(parts)
+            of_run = ordered(rows[column])
+            if of_run.size:
+                runs.append((int(key[1]), of_run[((of_run.size - 1) * quantiles).astype(np.int64)]))
+        curves = _mean_over_seeds(runs)
+        if curves is not None:
+            found[treatment] = curves
+    return found
 
 
 def tail_quantiles(nines: int, points: int = 201) -> Floats:
@@ -115,7 +139,7 @@ def tail_quantiles(nines: int, points: int = 201) -> Floats:
 
 
 def cdf_bands(cut: pl.DataFrame, column: str, treatments: Sequence[str]) -> pl.DataFrame:
-    """Distribution curves of a report: `quantile_bands` at `QUANTILES` with the suitable band."""
+    """Distribution curves of a report: `quantile_bands` at `QUANTILES` with suitable bands, of one kind in a picture."""
     return quantile_bands(cut, column, treatments, method="suitable")
 
 
@@ -147,7 +171,7 @@ def series_bands(
     series = network.select(*RUN, "time_ns", value=value)
     times = series["time_ns"].unique().sort()
     if times.len() == 0:
-        return _rows("", np.empty(0), "time", None), 0.0
+        return _rows("", np.empty(0), "time", 0, None), 0.0
     step = int(times[0]) if times.len() == 1 else int(times[1]) - int(times[0])
     last = int(times[-1])
     width = step * max(1, -(-last // (step * points)))
@@ -170,5 +194,7 @@ def series_bands(
             curve[rows["bin"].to_numpy()] = rows["value"].to_numpy()
             if not np.isnan(curve).any():
                 runs.append((int(key[1]), curve))
-        parts.append(_rows(treatment, at, "time", _mean_over_seeds(runs)))
-    return pl.concat(parts), width / 1e9
+        curves = _mean_over_seeds(runs)
+        if curves is not None:
+            parts.append(_rows(treatment, at, "time", curves.shape[0], pointwise_band(curves)))
+    return pl.concat([_rows("", at, "time", 0, None), *parts]), width / 1e9

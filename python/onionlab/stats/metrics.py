@@ -159,6 +159,36 @@ def measured(transfers: pl.DataFrame, measure_from: float) -> pl.DataFrame:
     )
 
 
+def begun_before(named: pl.DataFrame, measure_from: float) -> dict[tuple[str, str], float]:
+    """Which share of what arrived in the measured time came by transfers that began before it, which no figure of a kind counts.
+
+    Of a transfer that was under way when the measurement began (seconds) records say what arrived, but not when: as much of it
+    counts as if it had arrived evenly from its first byte on.
+
+    Parameters
+    ----------
+    named : polars.DataFrame
+        The result of `with_kind`.
+
+    Returns
+    -------
+    dict
+        The share, from 0 to 1, by treatment and kind; of those of which anything arrived.
+    """
+    begin = round(measure_from * 1e9)
+    first = pl.col("first_byte_ns").fill_null(pl.col("start_ns")).clip(lower_bound=pl.col("start_ns"))
+    late = ((pl.col("end_ns") - begin) / (pl.col("end_ns") - first)).clip(0.0, 1.0).fill_nan(0.0).fill_null(0.0)
+    received = pl.col("received_bytes").cast(pl.Float64)
+    before = pl.col("start_ns") < begin
+    shares = (
+        named.group_by("treatment", "kind")
+        .agg(left_out=(received * late).filter(before).sum(), counted=received.filter(~before).sum())
+        .with_columns(share=pl.col("left_out") / (pl.col("left_out") + pl.col("counted")))
+        .filter(pl.col("share").is_finite())
+    )
+    return {(treatment, kind): share for treatment, kind, share in shares.select("treatment", "kind", "share").iter_rows()}
+
+
 def ordered(values: pl.Series) -> Floats:
     """Values that happened, ascending."""
     return np.sort(values.drop_nulls().to_numpy().astype(np.float64))

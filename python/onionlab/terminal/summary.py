@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 
 from onionlab.plan import in_words
 from onionlab.quantity import decimals, format_fixed, format_number
 from onionlab.report import sweep
-from onionlab.report.content import repeated
 from onionlab.results import cost
-from onionlab.results.describe import headline, warnings
+from onionlab.results.describe import goodput_mark, headline, repeated, warnings
 from onionlab.stats.metrics import WHOLE
 
 if TYPE_CHECKING:
@@ -41,48 +41,145 @@ NETWORK_COLUMNS = {
 }
 
 
-def cell(row: dict[str, Any] | None) -> str:
-    """A mean with its interval, and the paired difference below it; a star where the interval of the difference excludes zero."""
+def cell(row: dict[str, Any] | None, repeats: int | None = None, pairs: int | None = None, mark: str = "") -> str:
+    """A mean with its interval, and the paired difference below it; a star where the interval of the difference excludes zero.
+
+    Parameters
+    ----------
+    row : dict or None
+        Of a summary.
+    repeats : int, optional
+        How many networks (or seeds) there are; a mean over fewer says over how many it is.
+    pairs : int, optional
+        The same of the difference.
+    mark : str
+        What stands behind the mean.
+    """
     if row is None:
         return "–"
-    text = format_number(row["mean"])
+    text = f"{format_number(row['mean'])}{mark}"
     if row["low"] is not None and row["method"] == "log-normal":
         text += f" ({format_number(row['low'], 2)}–{format_number(row['high'], 2)})"
     elif row["low"] is not None and row["high"] > row["mean"]:
         text += f" ±{format_number(row['high'] - row['mean'], 2)}"
+    text += _fewer(row["networks"], repeats)
     if row["difference"] is not None:
         percent = row["difference_percent"]
         relative = percent is not None and row["unit"] != "%"
         change = f"{format_fixed(percent, 1, signed=True)} %" if relative else _plain(row["difference"])
         low, high = row["difference_low"], row["difference_high"]
         clear = low is not None and (low > 0 or high < 0)
-        text += f"\n{change}{' *' if clear else ''}"
+        text += f"\n{change}{' *' if clear else ''}{_fewer(row['difference_networks'], pairs)}"
     return text
+
+
+def _fewer(count: int, of: int | None) -> str:
+    return "" if of is None or count >= of else f" n={count}"
+
+
+def fewer_words(cells: Iterable[str], repeated: str) -> list[str]:
+    """What ``n=`` in `cell` means, where one of them has it; ``repeated`` is what means are taken over."""
+    if not any(" n=" in text for text in cells):
+        return []
+    return [f"n=: over so many of the {repeated} only, because the others have no value (of a difference: not both values)"]
 
 
 def _plain(difference: float) -> str:
     return format_fixed(difference, decimals(difference, 2), signed=True)
 
 
-def _table(experiment: Experiment, columns: dict[str, str], kinds: list[str], first: str) -> Table:
-    """A block per kind, a row per treatment."""
+def figures_table(
+    console: Console,
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    blocks: Sequence[Sequence[tuple[str, str, Sequence[str]]]],
+    title: str | None = None,
+) -> Table:
+    """A table of figures as wide as the console: a block for each of ``blocks``, whose rows are two names and their `cell`s.
+
+    Where a line is too short for it, what belongs to one figure stands one below the other; nothing is cut off.
+    """
+    table = _figures_table(names, columns, blocks, title, str)
+    return table if width_of(console, table) <= console.width else _figures_table(names, columns, blocks, title, stacked)
+
+
+def narrow_table(
+    names: Sequence[str], columns: Mapping[str, str], blocks: Sequence[Sequence[tuple[str, str, Sequence[str]]]]
+) -> Table:
+    """`figures_table` where lines are short."""
+    return _figures_table(names, columns, blocks, None, stacked)
+
+
+def width_of(console: Console, table: Table) -> int:
+    """How wide a table is that breaks no line."""
+    return Measurement.get(console, console.options.update_width(10_000), table).maximum
+
+
+def _figures_table(
+    names: Sequence[str],
+    columns: Mapping[str, str],
+    blocks: Sequence[Sequence[tuple[str, str, Sequence[str]]]],
+    title: str | None,
+    form: Callable[[str], str],
+) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", padding=(0, 0 if form is stacked else 1))
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for heading in columns.values():
+        table.add_column(heading, justify="right", overflow="fold")
+    for block in blocks:
+        for number, (name, other, cells) in enumerate(block):
+            table.add_row(escape(name) if number == 0 else "", escape(other), *map(form, cells))
+        table.add_section()
+    return table
+
+
+def stacked(text: str) -> str:
+    r"""A `cell` with its interval on a line of its own, so that differences of all figures stand beside each other.
+
+    Examples
+    --------
+    >>> stacked("4.52 ±1.9 n=4\n+11.9 % n=1").splitlines()
+    ['4.52', '±1.9 n=4', '+11.9 % n=1']
+    """
+    figure, _, difference = text.partition("\n")
+    mean, _, interval = figure.partition(" ")
+    return f"{mean}\n{interval}\n{difference}".rstrip("\n")
+
+
+def _table(console: Console, experiment: Experiment, columns: dict[str, str], kinds: list[str], first: str) -> list[str]:
+    """Print a block per kind, a row per treatment; return the figures."""
     rows = {(row["kind"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
     shown = {
         key: heading
         for key, heading in columns.items()
         if any((kind, t, key) in rows for kind in kinds for t in experiment.treatments)
     }
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column(first)
-    table.add_column("treatment")
-    for heading in shown.values():
-        table.add_column(heading, justify="right")
+    blocks = []
     for kind in kinds:
-        for number, treatment in enumerate(experiment.treatments):
-            cells = [cell(rows.get((kind, treatment, metric))) for metric in shown]
-            table.add_row(escape(kind) if number == 0 else "", escape(treatment), *cells)
-        table.add_section()
-    return table
+        block = []
+        for treatment in experiment.treatments:
+            found = {metric: rows.get((kind, treatment, metric)) for metric in shown}
+            block.append((kind, treatment, cells_of(experiment, treatment, kind, found)))
+        blocks.append(block)
+    console.print(figures_table(console, (first, "treatment"), shown, blocks))
+    return [cell for block in blocks for _, _, cells in block for cell in cells]
+
+
+def cells_of(
+    experiment: Experiment,
+    treatment: str,
+    kind: str,
+    rows: Mapping[str, dict[str, Any] | None],
+    over: tuple[int, int | None] | None = None,
+) -> list[str]:
+    """The figures of a treatment and kind of client, given their rows by metric.
+
+    ``over``: how many networks there are, and how many pairs of them, as for `cell`; those of the experiment by default.
+    """
+    repeats, pairs = (experiment.repeats, experiment.repeats) if over is None else over
+    marks = {"goodput": goodput_mark(experiment, treatment, kind)}
+    return [cell(row, repeats, pairs, marks.get(metric, "")) for metric, row in rows.items()]
 
 
 def print_summary(experiment: Experiment, console: Console) -> None:
@@ -99,8 +196,8 @@ def print_summary(experiment: Experiment, console: Console) -> None:
         _print_notes(experiment, sweep.warnings(experiment), say)
         return
     say(escape(headline(experiment)))
-    wide.print(_table(experiment, CLIENT_COLUMNS, experiment.kinds, "clients"))
-    wide.print(_table(experiment, NETWORK_COLUMNS, [WHOLE], ""))
+    written = _table(wide, experiment, CLIENT_COLUMNS, experiment.kinds, "clients")
+    written += _table(wide, experiment, NETWORK_COLUMNS, [WHOLE], "")
     several = experiment.repeats > 1
     if several:
         skewed = (experiment.summary["method"] == "log-normal").any()
@@ -108,6 +205,8 @@ def print_summary(experiment: Experiment, console: Console) -> None:
     if len(experiment.treatments) > 1:
         star = ", * where its 95 % interval excludes zero" if several else ""
         say(f"second line: paired difference to “{escape(experiment.treatments[0])}”{star}")
+    for line in fewer_words(written, f"{experiment.repeats} {repeated(experiment)}"):
+        say(line)
     _print_notes(experiment, warnings(experiment), say)
 
 
@@ -122,18 +221,29 @@ def _print_notes(experiment: Experiment, notes: list[str], say: Callable[[str], 
 def _print_sweep(experiment: Experiment, console: Console) -> None:
     """Print a table for each kind of client: a block per point, a row per treatment."""
     rows = {(row["kind"], row["point"], row["treatment"], row["metric"]): row for row in experiment.summary.iter_rows(named=True)}
+    names, points = ("point", "treatment"), [in_words(values) for values in experiment.plan.points]
+
+    def blocks_of(kind: str) -> list[list[tuple[str, str, list[str]]]]:
+        blocks = []
+        for point, name in enumerate(points):
+            block = []
+            for treatment in experiment.treatments:
+                found = {metric: rows.get((kind, point, treatment, metric)) for metric in CLIENT_COLUMNS}
+                block.append((name, treatment, cells_of(experiment.at(point), treatment, kind, found)))
+            blocks.append(block)
+        return blocks
+
+    if any(width_of(console, narrow_table(names, CLIENT_COLUMNS, blocks_of(kind))) > console.width for kind in experiment.kinds):
+        for number, name in enumerate(points, 1):
+            console.print(f"point {number}: {escape(name)}", soft_wrap=True, highlight=False)
+        points = [str(number) for number in range(1, len(points) + 1)]
+    written = []
     for kind in experiment.kinds:
-        table = Table(box=box.SIMPLE_HEAD, title=escape(kind), title_justify="left")
-        table.add_column("point")
-        table.add_column("treatment")
-        for heading in CLIENT_COLUMNS.values():
-            table.add_column(heading, justify="right")
-        for point, values in enumerate(experiment.plan.points):
-            for number, treatment in enumerate(experiment.treatments):
-                cells = [cell(rows.get((kind, point, treatment, metric))) for metric in CLIENT_COLUMNS]
-                table.add_row(escape(in_words(values)) if number == 0 else "", escape(treatment), *cells)
-            table.add_section()
-        console.print(table)
+        blocks = blocks_of(kind)
+        console.print(figures_table(console, names, CLIENT_COLUMNS, blocks, escape(kind)))
+        written += [cell for block in blocks for _, _, cells in block for cell in cells]
+    for line in fewer_words(written, f"{repeated(experiment)} at a point"):
+        console.print(line, soft_wrap=True, highlight=False)
     if experiment.missing:
         missing = f"{len(experiment.missing)} of {len(experiment.plan.runs)} runs are missing"
         console.print(f"[yellow]note:[/yellow] {missing}", soft_wrap=True, highlight=False)

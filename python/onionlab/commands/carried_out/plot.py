@@ -9,6 +9,7 @@ from rich.console import Console
 
 from onionlab.charts.paper import captions, charts_for_paper, write_printed
 from onionlab.charts.theme import PAPERS
+from onionlab.commands.points import at_point
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
 from onionlab.results.experiment import load
@@ -38,7 +39,7 @@ def draw(directory: Path, paper: str, out: Path | None, only: list[str], point: 
     experiment = load(directory)
     folder = out if out is not None else directory / "paper" / paper
     if point is not None:
-        experiment = experiment.at_number(point)
+        experiment = at_point(experiment, point)
         folder = folder if out is not None else directory / "points" / str(point) / "paper" / paper
     console = Console(stderr=True)
     with console.status("computing the curves"):

@@ -19,7 +19,7 @@ from rich.table import Table
 from onionlab.errors import QuestionError
 from onionlab.files import write_output
 from onionlab.quantity import format_fixed, format_number
-from onionlab.shared_links import Method, Question, documents, shared_links, to_json
+from onionlab.shared_links import BUILT_IN, Method, Question, documents, shared_links, to_json
 
 FORMATS = ("table", "json", "parquet")
 EXCLUSIONS = ("relay", "subnet")
@@ -201,16 +201,26 @@ def table(frame: pl.DataFrame, question: Question) -> Table:
         deviation = row["stddev_percent"]
         share = format_fixed(row["shared_percent"], 2)
         drawn.add_row(
-            row["consensus"][: 16 if hours else 10],
+            _document(row, hours=hours),
             *([escape(Path(row["file"]).name)] if named else []),
             *(f"{row[column]:,}" for column in counts),
             f"{row['links']:,.0f}",
             share if deviation is None else f"{share} ±{format_number(deviation, 2)}",
         )
     seconds = sum(row["seconds"] for row in rows)
-    drawn.caption = f"±: standard deviation between {_between(rows[0])}. Computed in {format_number(1e3 * seconds)} ms."
+    # It answers only where no document does.
+    model = f"built-in: the model of Tor's network of {rows[0]['consensus'][:7]}, no document. "
+    deviations = f"±: standard deviation between {_between(rows[0])}. Computed in {format_number(1e3 * seconds)} ms."
+    drawn.caption = (model if rows[0]["file"] == BUILT_IN else "") + deviations
     drawn.caption_justify = "left"
     return drawn
+
+
+def _document(row: dict[str, Any], *, hours: bool) -> str:
+    """Which consensus it is; the built-in model has the hour of a real document, and is none."""
+    if row["file"] == BUILT_IN:
+        return "built-in"
+    return str(row["consensus"][: 16 if hours else 10])
 
 
 def _between(row: dict[str, Any]) -> str:

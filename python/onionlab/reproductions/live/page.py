@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from onionlab.live_network.calibrate import Line, calibrate
+from onionlab.live_network.calibrate import Line, calibrate, header, year_of
 from onionlab.live_network.tor_metrics import Metrics
 from onionlab.quantity import format_bytes, format_fixed
 from onionlab.reproductions.kept import Made, together, took
@@ -25,7 +25,8 @@ POSITIONS = ("guard", "middle", "exit", "guard and exit")
 INTRODUCTION = """\
 # Beside the live network
 
-A network of today as this program makes it without being told anything but the size: how far is it from Tor as it is? The
+A network of today as this program makes it without being told anything but the size: how far is it from what was measured on
+the live network{when}? The
 experiment is `experiments/live/today.toml`: {network}, {networks}, {minutes:g} simulated minutes each, downloads from minute
 {since:g} on. Clients download 50 KiB, 1 MiB and 5 MiB as OnionPerf does, beside the load of the sample's share of Tor's users.
 
@@ -33,7 +34,7 @@ This page was written by
 
     onionlab reproduce live{options}
 
-Live: {sources}. Ours: means over networks with 95 % intervals between networks. A ratio above 1: ours is slower.
+{differs}Live: {sources}. Ours: means over networks with 95 % intervals between networks. A ratio above 1: ours is slower.
 """
 
 
@@ -48,11 +49,13 @@ def page(
             minutes=experiment.duration / 60,
             since=experiment.measure_from / 60,
             options=f" --reference {reference.name}" if reference is not None else "",
-            sources=", ".join(f"`{source}`" for source in metrics.sources),
+            sources=metrics.named("`"),
+            when=f" in {metrics.when}" if metrics.when else "",
+            differs=f"{differs}\n\n" if (differs := metrics.of_other_years(year_of(experiment))) else "",
         )
     ]
     for one in calibrate(experiment, metrics):
-        lines += _table(one.treatment, one.lines)
+        lines += _table(one.treatment, one.lines, header(metrics))
     lines += _cost(experiment)
     if taken:
         lines += steps_section(taken)
@@ -64,8 +67,8 @@ def page(
     return "\n".join(lines)
 
 
-def _table(treatment: str, table: Sequence[Line]) -> Iterator[str]:
-    yield from (f"## {treatment}", "", "| | | simulated | live | ratio |", "| --- | --- | ---: | ---: | ---: |")
+def _table(treatment: str, table: Sequence[Line], head: str) -> Iterator[str]:
+    yield from (f"## {treatment}", "", head, "| --- | --- | ---: | ---: | ---: |")
     for row in table:
         bounds = "" if row.ours.low is None or row.ours.high is None else f" [{_number(row.ours.low)}, {_number(row.ours.high)}]"
         ratio = "" if math.isnan(row.ratio) else _number(row.ratio)

@@ -275,4 +275,4 @@ def _listed(values: Sequence[float]) -> str:
 
 
 def _networks(study: Study) -> str:
-    return f"{study.networks} networks of 50 relays, circuits of three of them"
+    return f"{study.networks} networks of 50 relays, three in each circuit"

@@ -47,7 +47,7 @@ def chart(one: Comparison) -> dict[str, Any]:
     lines = [
         f"{one.scale} of Tor, {minutes:g} simulated minutes, downloads from minute {one.observed.measure_from / 60:g} on; "
         f"onionlab {one.observed.made[0].version}",
-        "line: share of completed downloads that took at most so long; a bar from the left edge on begins before it",
+        "line: share of completed downloads that took at most that long; a bar cut off by the left edge begins further left",
     ]
     title = alt.TitleParams(f"{one.name}: downloads of perf clients", subtitle=lines, frame="bounds", offset=14)
     drawn = alt.concat(*panels, columns=2, spacing=22).properties(title=title)

@@ -87,8 +87,8 @@ def _network(sampled: Study, published: Mapping[str, Any]) -> dict[str, Any]:
         f"the paper's medians of queues (figure 4 f) are {min(medians)} to {max(medians)} cells",
     ]
     sizes = {"web": "320 KiB", "bulk": "5 MiB"}
-    longest = sampled.times.filter(what="queued")["value"].max()
-    queues = {"domain": [0, max(1.0, float(longest) if isinstance(longest, int | float) else 0.0)], "nice": False}
+    # One scale for all positions, so that they can be compared; where all queues are empty any scale will do.
+    queues = extent(sampled.times.filter(what="queued").select(mean="value"))
     rows = [
         [
             Panel(group, "first-byte", f"First byte, {group} (figure 4 {mark})", "time to first byte (s)")
