@@ -89,6 +89,7 @@ pub fn build(relays: u32, clients: u32, loss: f32) -> World {
             stop: SimTime::MAX,
             timeout: SimDuration::from_secs(120),
             stall: SimDuration::from_secs(30),
+            server_stall: None,
             options: ClientOptions::default(),
             circuit_per_transfer: false,
             record: true,

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import altair as alt
 import numpy as np
@@ -71,14 +72,14 @@ SCHEMA = {
 }
 
 
-def measured(file: Path) -> tuple[dict[str, int], Run]:
+def measured(file: Path) -> tuple[dict[str, Any], Run]:
     """A run of Shadow's."""
     kept = json.loads(file.read_text())
     frame = pl.DataFrame(kept["downloads"], schema=SCHEMA, orient="row").filter(pl.col("time") >= SETTLED)
     return kept["setting"], Run(frame, [(row[0], row[2]) for row in kept["exit"]])
 
 
-def take(folder: Path, out: Path, setting: dict[str, int]) -> None:
+def take(folder: Path, out: Path, setting: dict[str, Any]) -> None:
     """Reads what Shadow has left, and keeps what it came to."""
     hosts = folder / "shadow.data" / "hosts"
     downloads = []
@@ -102,11 +103,11 @@ def take(folder: Path, out: Path, setting: dict[str, int]) -> None:
     out.write_text(json.dumps(kept, separators=(",", ":")) + "\n")
 
 
-def here(setting: dict[str, int], folder: Path) -> list[Run]:
+def here(setting: dict[str, Any], folder: Path) -> list[Run]:
     """The same network, by as many seeds."""
     folder.mkdir()
     place = folder / "small.network.json"
-    relays = network(setting["middles"], setting["exits"])
+    relays = network(setting["middles"], setting["exits"], setting.get("short", "rate"))
     place.write_text(json.dumps(document(relays, setting["clients"], setting["interval_us"])))
     options = Options(models=MODELS, duration=f"{BEGIN + LOAD} s", seeds=SEEDS)
     import_network(place, folder / "imported", options=options)
@@ -261,7 +262,7 @@ def main() -> None:
     if given.shadow is not None:
         setting = {"middles": given.middles, "exits": given.exits, "clients": given.clients, "interval_us": given.interval}
         take(given.shadow, HERE / "measured" / f"{given.name}.json", setting)
-    by_setting: dict[str, tuple[dict[str, int], list[Run]]] = {}
+    by_setting: dict[str, tuple[dict[str, Any], list[Run]]] = {}
     for file in sorted((HERE / "measured").glob("*.json")):
         setting, run = measured(file)
         exits = "one exit" if setting["exits"] == 1 else "another exit"

@@ -3,7 +3,7 @@
 
     python tools/shadow_113/make.py FOLDER --middles 40 --exits 2 --clients 11 --interval 8053692 --seed 1
 
-All hosts are 29 ms from each other and have links of 1 Gbit/s. Four guards, some middles, an exit whose tor passes 2 MB/s, perhaps another that passes all; clients of tgen's Markov models, who ask the first exit for more than it passes, and
+All hosts are 29 ms from each other and have links of 1 Gbit/s. Four guards, some middles, an exit whose tor, or whose link, passes 2 MB/s, perhaps another that passes all; clients of tgen's Markov models, who ask the first exit for more than it passes, and
 24 clients that measure, each with a download a minute. Names, options and times are those that the published networks have. What it needs besides stands in the README beside it.
 """
 
@@ -14,10 +14,11 @@ import json
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-#: The exit's ``BandwidthRate`` and ``BandwidthBurst``; links, bytes a second; from host to host.
-RATE, LINK, LATENCY_MS = 2_000_000, 124_999_680, 29.0
+#: The exit's ``BandwidthRate`` and ``BandwidthBurst``, or its link, which Shadow has in KiB; all other links, bytes a second; from host to host.
+RATE, SHORT_LINK, LINK, LATENCY_MS = 2_000_000, 1953 * 1024, 124_999_680, 29.0
 #: Clients that measure; servers.
 PERF, SERVERS = 24, 4
 #: Simulated seconds until tor runs everywhere, and with load.
@@ -28,12 +29,23 @@ SIZES = (("50k", "50 KiB", "15 seconds", "12.0"), ("1m", "1 MiB", "60 seconds", 
 Attributes = Mapping[str, object]
 
 
-def network(middles: int, exits: int) -> list[tuple[str, str, int, int | None]]:
-    """Relays: name, role, weight, rate. Guards and middles have more weight than exits, so that no exit is anything else."""
-    relays: list[tuple[str, str, int, int | None]] = [("exita", "exit", 1000, RATE)]
-    relays += [("exitb", "exit", 1000, None)] * (exits - 1)
-    relays += [(f"guard{n + 1}", "guard", 3000, None) for n in range(4)]
-    relays += [(f"middle{n + 1}", "middle", 12_000 // middles, None) for n in range(middles)]
+@dataclass(frozen=True)
+class Relay:
+    """A relay: what it is, its consensus weight, tor's own rate if it has one, and its link, both in bytes a second."""
+
+    name: str
+    role: str
+    weight: int
+    rate: int | None = None
+    link: int = LINK
+
+
+def network(middles: int, exits: int, short: str) -> list[Relay]:
+    """The relays; ``short``: what the first exit is short of, ``rate`` or ``link``. Guards and middles have more weight than exits, so that no exit is anything else."""
+    first = {"rate": Relay("exita", "exit", 1000, rate=RATE), "link": Relay("exita", "exit", 1000, link=SHORT_LINK)}[short]
+    relays = [first, *[Relay("exitb", "exit", 1000)] * (exits - 1)]
+    relays += [Relay(f"guard{n + 1}", "guard", 3000) for n in range(4)]
+    relays += [Relay(f"middle{n + 1}", "middle", 12_000 // middles) for n in range(middles)]
     return relays
 
 
@@ -142,10 +154,9 @@ def tgenrcs(conf: Path, models: Path, clients: int, interval_us: int, seed: int)
         graphml(conf / f"tgen.perf{n + 1}.graphml", nodes, edges)
 
 
-def configuration(relays: Sequence[tuple[str, str, int, int | None]], clients: int, root: str) -> str:
+def configuration(relays: Sequence[Relay], clients: int, root: str) -> str:
     """Shadow's own file. `root` is where its programs are installed."""
     kib = LINK // 1024
-    width = f'bandwidthdown="{kib}" bandwidthup="{kib}"'
 
     def tor(kind: str, start: int, rate: int | None = None) -> str:
         limit = f" --BandwidthRate {rate or 10**9} --BandwidthBurst {rate or 10**9}"
@@ -158,7 +169,8 @@ def configuration(relays: Sequence[tuple[str, str, int, int | None]], clients: i
     def tgen(kind: str, start: int) -> str:
         return f'<process plugin="tgen" starttime="{start}" arguments="conf/tgen.{kind}.graphml" />'
 
-    def host(name: str, *processes: str, hint: str = "") -> str:
+    def host(name: str, *processes: str, hint: str = "", link: int = LINK) -> str:
+        width = f'bandwidthdown="{link // 1024}" bandwidthup="{link // 1024}"'
         return f'<host id="{name}" {width}{hint}>{"".join(processes)}</host>'
 
     fields = {"d7": ("latency", "double", "edge"), "d8": ("jitter", "double", "edge"), "d9": ("packetloss", "double", "edge")}
@@ -179,7 +191,7 @@ def configuration(relays: Sequence[tuple[str, str, int, int | None]], clients: i
         f'<plugin id="tgen" path="{root}/bin/tgen" /><plugin id="tor" path="{root}/lib/libshadow-plugin-tor.so" />',
         f'<plugin id="tor-preload" path="{root}/lib/libshadow-preload-tor.so" />',
         host("4uthority", tor("authority", 1), hint=' iphint="100.0.0.1"'),
-        *(host(name, tor("exit" if role == "exit" else "relay", 60, rate)) for name, role, _, rate in relays),
+        *(host(of.name, tor("exit" if of.role == "exit" else "relay", 60, of.rate), link=of.link) for of in relays),
         *(host(f"server{n + 1}", tgen("server", 1)) for n in range(SERVERS)),
         *(
             host(f"{kind}client{n + 1}", tor(kind, BEFORE - 60), tgen(f"{kind}{n + 1}", BEFORE))
@@ -191,14 +203,15 @@ def configuration(relays: Sequence[tuple[str, str, int, int | None]], clients: i
     return "\n".join([*lines, ""])
 
 
-def document(relays: Sequence[tuple[str, str, int, int | None]], clients: int, interval_us: int) -> dict[str, object]:
+def document(relays: Sequence[Relay], clients: int, interval_us: int) -> dict[str, object]:
     """The same network as `onionlab import` reads it."""
     link = {"country": "US", "up_bytes_s": LINK, "down_bytes_s": LINK}
     return {
         "relays": [
-            {"name": name, "role": role, "weight": weight, "address": f"{20 + n}.1.1.1", **link}
-            | ({} if rate is None else {"rate_bytes_s": rate, "burst_bytes_s": rate})
-            for n, (name, role, weight, rate) in enumerate(relays)
+            {"name": of.name, "role": of.role, "weight": of.weight, "address": f"{20 + n}.1.1.1"}
+            | {"country": "US", "up_bytes_s": of.link, "down_bytes_s": of.link}
+            | ({} if of.rate is None else {"rate_bytes_s": of.rate, "burst_bytes_s": of.rate})
+            for n, of in enumerate(relays)
         ],
         "clients": [{"name": f"markovclient{n + 1}", "mean_flow_interval_us": interval_us, **link} for n in range(clients)],
         "perf_clients": [{"name": f"perfclient{n + 1}", **link} for n in range(PERF)],
@@ -212,6 +225,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="is made")
     parser.add_argument("--middles", type=int, default=40)
     parser.add_argument("--exits", type=int, default=2, choices=(1, 2))
+    parser.add_argument("--short", default="rate", choices=("rate", "link"), help="what the first exit is short of")
     parser.add_argument("--clients", type=int, default=11)
     parser.add_argument("--interval", type=int, default=8_053_692, help="between circuits of a client, us")
     parser.add_argument("--seed", type=int, default=1)
@@ -226,18 +240,18 @@ def main() -> None:
     conf.mkdir(parents=True)
     hosts.mkdir(parents=True)
     shutil.copytree(given.example / "shadow.data.template" / "hosts" / "4uthority", hosts / "4uthority")
-    relays = network(given.middles, given.exits)
+    relays = network(given.middles, given.exits, given.short)
     empty = given.folder / "empty.torrc"
     empty.touch()
     fingerprints = {}
-    for name, *_ in relays:
+    for name in (of.name for of in relays):
         options = ["--DataDirectory", hosts / name, "--Nickname", name, "--ORPort", "9111", "-f", empty, "--Address", "20.1.1.1"]
         subprocess.run([given.tor, "--list-fingerprint", *options], check=True, capture_output=True)
         fingerprints[name] = (hosts / name / "fingerprint").read_text().split()[-1]
         # Simulated time begins in 2000: certificates of today would not be valid yet.
         for file in (hosts / name / "keys").glob("ed25519*"):
             file.unlink()
-    bandwidths = [f"node_id=${fingerprints[name]}\tbw={weight}\tnick={name}\n" for name, _, weight, _ in relays]
+    bandwidths = [f"node_id=${fingerprints[of.name]}\tbw={of.weight}\tnick={of.name}\n" for of in relays]
     (hosts / "v3bw").write_text("".join(["946684801\n", *bandwidths]))
     torrcs(conf, given.example, fingerprints)
     tgenrcs(conf, given.models, given.clients, given.interval, given.seed)

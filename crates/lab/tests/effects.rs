@@ -401,6 +401,7 @@ fn every_key_of_a_sampled_network_has_an_effect() {
         ("", "stop = \"5 s\""),
         ("", "timeout = \"1 s\""),
         ("", "stall = \"200 ms\""),
+        ("", "server-stall = \"1 s\""),
         ("", "circuit-per-transfer = true"),
         ("", "users = 2"),
         ("", "users-at-full-scale = 5000"),

@@ -4,6 +4,7 @@ use crate::ids::StreamId;
 use crate::stream::ExitState;
 use crate::world::{Event, World};
 use onionlab_net::tcp::Effects;
+use onionlab_quantities::{SimDuration, SimTime};
 
 /// A server writes so much of its answer at a time, as tgen's does (`DEFAULT_STREAM_WRITE_BUFLEN`).
 const SERVER_WRITE: u64 = 32_768;
@@ -17,6 +18,9 @@ impl World {
         if effects.has(Effects::READABLE) {
             let readable = self.net.readable(socket);
             self.net.read(&mut self.queue, socket, readable);
+            if readable > 0 {
+                self.note_progress(id);
+            }
             session = self.count_at_server(id, readable);
         }
         self.server_writes(session);
@@ -30,7 +34,7 @@ impl World {
             let stream = &mut self.streams[id.index()];
             let ended = matches!(stream.exit, ExitState::None | ExitState::Ended);
             let waits = stream.request_received < stream.awaited;
-            if ended || waits || !self.is_resumed(id) || !self.write_answer(id) {
+            if ended || waits || stream.patience.is_over || !self.is_resumed(id) || !self.write_answer(id) {
                 return;
             }
             let stream = &mut self.streams[id.index()];
@@ -51,6 +55,7 @@ impl World {
         }
         let socket = stream.socket.peer();
         let header = stream.header.min(stream.size);
+        let before = stream.answer_written;
         while stream.answer_written < stream.size {
             // What of a piece did not fit is written before the next.
             let end = match stream.answer_written.checked_sub(header) {
@@ -61,9 +66,56 @@ impl World {
             let taken = self.net.write(&mut self.queue, socket, piece);
             stream.answer_written += taken;
             if taken < piece {
-                return false;
+                break;
             }
         }
-        true
+        let (written, all) = (stream.answer_written > before, stream.answer_written >= stream.size);
+        if written {
+            self.note_progress(id);
+        }
+        all
+    }
+
+    /// Something was received or written: if the server does not wait for ever, that is when its patience begins anew.
+    fn note_progress(&mut self, id: StreamId) {
+        let now = self.queue.now();
+        self.streams[id.index()].patience.progress = now;
+        if self.streams[id.index()].patience.look_at == SimTime::MAX
+            && let Some(stall) = self.server_stall(id)
+        {
+            self.look_for_progress(id, now + stall);
+        }
+    }
+
+    fn look_for_progress(&mut self, id: StreamId, at: SimTime) {
+        let stream = &mut self.streams[id.index()];
+        stream.patience.look_at = at;
+        self.queue.schedule(at, stream.server, Event::ServerStalls(id));
+    }
+
+    /// How long the server of this stream waits for anything to happen.
+    fn server_stall(&self, id: StreamId) -> Option<SimDuration> {
+        let client = self.circuits[self.streams[id.index()].circuit.index()].client;
+        self.clients[client.index()].config.server_stall
+    }
+
+    /// The time at which the server looks whether anything has happened (`_tgenstream_checkTimeout`). If not it closes the connection: what it has written still goes out.
+    pub(crate) fn server_stalls(&mut self, id: StreamId) {
+        let now = self.queue.now();
+        let stream = &self.streams[id.index()];
+        let ended = matches!(stream.exit, ExitState::None | ExitState::Waiting | ExitState::Ended);
+        // The place of a stream that is over may be another's by now.
+        if stream.patience.look_at != now || ended || stream.patience.is_over {
+            return;
+        }
+        let Some(stall) = self.server_stall(id) else { return };
+        let due = stream.patience.progress + stall;
+        if due > now {
+            self.look_for_progress(id, due);
+            return;
+        }
+        let socket = stream.socket.peer();
+        self.streams[id.index()].patience.is_over = true;
+        self.net.close(&mut self.queue, socket);
     }
 }

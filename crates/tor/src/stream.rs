@@ -190,6 +190,8 @@ pub(crate) struct Stream {
     /// The exit's socket; the server's is its peer.
     pub socket: SocketId,
     pub server_closed: bool,
+    /// The server's patience.
+    pub patience: Patience,
     /// The exit's connection to the server has found no tokens.
     pub blocked: Blocked,
     /// The client ended it.
@@ -198,6 +200,22 @@ pub(crate) struct Stream {
     pub live_cells: u32,
     /// Its part in active circuit switching.
     pub switching: StreamSwitching,
+}
+
+/// A server that gives a stream up on which nothing happens.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Patience {
+    /// It has received or written something last.
+    pub progress: SimTime,
+    /// When it looks next whether that was too long ago.
+    pub look_at: SimTime,
+    /// It has closed the connection.
+    pub is_over: bool,
+}
+
+impl Patience {
+    /// Nothing has happened yet, and until it does nothing is looked for.
+    pub const NEW: Self = Self { progress: SimTime::ZERO, look_at: SimTime::MAX, is_over: false };
 }
 
 impl Stream {

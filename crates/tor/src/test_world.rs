@@ -64,6 +64,7 @@ pub(crate) fn in_a_row_with(tcp: TcpConfig, settings: Settings, server: Bandwidt
             stop: SimTime::MAX,
             timeout: SimDuration::from_secs(1000),
             stall: SimDuration::from_secs(1000),
+            server_stall: None,
             options: crate::ClientOptions::default(),
             circuit_per_transfer: false,
             users: 1,

@@ -69,6 +69,8 @@ pub enum Event {
     ProgramWrites(TransferId),
     /// A server does.
     ServerWrites(StreamId),
+    /// A server may have waited too long for anything to happen.
+    ServerStalls(StreamId),
     /// The client's end of a stream may send again as far as its rate allows (one kind of event for each end: that keeps events small).
     ClientStreamTokens(StreamId),
     /// The same at the exit.
@@ -329,6 +331,7 @@ impl World {
                 Event::TransferCheck(transfer) => self.check_transfer(transfer),
                 Event::ProgramWrites(transfer) => self.program_writes(transfer),
                 Event::ServerWrites(stream) => self.server_writes(stream),
+                Event::ServerStalls(stream) => self.server_stalls(stream),
                 Event::ClientStreamTokens(stream) => self.stream_tokens(stream, Place::Client),
                 Event::ExitStreamTokens(stream) => self.stream_tokens(stream, Place::Exit),
                 Event::WatchOutbufs => self.watch_outbufs(popped.host),

@@ -8,7 +8,7 @@ use crate::cell::{Cell, CellKind};
 use crate::circuit::{CircuitState, Place};
 use crate::ids::{CircuitId, ClientId, FlowId, StreamId, TransferId};
 use crate::records::{CircuitSerial, ExchangeKind, Outcome, TransferRecord};
-use crate::stream::{Blocked, ExitState, Stream, StreamEnd};
+use crate::stream::{Blocked, ExitState, Patience, Stream, StreamEnd};
 use crate::switching::StreamSwitching;
 use crate::world::{Event, World};
 use onionlab_engine::HostId;
@@ -265,6 +265,7 @@ impl World {
             unread: None,
             socket: SocketId(u32::MAX),
             server_closed: false,
+            patience: Patience::NEW,
             blocked: Blocked::default(),
             client_ended: false,
             live_cells: 0,

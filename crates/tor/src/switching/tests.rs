@@ -72,6 +72,7 @@ fn world(entry: SwitchEntry, exit: SwitchExit) -> World {
             stop: SimTime::MAX,
             timeout: SimDuration::from_secs(1000),
             stall: SimDuration::from_secs(1000),
+            server_stall: None,
             options: crate::ClientOptions::default(),
             circuit_per_transfer: false,
             users: 1,

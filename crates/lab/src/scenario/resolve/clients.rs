@@ -73,6 +73,12 @@ pub(super) fn clients(
             let reason = format!("is {stall}, within which nothing may come: the load's `interval` is {silence}");
             return Err(Fault::conflict(format!("{key}.stall"), reason));
         }
+        if onion.is_some() {
+            refuse(&key, "server-stall", file.server_stall.as_ref(), "has no effect: onion services wait for ever")?;
+        }
+        let second = SimDuration::from_secs(1);
+        let server_stall =
+            file.server_stall.map(|stall| within(format!("{key}.server-stall"), stall, second, MAX_WAIT)).transpose()?;
         let options = client_options::options(&key, file, &load, timeout.min(stall))?;
         let start = start(&key, file.start, duration)?;
         let boot_before = file.boot_before.unwrap_or(SimDuration::from_secs(10));
@@ -93,6 +99,7 @@ pub(super) fn clients(
             onion,
             timeout,
             stall,
+            server_stall,
             options,
             circuit_per_transfer: file.circuit_per_transfer.unwrap_or(false),
             record: file.record.unwrap_or(true),

@@ -32,6 +32,9 @@ pub struct ClientGroup {
     pub timeout: SimDuration,
     /// A transfer that receives nothing for so long has failed.
     pub stall: SimDuration,
+    /// Servers give up a stream on which nothing happens for so long; `None`: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server_stall: Option<SimDuration>,
     /// What their torrc says.
     #[serde(flatten)]
     pub options: ClientOptions,
