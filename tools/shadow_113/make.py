@@ -200,7 +200,12 @@ def configuration(relays: Sequence[Relay], clients: int, root: str) -> str:
         ),
         "</shadow>",
     ]
-    return "\n".join([*lines, ""])
+    text = "\n".join([*lines, ""])
+    # The first exit says what its sockets hold: its connections to servers are counted by that.
+    return text.replace(
+        '<host id="exita" ',
+        '<host id="exita" loglevel="message" heartbeatloglevel="message" heartbeatfrequency="15" heartbeatloginfo="node,socket" ',
+    )
 
 
 def document(relays: Sequence[Relay], clients: int, interval_us: int) -> dict[str, object]:

@@ -15,6 +15,10 @@ impl World {
         let stream = &self.streams[id.index()];
         let socket = stream.socket.peer();
         let mut session = id;
+        // Its patience begins when the connection is there (`_tgenstream_runTransportEventLoop`).
+        if effects.has(Effects::CONNECTED) {
+            self.note_progress(id);
+        }
         if effects.has(Effects::READABLE) {
             let readable = self.net.readable(socket);
             self.net.read(&mut self.queue, socket, readable);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Plan, mbit};
+use common::{Plan, in_a_row, mbit, ms};
 use onionlab_net::tcp::BufferLimits;
 use onionlab_quantities::SimDuration;
 use onionlab_tor::{Outcome, RelayClass, Role, TransferRecord};
@@ -20,7 +20,7 @@ fn download(size: &str, stall: Option<u64>) -> (TransferRecord, u64) {
     plan.server_stall = stall.map(SimDuration::from_secs);
     let (world, records) = plan.run(1500);
     assert_eq!((world.streams(), world.cells_in_flight()), (0, 0));
-    (records.transfers[0].clone(), records.transfers[0].received)
+    (records.transfers[0], records.transfers[0].received)
 }
 
 /// Half of the megabyte fills the stream's window and the buffers behind it. The next 50 cells take ten seconds, so that a server which waits for 300 s sends all of it, and one that
@@ -46,4 +46,17 @@ fn what_is_written_arrives() {
     assert!((closed.end - closed.start).as_secs_f64() > 10.0);
     // END follows the last cell at once then, which takes the guard a fifth of a second.
     assert!((closed.end - patient.end).as_secs_f64() < 0.3);
+}
+
+/// Its patience begins with the connection: where the request takes longer to come, there is nobody to take it.
+#[test]
+fn a_server_that_is_asked_nothing_gives_up() {
+    for (stall, outcome) in [(20, Outcome::Ok), (1, Outcome::CircuitClosed)] {
+        let mut plan = in_a_row(mbit(10.0), "kind = \"sequence\"\ntransfers = [{ size = \"10 kB\" }]");
+        (plan.default_path.latency, plan.settings.optimistic_data) = (ms(500.0), false);
+        plan.server_stall = Some(SimDuration::from_secs(stall));
+        // CONNECTED and the request cross three links each, 3 s after the exit's connection is there.
+        let (_, records) = plan.run(200);
+        assert_eq!(records.transfers[0].outcome, outcome, "{stall} s");
+    }
 }

@@ -115,7 +115,7 @@ pub struct ClientConfig {
     pub timeout: SimDuration,
     /// A stream on which nothing arrives for so long has failed.
     pub stall: SimDuration,
-    /// Servers close a connection of its streams on which they have neither received nor written anything for so long, once they have; none: they never do.
+    /// Servers close a connection of its streams on which they have neither received nor written anything for so long; none: they never do.
     pub server_stall: Option<SimDuration>,
     /// What its torrc says.
     pub options: ClientOptions,
