@@ -127,7 +127,9 @@ def tgenrcs(conf: Path, models: Path, clients: int, interval_us: int, seed: int)
         [("start", {"type": "state", "name": "start"}), ("o", {"type": "observation", "name": "+"})],
         [("start", "start", {"type": "transition", "weight": 1.0}), ("start", "o", law)],
     )
-    graphml(conf / "tgen.server.graphml", [("start", {"serverport": "80", "loglevel": "warning"})], [])
+    # As tornettools has it from its first version on: servers never give a stream up.
+    patience = {"stallout": "0 seconds", "timeout": "0 seconds"}
+    graphml(conf / "tgen.server.graphml", [("start", {"serverport": "80", "loglevel": "message", **patience})], [])
     to = {"peers": ",".join(f"server{n + 1}:80" for n in range(SERVERS)), "socksproxy": "localhost:9000", "heartbeat": "1 second"}
     for n in range(clients):
         paths = {f"{kind}modelpath": f"conf/{kind}.graphml" for kind in ("flow", "stream", "packet")}

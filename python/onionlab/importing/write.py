@@ -20,9 +20,6 @@ from onionlab.untrusted import clipped, read_bytes, read_text
 
 EXPERIMENT, NETWORK = "experiment.toml", "network.json"
 
-#: What tgen's servers do with a stream on which nothing happens, unless they are told otherwise.
-SERVER_STALL = 'server-stall = "30 s" # DEFAULT_STREAM_STALLOUT_NSEC: a server has no other'
-
 #: Files of the traffic models, in the folder where the user has them and in the experiment's.
 MODELS = ("stream-model-2018.json", "packet-model-2018.json")
 
@@ -249,7 +246,6 @@ def experiment(network: Network, options: Options) -> str:
             f'start = {{ from = "{times.traffic + 1} s", to = "{times.traffic + times.spread} s" }}',
             f'boot-before = "{times.traffic - times.tor} s"',
             "record = false # its streams are load, not results",
-            SERVER_STALL,
             *markov.options.lines(),
             f"load = {_users(markov.interval_us, options)}",
         ]
@@ -261,7 +257,6 @@ def experiment(network: Network, options: Options) -> str:
             # tgen pauses before the first download too.
             f'start = "{times.traffic + 60} s"',
             f'boot-before = "{times.traffic + 60 - times.tor} s"',
-            SERVER_STALL,
             *perf.options.lines(),
             f"load = {_measures(network.split_requests)} # as its ends say first who they are",
         ]
