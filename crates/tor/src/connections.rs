@@ -5,16 +5,14 @@
 //! server may wait until its client gives up, while other connections go on. So it matters that a new connection is the last only until another is closed, whose place it then
 //! takes.
 //!
-//! Shadow 1.13 tells what is ready by going through a hash table over descriptors ([`hash_order`], `shd-epoll.c`), of which a new connection has the lowest that is free (`shd-host.c`). Numbers grow fast
+//! Shadow 1.13 tells what is ready by going through a hash table over descriptors ([`hash_order`](crate::hash_order), `shd-epoll.c`), each time that it is asked (`World::order_pass`). Of these a new connection has the lowest that is free (`shd-host.c`). Numbers grow fast
 //! there: each time a program waits, its wait has a timer with a descriptor of its own (`pth_event.c`), which is not free again when the wait is over, because an epoll goes on watching it (`shd-timer.c`). So one that became free is taken
 //! by the next wait, and by the number that a connection has its place in the table is as good as drawn, for channels, which are opened first, as for streams: real tor 0.3.5 there, an exit short of tokens, had channels with 807 to 1,543 and streams with up to 236,558 after six minutes of load. With the lowest numbers for connections alone
 //! the channels would lie at the beginning of the table and have the tokens first, each time. A socket that is closed here first is
 //! free after a minute (`TCPS_TIMEWAIT` of `shd-tcp.c`); one whose other end has closed it is free as soon as that end knows of it (`TCPS_LASTACK`, as of a7b7d49, four commits after
-//! v1.13.2), here at once. Those that wait are put into the table in tor's order. Simplified: the table is empty before, where Shadow's still holds what is ready at that time; a wait that lasts until its timer is over
+//! v1.13.2), here at once. Simplified: the table is empty at each pass and what is ready is put into it in the order in which it became so, where Shadow's keeps what was ready before; a wait that lasts until its timer is over
 //! keeps its number too, where Shadow gives it back (a tenth of them, of which the next wait has nearly all).
 
-use crate::hash_order;
-use crate::settings::Epoll;
 use onionlab_net::SocketId;
 use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Reverse;
@@ -122,16 +120,15 @@ impl Connections {
         }
     }
 
-    /// Those that wait, in order; they do not any more. Shadow's table holds those that are ready; the others, which nothing follows for now, come behind.
-    pub fn take_waiting(&mut self, epoll: Epoll, is_ready: impl Fn(SocketId) -> bool) -> Vec<SocketId> {
-        let took = |connection: &mut Connection| std::mem::take(&mut connection.waits).then_some(*connection);
-        let mut waiting: Vec<Connection> = self.array.iter_mut().filter_map(took).collect();
-        if epoll == Epoll::Shadow1_13 {
-            let (ready, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(|connection| is_ready(connection.socket));
-            let descriptors: Vec<u32> = ready.iter().map(|connection| connection.descriptor).collect();
-            waiting = hash_order::order(&descriptors).map(|index| ready[index]).chain(others).collect();
-        }
-        waiting.into_iter().map(|connection| connection.socket).collect()
+    /// Those that wait, in order; they do not any more.
+    pub fn take_waiting(&mut self) -> Vec<SocketId> {
+        let took = |connection: &mut Connection| std::mem::take(&mut connection.waits).then_some(connection.socket);
+        self.array.iter_mut().filter_map(took).collect()
+    }
+
+    /// The descriptor of one of its connections.
+    pub fn descriptor(&self, socket: SocketId) -> Option<u32> {
+        self.places.get(&socket).map(|&place| self.array[place].descriptor)
     }
 }
 
@@ -155,14 +152,13 @@ mod tests {
         for socket in sockets([1, 3, 4, 5, 9, 8]) {
             connections.wait(socket);
         }
-        assert_eq!(connections.take_waiting(Epoll::Linux, |_| true), sockets([3, 4, 5, 9, 1]));
-        assert_eq!(connections.take_waiting(Epoll::Linux, |_| true), []);
+        assert_eq!(connections.take_waiting(), sockets([3, 4, 5, 9, 1]));
+        assert_eq!(connections.take_waiting(), []);
     }
 
-    /// Four connections have descriptors 10 to 13; one is closed, and the lowest that is free is taken again. Divided by 7 the rests are 3, 4, 5, 6: in order. With nine of 40 the table
-    /// has grown.
+    /// Four connections have descriptors 10 to 13; one is closed, and the lowest that is free is taken again.
     #[test]
-    fn shadow_goes_by_descriptors() {
+    fn a_descriptor_is_the_lowest_that_is_free() {
         let mut connections = Connections::default();
         for socket in sockets([1, 2, 3, 4]) {
             connections.add(socket, SimTime::ZERO);
@@ -172,37 +168,17 @@ mod tests {
         // A minute later: before, it would have descriptor 14.
         connections.add(SocketId(6), SimTime::ZERO);
         connections.add(SocketId(5), SimTime::ZERO + KEPT);
-        assert_eq!(connections.array.iter().map(|connection| connection.descriptor).collect::<Vec<_>>(), [10, 13, 14, 11]);
+        let descriptors =
+            |connections: &Connections, numbers: [u32; 4]| numbers.map(|number| connections.descriptor(SocketId(number)));
+        assert_eq!(descriptors(&connections, [1, 4, 6, 5]), [Some(10), Some(13), Some(14), Some(11)]);
         connections.remove(SocketId(6), SimTime::ZERO + KEPT);
         // 12 is given at last, and 13, which the other end of 4 has closed, at once.
         connections.other_end_closes(SocketId(4));
         connections.remove(SocketId(4), SimTime::ZERO + KEPT);
         connections.add(SocketId(7), SimTime::ZERO + KEPT);
         connections.add(SocketId(4), SimTime::ZERO + KEPT);
-        assert_eq!(connections.array.iter().map(|connection| connection.descriptor).collect::<Vec<_>>(), [10, 11, 12, 13]);
-        let mut waiting = |numbers: &[u32]| {
-            for &number in numbers {
-                connections.wait(SocketId(number));
-            }
-            connections.take_waiting(Epoll::Shadow1_13, |_| true)
-        };
-        // 5 has descriptor 11, 4 has 13.
-        assert_eq!(waiting(&[1, 4, 5]), sockets([1, 5, 4]));
-        let mut many = Connections::default();
-        for number in 0..40 {
-            many.add(SocketId(number), SimTime::ZERO);
-        }
-        for number in [0, 10, 20, 21, 22, 30, 31, 32, 39] {
-            many.wait(SocketId(number));
-        }
-        // Descriptors 10, 20, 30, 31, 32, 40, 41, 42, 49: the table of 8 has 40, 42, 30, 10, 31, 32, 20, 41 when it grows. Modulo 31 in this order: 9, 11, 30, 10, 0, 1, 20, 10, where 10 is, so
-        // that 41 comes by 11 to 13; at last 49 at 18.
-        assert_eq!(many.take_waiting(Epoll::Shadow1_13, |_| true), sockets([21, 22, 30, 0, 32, 31, 39, 10, 20]));
-        // Of the same only the first three are ready, 10, 20 and 30 modulo 7: 3, 6, 2. The others are watched again all the same.
-        for number in [0, 10, 20, 21, 22] {
-            many.wait(SocketId(number));
-        }
-        assert_eq!(many.take_waiting(Epoll::Shadow1_13, |socket| socket.0 <= 20), sockets([20, 0, 10, 21, 22]));
+        assert_eq!(descriptors(&connections, [1, 5, 7, 4]), [Some(10), Some(11), Some(12), Some(13)]);
+        assert_eq!(connections.descriptor(SocketId(2)), None);
     }
 
     /// By hand: connections have 10 and 11; each instant in which the program is called takes one, however often it is called then. What a closed one gives back goes to the wait before the next connection.
@@ -252,7 +228,7 @@ mod tests {
                 }
             }
             let waiting: Vec<_> = list.iter().filter(|(_, waits)| *waits).map(|&(socket, _)| socket).collect();
-            prop_assert_eq!(connections.take_waiting(Epoll::Linux, |_| true), waiting);
+            prop_assert_eq!(connections.take_waiting(), waiting);
         }
     }
 }

@@ -15,8 +15,10 @@ use crate::CELL_BYTES;
 use crate::bucket;
 use crate::channel::Opening;
 use crate::circuit::Place;
+use crate::hash_order;
 use crate::ids::{EndId, StreamId};
 use crate::records::ChannelClose;
+use crate::settings::Epoll;
 use crate::traffic::QueueId;
 use crate::world::{SocketUse, World};
 use onionlab_engine::HostId;
@@ -172,7 +174,7 @@ impl World {
                     self.work(host);
                 }
             } else if self.event_loop.passes.begin() {
-                // Its first socket is next.
+                self.order_pass();
             } else if !self.event_loop.later.is_empty() {
                 self.do_later();
             } else {
@@ -211,6 +213,35 @@ impl World {
             self.watch(upcall.socket, upcall.effects);
         }
         self.event_loop.passes.begin();
+        self.order_pass();
+    }
+
+    /// Shadow says what is ready in the order of its hash table (`epoll_getEvents`), in each pass anew. Here so far as nodes have a limit, and with it descriptors.
+    fn order_pass(&mut self) {
+        if self.settings.epoll == Epoll::Shadow1_13 && self.event_loop.passes.in_pass > 1 {
+            let mut passes = std::mem::take(&mut self.event_loop.passes);
+            self.order(&mut passes);
+            self.event_loop.passes = passes;
+        }
+    }
+
+    fn order(&self, passes: &mut Passes) {
+        let in_table = |(place, &socket): (usize, &SocketId)| {
+            let host = self.net.host(socket);
+            let descriptor = self.nodes[host.index()].buckets.as_ref()?.connections.descriptor(socket)?;
+            // What nobody watches for what has happened is in no table, and has no callback.
+            let effects = self.event_loop.effects[socket.index()];
+            self.is_called_back(self.sockets[socket.index()], effects).then_some((host.index(), place, descriptor))
+        };
+        let mut all: Vec<_> = passes.ready.iter().take(passes.in_pass).enumerate().filter_map(in_table).collect();
+        all.sort_by_key(|&(host, ..)| host);
+        for of_host in all.chunk_by(|a, b| a.0 == b.0).filter(|of_host| of_host.len() > 1) {
+            let descriptors: Vec<u32> = of_host.iter().map(|&(.., descriptor)| descriptor).collect();
+            let ready: Vec<SocketId> = of_host.iter().map(|&(_, place, _)| passes.ready[place]).collect();
+            for (&(_, place, _), index) in of_host.iter().zip(hash_order::order(&descriptors)) {
+                passes.ready[place] = ready[index];
+            }
+        }
     }
 
     /// The socket will be served in its node's next pass, for these effects too.
@@ -354,12 +385,14 @@ impl World {
 mod tests {
     use super::*;
     use crate::bench_relay::Bench;
+    use crate::bucket::{Buckets, RefillClock};
     use crate::cell::{Cell, CellKind};
     use crate::circuit::Circuit;
     use crate::ids::{CircuitId, ClientId};
+    use crate::node::RateLimit;
     use crate::records::CircuitSerial;
     use crate::{ChannelReads, Settings};
-    use onionlab_quantities::{SimDuration, SimTime};
+    use onionlab_quantities::{Bandwidth, Bytes, SimDuration, SimTime};
 
     /// A relay, and the other ends of its channels to two others; a circuit that is closed there: its cells are read and forgotten.
     fn relays() -> (World, [EndId; 2]) {
@@ -414,6 +447,50 @@ mod tests {
             }
         }
         all
+    }
+
+    /// Five channels have descriptors 10 to 14, modulo 7 that is 3, 4, 5, 6, 0: the last is the first in Shadow's table. It is so again in the next pass, in which two of them are ready, though the other was so before.
+    #[test]
+    fn shadow_says_what_is_ready_in_the_order_of_its_table() {
+        for (epoll, expected) in
+            [(Epoll::Linux, [[0, 1, 2, 3, 4].as_slice(), &[1, 4]]), (Epoll::Shadow1_13, [&[4, 0, 1, 2, 3], &[4, 1]])]
+        {
+            let Bench { mut world, ends } = Bench::new(Settings { epoll, ..Settings::default() }, 5);
+            let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(1000), burst: Bytes::new(1000), relayed: None };
+            world.limit(Bench::RELAY, Buckets::new(limit, RefillClock::Exact));
+            for (ready, expected) in [[0, 1, 2, 3, 4].as_slice(), &[1, 4]].into_iter().zip(expected) {
+                for &index in ready {
+                    world.watch_channel_reading(ends[index]);
+                }
+                assert!(world.event_loop.passes.begin());
+                world.order_pass();
+                let served: Vec<SocketId> =
+                    std::iter::from_fn(|| world.event_loop.next_of_pass()).map(|(socket, _)| socket).collect();
+                let expected: Vec<SocketId> =
+                    expected.iter().map(|&index: &usize| world.ends[ends[index].index()].socket).collect();
+                assert_eq!(served, expected, "{epoll:?}");
+            }
+        }
+    }
+
+    /// Of eight channels with descriptors 10 to 17 the third waits for tokens, and has no callback. The others just fit into a table of 8: modulo 7 they belong at 3, 4, 6, 0, 1, 2, 3, and the
+    /// last, whose place is taken, goes on by 4, 6 and 1 to 5. With the third the table would have grown, and all would be in order.
+    #[test]
+    fn what_is_not_watched_is_in_no_table() {
+        let Bench { mut world, ends } = Bench::new(Settings { epoll: Epoll::Shadow1_13, ..Settings::default() }, 8);
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(1000), burst: Bytes::new(1000), relayed: None };
+        world.limit(Bench::RELAY, Buckets::new(limit, RefillClock::Exact));
+        for &end in &ends {
+            world.watch_channel_reading(end);
+        }
+        world.ends[ends[2].index()].read_blocked = true;
+        assert!(world.event_loop.passes.begin());
+        world.order_pass();
+        let served: Vec<SocketId> = std::iter::from_fn(|| world.event_loop.next_of_pass()).map(|(socket, _)| socket).collect();
+        let indices: Vec<usize> =
+            served.iter().map(|socket| ends.iter().position(|end| world.ends[end.index()].socket == *socket).unwrap()).collect();
+        // It keeps its turn, in which nothing happens.
+        assert_eq!(indices, [4, 5, 2, 6, 0, 1, 7, 3]);
     }
 
     /// One has written nine cells at a time, as KIST does within a run, in records of 4,048 and 578

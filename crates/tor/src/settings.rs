@@ -136,12 +136,12 @@ pub enum ChannelReads {
     Share,
 }
 
-/// In which order a process is told of sockets that become ready together: those that have waited for tokens.
+/// In which order a process that has a limit is told of sockets that are ready together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Epoll {
-    /// In the order in which they are watched again (`ep_modify` puts what is ready at the list's end): tor's array of connections.
+    /// In the order in which they became so (`ep_modify` puts what is ready at the list's end); those that have waited for tokens in that of tor's array of connections.
     Linux,
-    /// In that of a hash table over descriptors (Shadow up to 1.13: `shd-epoll.c`).
+    /// Each time in that of a hash table over descriptors (Shadow up to 1.13: `shd-epoll.c`).
     Shadow1_13,
 }
 

@@ -2,7 +2,6 @@
 
 use crate::cell::CELL_BYTES;
 use crate::channel::Opening;
-use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
 use crate::tls::Tls;
@@ -129,28 +128,11 @@ impl World {
         }
     }
 
-    /// Whether a connection that is watched again is ready at once, to be read or to be written.
-    fn has_something_to_do(&self, socket: SocketId) -> bool {
-        let (reads, writes) = match self.sockets[socket.index()] {
-            SocketUse::Channel(end) => (true, self.ends[end.index()].outbuf.len() > 0),
-            SocketUse::Exit(id) => {
-                (self.may_read(id, Place::Exit), self.streams[id.index()].ends[Place::Exit as usize].outbuf > 0)
-            }
-            SocketUse::Server(_) | SocketUse::Nothing => (false, false),
-        };
-        reads && self.net.readable(socket) > 0 || writes && self.net.is_writable(socket)
-    }
-
-    /// All that waits for tokens is watched again (`reenable_blocked_connections_cb`), whatever kind of connection it is, in the order of [`Connections`](crate::connections::Connections).
+    /// All that waits for tokens is watched again (`reenable_blocked_connections_cb`), whatever kind of connection it is, in tor's order.
     pub(crate) fn tokens_again(&mut self, host: HostId) {
         let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
         buckets.wake_up_pending = false;
-        let mut connections = std::mem::take(&mut buckets.connections);
-        let waiting = connections.take_waiting(self.settings.epoll, |socket| self.has_something_to_do(socket));
-        if let Some(buckets) = &mut self.nodes[host.index()].buckets {
-            buckets.connections = connections;
-        }
-        for socket in waiting {
+        for socket in buckets.connections.take_waiting() {
             match self.sockets[socket.index()] {
                 SocketUse::Channel(id) => {
                     if std::mem::take(&mut self.ends[id.index()].read_blocked) {

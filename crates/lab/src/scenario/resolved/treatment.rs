@@ -123,7 +123,7 @@ pub struct Treatment {
     pub channel_reads: Option<ChannelReads>,
     /// How token buckets are filled.
     pub token_refill: TokenRefill,
-    /// In which order connections that have waited for tokens are told to be ready; `None` where no relay has a rate of its own.
+    /// In which order connections that are ready together are told so; `None` where no relay has a rate of its own.
     pub epoll: Option<Epoll>,
     /// Whether requests leave with BEGIN; `None`: as the consensus says.
     pub optimistic_data: Option<bool>,

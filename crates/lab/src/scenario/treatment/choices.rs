@@ -127,7 +127,7 @@ pub enum Epoll {
     /// In the order of tor's array of connections.
     #[serde(rename = "linux")]
     Linux,
-    /// In the order of a hash table over descriptors, as Shadow up to 1.13 has it.
+    /// Each time in the order of a hash table over descriptors, as Shadow up to 1.13 has it.
     #[serde(rename = "shadow-1.13")]
     Shadow1_13,
 }

@@ -247,7 +247,7 @@ axes! {
     channel_reads: ChannelReads,
     /// With a relay that has a `rate` of its own: how token buckets are filled. Default: "lazy"; with tor "0.2.4" "timer".
     token_refill: TokenRefill,
-    /// With a relay that has a `rate` of its own: in which order those of its connections that have waited for tokens are told to be ready, which decides who has any where they are never enough. Default: "linux".
+    /// With a relay that has a `rate` of its own: in which order its tor is told of connections that are ready together, which decides who has any where they are never enough. Default: "linux".
     epoll: Epoll,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,
