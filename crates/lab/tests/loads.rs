@@ -165,6 +165,28 @@ fn users_get_what_their_scripts_say() {
     }
 }
 
+/// The client starts at 1 s; circuits by flow, and of each stream what the file says and the greetings, 261 and 73 bytes.
+#[test]
+fn what_was_recorded_is_replayed() {
+    let transfers = alone("replay", "10 s", "load = { kind = \"replay\", path = \"traffic.json\" }").rows("transfers");
+    let mut seen: Vec<[u64; 4]> = transfers
+        .iter()
+        .inspect(|row| assert!(is(row, "outcome", "ok") && row["size_bytes"] == row["received_bytes"], "{row:?}"))
+        .map(|row| ["start_ns", "flow", "sent_bytes", "received_bytes"].map(|column| number(&row[column])))
+        .collect();
+    seen.sort_unstable();
+    let expected = [
+        [1_500_000_000, 0, 261 + 1734, 73 + 105_000],
+        [1_700_000_000, 0, 261 + 1434, 73 + 20_000],
+        [5_000_000_000, 1, 261 + 1434, 73 + 1434],
+    ];
+    assert_eq!(seen, expected);
+    // The server writes the last 5,000 bytes two seconds after the others, which nobody waits for.
+    let longest = transfers.iter().find(|row| number(&row["received_bytes"]) > 100_000).unwrap();
+    let took = number(&longest["last_byte_ns"]) - number(&longest["first_byte_ns"]);
+    assert!((1_900_000_000..2_100_000_000).contains(&took), "{took}");
+}
+
 #[test]
 fn many_users_of_a_client_do_as_many_things() {
     let keys = "users = 3\nload = { kind = \"web\", size = \"50 kB\", pause = \"1 s\" }";

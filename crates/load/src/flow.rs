@@ -7,6 +7,7 @@
 use crate::Script;
 use crate::markov::{CompactStreams, MarkovStreams};
 use crate::page::PageStreams;
+use crate::replay::ReplayedStreams;
 use onionlab_quantities::{Bytes, RandomStream, SimDuration};
 
 /// The port that streams go to where the load does not say: HTTPS.
@@ -72,6 +73,8 @@ pub(crate) enum Streams {
     Markov(MarkovStreams),
     /// A user's circuit by the compact model.
     Compact(CompactStreams),
+    /// What was recorded.
+    Replayed(ReplayedStreams),
 }
 
 /// One stream of a flow.
@@ -157,6 +160,7 @@ impl Iterator for Flow {
             Streams::Page(page) => page.next(),
             Streams::Markov(circuit) => circuit.next(),
             Streams::Compact(circuit) => circuit.next(),
+            Streams::Replayed(streams) => streams.next(),
         }
     }
 }

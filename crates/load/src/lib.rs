@@ -11,6 +11,7 @@ mod model;
 mod page;
 mod perf;
 mod read_chain;
+mod replay;
 mod script;
 mod streaming;
 mod tor_users;
@@ -23,6 +24,7 @@ pub use model::{Batch, DEFAULT_REQUEST, LoadModel};
 pub use page::{Count, Page, RandomCount};
 pub use perf::{PauseFrom, Perf, PerfSize};
 pub use read_chain::{ChainError, ChainKind, MAX_CHAIN_BYTES};
+pub use replay::{MAX_TRAFFIC_BYTES, Replay, Traffic, TrafficError};
 pub use script::{AT_ONCE, BURST, Burst, PACKET, Script, ScriptEnd, Write};
 
 pub use streaming::Streaming;

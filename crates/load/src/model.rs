@@ -5,6 +5,7 @@ use crate::flow::DEFAULT_PORT;
 use crate::markov::{Markov, TorUsers};
 use crate::page::Page;
 use crate::perf::Perf;
+use crate::replay::Replay;
 use crate::streaming::{AUDIO, Streaming, VIDEO};
 use crate::{DurationDistribution, Exchange, Flow, LoadError, MeanFlow, Pace, SizeDistribution};
 use onionlab_quantities::{Bytes, RandomStream, SimDuration};
@@ -85,6 +86,8 @@ pub enum LoadModel {
     Markov(Markov),
     /// Tor's users by a compact model fitted to those.
     TorUsers(TorUsers),
+    /// What was recorded, or made by another program: the same streams at the same times.
+    Replay(Replay),
 }
 
 /// Some like transfers of a sequence.
@@ -127,13 +130,13 @@ impl LoadModel {
                 Pace::AfterPrevious
             }
             Self::Perf(perf) => perf.pace(),
-            Self::Markov(_) | Self::TorUsers(_) => Pace::Independent,
+            Self::Markov(_) | Self::TorUsers(_) | Self::Replay(_) => Pace::Independent,
         }
     }
 
     /// Whether each flow has a circuit of its own, whatever the client is told of other loads.
     pub const fn isolates(&self) -> bool {
-        matches!(self, Self::Perf(_) | Self::Markov(_) | Self::TorUsers(_))
+        matches!(self, Self::Perf(_) | Self::Markov(_) | Self::TorUsers(_) | Self::Replay(_))
     }
 
     /// Whether each stream brings its own time-out.
@@ -154,7 +157,7 @@ impl LoadModel {
                 [ENDLESS, self.longest_silence().map_or(secs(30), |silence| (silence * 2).max(secs(30)))]
             }
             Self::Perf(_) => [ENDLESS, ENDLESS],
-            Self::Markov(_) | Self::TorUsers(_) => [secs(600), secs(300)],
+            Self::Markov(_) | Self::TorUsers(_) | Self::Replay(_) => [secs(600), secs(300)],
         }
     }
 
@@ -165,6 +168,12 @@ impl LoadModel {
             Self::Video(video) => Some(video.interval(&VIDEO)),
             _ => None,
         }
+    }
+
+    /// What the client of this name does, where a file says it of each.
+    #[must_use]
+    pub fn of_client(self, name: &str) -> Self {
+        if let Self::Replay(replay) = self { Self::Replay(replay.of(name)) } else { self }
     }
 
     /// The flow with ordinal `k`, from 0, of a client's user whose random values for the load are `stream`; none after the last one.
@@ -179,6 +188,7 @@ impl LoadModel {
             Self::Perf(perf) => return Some(perf.flow(stream, k)),
             Self::Markov(markov) => return Some(markov.flow(stream, k)),
             Self::TorUsers(users) => return Some(users.flow(stream, k)),
+            Self::Replay(replay) => return replay.flow(k),
         };
         let Transfer { size, request, header, pause_after } = self.transfer(stream, k)?;
         Some(Flow::single(
@@ -210,6 +220,7 @@ impl LoadModel {
             Self::Perf(perf) => return perf.mean(),
             Self::Markov(markov) => return markov.mean(),
             Self::TorUsers(users) => return users.mean(),
+            Self::Replay(replay) => return replay.mean(),
         };
         let header = self.asked().1.unwrap_or(Bytes::ZERO).get() as f64;
         let to_server = request.unwrap_or(DEFAULT_REQUEST).get() as f64;
@@ -243,6 +254,7 @@ impl LoadModel {
     pub fn transfers(&self) -> Option<u64> {
         match self {
             Self::Sequence { transfers, .. } => Some(transfers.iter().map(|batch| u64::from(batch.count)).sum()),
+            Self::Replay(replay) => Some(replay.flows()),
             _ => None,
         }
     }
@@ -262,7 +274,9 @@ impl LoadModel {
             Self::Audio(Streaming { request, port, .. })
             | Self::Video(Streaming { request, port, .. })
             | Self::Page(Page { request, port, .. }) => (*request, None, *port),
-            Self::Markov(Markov { port, .. }) | Self::TorUsers(TorUsers { port, .. }) => (None, None, *port),
+            Self::Markov(Markov { port, .. }) | Self::TorUsers(TorUsers { port, .. }) | Self::Replay(Replay { port, .. }) => {
+                (None, None, *port)
+            }
         }
     }
 
@@ -305,6 +319,7 @@ impl LoadModel {
             Self::Perf(perf) => perf.validate()?,
             Self::Markov(markov) => markov.validate()?,
             Self::TorUsers(users) => users.validate()?,
+            Self::Replay(_) => {}
         }
         let (request, header, port) = self.asked();
         for (key, given) in [("request", request), ("header", header)] {

@@ -5,6 +5,7 @@
 //! direction, at its own time ([`ScriptEnd`]): neither waits for what the other writes, but knows at the end how much that is.
 
 use crate::chain::{Chain, Symbol, Walk};
+use crate::replay::RecordedWrite;
 use crate::tor_users::Rounds;
 use onionlab_quantities::{Bytes, RandomStream, SimDuration};
 use std::sync::Arc;
@@ -35,6 +36,8 @@ enum Source {
     Markov(Walk),
     /// The compact model of Tor's users.
     Rounds(Rounds),
+    /// What was recorded, and how much of it has been given.
+    Recorded(Arc<[RecordedWrite]>, usize),
 }
 
 /// An observation: one end writes.
@@ -84,6 +87,11 @@ impl Script {
         Self::tgen(Source::Rounds(Rounds::new(stream)))
     }
 
+    /// What was recorded, with the same greetings.
+    pub(crate) fn replay(writes: &Arc<[RecordedWrite]>) -> Self {
+        Self::tgen(Source::Recorded(Arc::clone(writes), 0))
+    }
+
     const fn tgen(source: Source) -> Self {
         Self { greeting: Self::TGEN_GREETING, wait: SimDuration::ZERO, source }
     }
@@ -126,6 +134,11 @@ impl Script {
                 Some(Observation { to_server: symbol == Symbol::ToServer, bytes: PACKET, then })
             }
             Source::Rounds(rounds) => rounds.next(),
+            Source::Recorded(writes, given) => {
+                let write = *writes.get(*given)?;
+                *given += 1;
+                Some(Observation { to_server: write.is_to_server(), bytes: write.bytes(), then: write.then() })
+            }
         }
     }
 }

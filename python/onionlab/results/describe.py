@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -158,6 +158,8 @@ def pattern(load: Mapping[str, Any]) -> str:
             return "Tor's users by hidden Markov models"
         case "tor-users":
             return "Tor's users by the compact model"
+        case "replay":
+            return f"what {Path(str(load.get('path', '?'))).name} says of each client"
         case _:
             return f"{load.get('size', '?')}{pause}"
 

@@ -51,10 +51,10 @@ pub struct ClientsFile {
     pub stop: Option<SimDuration>,
     /// What each client loads.
     pub load: LoadModel,
-    /// A transfer that is not complete after this time has failed. Default: "120 s"; "10 min" for the loads "markov" and "tor-users", none for "audio" and "video".
+    /// A transfer that is not complete after this time has failed. Default: "120 s"; "10 min" for the loads "markov", "tor-users" and "replay", none for "audio" and "video".
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<SimDuration>,
-    /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed. Default: "30 s", with the loads "audio" and "video" twice their interval if that is longer; "5 min" for "markov" and "tor-users", none for "perf".
+    /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed. Default: "30 s", with the loads "audio" and "video" twice their interval if that is longer; "5 min" for "markov", "tor-users" and "replay", none for "perf".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
     /// The servers close a connection of these clients' streams on which they have neither received nor written anything for this time, "1 s" to "7 d"; not with `onion`. tgen's do after 30 s. Default: they wait for ever.
@@ -81,7 +81,7 @@ pub struct ClientsFile {
     /// Access rate of each client from the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country, and with `users` at least 10 Mbit/s for each.
     #[schemars(with = "Option<BandwidthText>")]
     pub down: Option<Bandwidth>,
-    /// Build a circuit for each transfer, or page. Default: false; the loads "perf", "markov" and "tor-users" do in any case.
+    /// Build a circuit for each transfer, or page. Default: false; the loads "perf", "markov", "tor-users" and "replay" do in any case.
     pub circuit_per_transfer: Option<bool>,
     /// Whether transfers and circuits of these clients have rows in the records; without, they are counted in the table `network` only. Default: true.
     pub record: Option<bool>,

@@ -302,7 +302,7 @@ fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
     }
     ClientConfig {
         host: client.host,
-        load: Some(LoadModel::clone(&group.load)),
+        load: Some(LoadModel::clone(&group.load).of_client(name)),
         stream: RandomStream::new(seed, name, "load"),
         boot: SimTime::from_nanos(start.saturating_sub(group.boot_before.as_nanos())),
         start: SimTime::from_nanos(start),

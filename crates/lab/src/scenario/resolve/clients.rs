@@ -10,7 +10,9 @@ use crate::scenario::error::{Fault, clipped};
 use crate::scenario::network::Role;
 use crate::scenario::onion;
 use crate::scenario::resolved::{ClientGroup, ExplicitNetwork, FileRef, Members, Network};
-use onionlab_load::{Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, MAX_CHAIN_BYTES, Pace, Streaming};
+use onionlab_load::{
+    Chain, ChainKind, Chains, DEFAULT_REQUEST, LoadModel, MAX_CHAIN_BYTES, MAX_TRAFFIC_BYTES, Pace, Replay, Streaming, Traffic,
+};
 use onionlab_quantities::{Bytes, SimDuration};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,6 +57,9 @@ pub(super) fn clients(
         };
         let onion = onion::onion(&key, file, network, derived, &mut taken)?;
         let load = load(scenario, &format!("{key}.load"), &file.load)?;
+        if let LoadModel::Replay(replay) = &load {
+            replays(&key, file, replay, network, &members, &group)?;
+        }
         if load.has_timeouts() {
             refuse(&key, "timeout", file.timeout.as_ref(), "has no effect: the load has a time-out for each size")?;
         }
@@ -263,7 +268,7 @@ fn load(scenario: &Scenario, key: &str, file: &LoadModel) -> Checked<LoadModel> 
         | LoadModel::Video(Streaming { request, .. }) => {
             request.get_or_insert(DEFAULT_REQUEST);
         }
-        LoadModel::Page(_) | LoadModel::Perf(_) | LoadModel::TorUsers(_) => {}
+        LoadModel::Page(_) | LoadModel::Perf(_) | LoadModel::TorUsers(_) | LoadModel::Replay(_) => {}
         LoadModel::Markov(markov) => {
             let (streams, of_streams) = chain(scenario, &format!("{key}.streams"), &markov.streams, ChainKind::Streams)?;
             let (packets, of_packets) = chain(scenario, &format!("{key}.packets"), &markov.packets, ChainKind::Packets)?;
@@ -271,10 +276,42 @@ fn load(scenario: &Scenario, key: &str, file: &LoadModel) -> Checked<LoadModel> 
             markov.digests = Some([of_streams, of_packets]);
         }
     }
+    if let LoadModel::Replay(replay) = &mut load {
+        let key = format!("{key}.path");
+        let (FileRef { digest, .. }, content) = read_named_file(scenario, &key, &replay.path, MAX_TRAFFIC_BYTES as u64)?;
+        let fault = |cause: String| Fault::File { key, path: clipped(&replay.path, 200), cause };
+        replay.traffic = Some(Arc::new(Traffic::parse(&content).map_err(|error| fault(error.to_string()))?));
+        replay.digest = Some(digest);
+    }
     if let Some(request) = load.request() {
         within(format!("{key}.request"), request, Bytes::new(1), MAX_REQUEST)?;
     }
     Ok(load)
+}
+
+/// What is replayed says what each client of the group does, by its name, and for one user.
+fn replays(key: &str, file: &ClientsFile, replay: &Replay, network: &Network, members: &Members, group: &str) -> Checked<()> {
+    refuse(key, "users", file.users.as_ref(), "has no effect: what is replayed is said client by client")?;
+    let names: Vec<&str> = match (network, members) {
+        (Network::Explicit(explicit), Members::Hosts { hosts, .. }) => {
+            hosts.iter().map(|&host| explicit.hosts[host as usize].name.as_str()).collect()
+        }
+        (Network::File(made), _) => {
+            made.network.clients.iter().filter(|client| client.group == group).map(|client| client.name.as_str()).collect()
+        }
+        _ => {
+            let reason = "says by name what each client does, and the clients of this network have none: use a network document, or one by hand";
+            return Err(Fault::conflict(format!("{key}.load"), reason));
+        }
+    };
+    let Some(traffic) = &replay.traffic else { return Ok(()) };
+    if let Some(missing) = names.iter().find(|name| !traffic.has(name)) {
+        let known: Vec<&str> = traffic.clients().into_iter().take(10).collect();
+        let reason =
+            format!("says nothing of the client \"{}\"; it does of {}", clipped(missing, 64), clipped(&known.join(", "), 200));
+        return Err(Fault::conflict(format!("{key}.load.path"), reason));
+    }
+    Ok(())
 }
 
 /// A traffic model from the file that `key` names, and the digest of the file.
