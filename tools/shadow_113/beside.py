@@ -2,9 +2,9 @@
 """Runs the networks of `make.py` here, beside what real tor in Shadow 1.13 has made of them, and writes ``docs/results/shadow-113.md``.
 
     .venv/bin/python tools/shadow_113/beside.py
-    .venv/bin/python tools/shadow_113/beside.py --shadow FOLDER --name two-exits-3 --middles 40 --exits 2 --clients 11 --interval 8053692
+    .venv/bin/python tools/shadow_113/beside.py --shadow FOLDER --name two-exits-4 --middles 40 --exits 2 --clients 11 --interval 8053692 --seed 1
 
-The second form takes what Shadow has left in a folder into ``measured/`` before. It needs tgen's Markov models (``../shared/data/network``).
+The second form takes what Shadow has left in a folder into ``measured/`` before. It needs tgen's Markov models (``../shared/data/network``). Markov clients ask for the same streams here as there, at the same times.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import json
 import re
 import statistics
 import tempfile
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 import polars as pl
-from make import BEFORE, LATENCY_MS, LOAD, document, network
+from make import BEFORE, LATENCY_MS, LOAD, document, network, tgenrcs
+from tgen import traffic
 
 import onionlab
 from onionlab.charts.export import to_svg
@@ -42,8 +44,11 @@ BEGIN = 300
 SETTLED = 120
 #: Connections that are followed were opened from one second of load to another, and are followed to a third, by so many seeds here.
 FROM, TO, AT, FEW = 120, 240, 480, 4
-#: Of which network the times of paused requests are told.
-PAUSED = "40 middles, another exit"
+#: Sizes of downloads; how a network is called whose clients have another exit to go to.
+SIZES_CALLED = ((51_200, "50 KiB"), (1 << 20, "1 MiB"), (5 << 20, "5 MiB"))
+ANOTHER = "another exit"
+#: What the Markov clients do, beside the experiment.
+TRAFFIC = "traffic.json"
 #: The epoch at which Shadow's time begins.
 EPOCH = 946_684_800
 
@@ -139,11 +144,10 @@ class Lives:
         return cls(len(cohort), len(cohort) - len(over), tuple(np.quantile(over, [0.5, 0.75, 0.9]).tolist()))
 
 
-def lives(setting: dict[str, Any], folder: Path, stall: bool) -> list[Lives]:
-    """The same here, by `FEW` seeds, with servers that give up or without."""
+def lives(setting: dict[str, Any], folder: Path) -> list[Lives]:
+    """The same here, by `FEW` seeds."""
     file = _imported(setting, folder, AT, FEW)
-    text = file.read_text().replace("record = false", "record = true")
-    file.write_text(text if stall else re.sub(r"server-stall = .*\n", "", text))
+    file.write_text(file.read_text().replace("record = false", "record = true"))
     results = onionlab.run(file, folder / "results", report=False)
     over = results.circuits.filter(pl.col("exit") == "exita").select("seed", "circuit")
     streams = results.transfers.join(over, on=["seed", "circuit"])
@@ -165,8 +169,21 @@ def _imported(setting: dict[str, Any], folder: Path, load: int, seeds: int) -> P
     options = Options(models=MODELS, duration=f"{BEGIN + load} s", seeds=seeds)
     import_network(place, folder / "imported", options=options)
     file = folder / "imported" / "experiment.toml"
-    apart = f'[network.latency-between]\nUS-US = "{2 * LATENCY_MS:g} ms"\n\n'
-    file.write_text(re.sub(r"\[network\.latency-between\].*?\n\n", apart, file.read_text(), flags=re.DOTALL))
+    conf = folder / "conf"
+    conf.mkdir()
+    tgenrcs(conf, MODELS, setting["clients"], setting["interval_us"], setting["seed"])
+    (file.parent / TRAFFIC).write_text(json.dumps(traffic(conf, load), separators=(",", ":")))
+    text = file.read_text()
+    for pattern, instead in (
+        (r"\[network\.latency-between\].*?\n\n", f'[network.latency-between]\nUS-US = "{2 * LATENCY_MS:g} ms"\n\n'),
+        # tgen begins with its load, and waits by itself for up to a minute.
+        (r"start = \{ from[^\n]*", f'start = "{BEGIN} s"'),
+        (r'load = \{ kind = "markov"[^\n]*', f'load = {{ kind = "replay", path = "{TRAFFIC}" }}'),
+        (r"\[\[clients\]\][^\n]*\n", "\\g<0>" if setting["patient"] else '\\g<0>server-stall = "30 s"\n'),
+    ):
+        text, found = re.subn(pattern, instead, text, flags=re.DOTALL)
+        assert found, pattern
+    file.write_text(text)
     return file
 
 
@@ -221,6 +238,18 @@ def _row(who: str, runs: Sequence[Lives]) -> str:
     return f"| {who} | {len(runs)} | {opened} | {left} | {lasted} |"
 
 
+def _name(setting: dict[str, Any]) -> str:
+    """What tells a network and its load from others."""
+    exits = "one exit" if setting["exits"] == 1 else ANOTHER
+    clients = f"{setting['clients']} clients{'' if setting['seed'] == 1 else ' with other streams'}"
+    return f"{setting['middles']} middles, {exits}, {clients}{'' if setting['patient'] else ', servers that give up'}"
+
+
+def _is_within(value: float, others: Sequence[float]) -> bool:
+    """Whether it is one that the others might have: from the least to the most of them, as they are printed."""
+    return round(min(others), 1) <= round(value, 1) <= round(max(others), 1)
+
+
 def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequence[tuple[str, list[Lives]]]) -> str:
     """The page."""
     lines = [
@@ -229,6 +258,8 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
         "The [published networks](shadow-networks.md) are of real tor 0.3.5 in Shadow 1.13. What that does at an exit that is asked for more than its tor passes was measured with the programs themselves, on networks small enough to look into: "
         "tor 0.3.5.8, tgen 1.0.0 and Shadow at the commit that they had ([how](../../tools/shadow_113/README.md)). Four guards, some middles, an exit with `BandwidthRate` 2 MB/s, perhaps another without; clients of tgen's Markov models, "
         f"and 24 that download 50 KiB, 1 MiB or 5 MiB each minute, for {LOAD // 60} minutes; links of 1 Gbit/s, {LATENCY_MS:g} ms from host to host.",
+        "",
+        "**The Markov clients ask for the same here as there**, byte for byte and at the same times: what tgen draws depends on its seeds alone, and is [replayed](../models/load.md#what-was-recorded). Paths are drawn, and what the measuring clients ask for.",
         "",
         "This page was written by",
         "",
@@ -243,9 +274,18 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
         for who, runs in (("Shadow 1.13", there), ("onionlab", ours)):
             outbufs = " | ".join(_spread([run.outbuf(minute) for run in runs], 1) for minute in (8, 12, 16))
             lines.append(f"| {name} | {who} | {len(runs)} | {_spread([run.failed for run in runs], 1)} | {outbufs} |")
+    within = [_is_within(run.failed, [of.failed for of in ours]) for _, there, ours in networks for run in there]
+    outbufs = [
+        _is_within(run.outbuf(minute), [of.outbuf(minute) for of in ours])
+        for _, there, ours in networks
+        for run in there
+        for minute in (8, 12, 16)
+    ]
     lines += [
         "",
-        f"Means over runs, the least and the most of them; downloads that began {SETTLED} s after the load or later. Runs differ in what their clients do: by the models some open streams of hundreds of megabytes.",
+        f"Means over runs, the least and the most of them; downloads that began {SETTLED} s after the load or later. Of {len(within)} runs of Shadow's {sum(within)} have as many downloads that fail as runs here have (between the least and the most of them), and {sum(outbufs)} of {len(outbufs)} sizes of outbufs lie so.",
+        "",
+        "With one exit nobody can leave it, and how many fail is steep: a second more or less in its outbufs decides who has an answer within 15 s. Clients of the network with 3 clients have enough circuits each to learn a time-out for building them, and leave the full exit by that.",
         "",
         "## Times of downloads",
         "",
@@ -255,37 +295,36 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
         "| --- | ---: | --- | --- | --- |",
     ]
     for name, there, ours in networks:
-        for size, called in ((51_200, "50 KiB"), (1 << 20, "1 MiB"), (5 << 20, "5 MiB")):
+        for size, called in SIZES_CALLED:
             for who, runs in (("Shadow 1.13", there), ("onionlab", ours)):
                 lines.append(
                     f"| {name} | {called} | {who} | {_quantiles(runs, size, 'first')} | {_quantiles(runs, size, 'last')} |"
                 )
-    (there, ours) = next((there, ours) for name, there, ours in networks if name == PAUSED)
+    there, ours = ([run for name, *kinds in networks if ANOTHER in name for run in kinds[which]] for which in (0, 1))
     lines += [
         "",
         "Where tor reads a request in two parts, its exit holds back the second until the first is acknowledged, which takes a second, and the server's time-out ends meanwhile ([whole networks](shadow-networks.md#difference-4)). Its window is ten then and its threshold one, and the first acknowledgement makes it five. "
-        "From the first byte to the last, medians in seconds:",
+        "From the first byte to the last, medians in seconds over all networks with another exit:",
         "",
         "| size | Shadow 1.13 | onionlab |",
         "| ---: | ---: | ---: |",
-        *(
-            f"| {called} | {_paused(there, size)} | {_paused(ours, size)} |"
-            for size, called in ((51_200, "50 KiB"), (1 << 20, "1 MiB"), (5 << 20, "5 MiB"))
-        ),
+        *(f"| {called} | {_paused(there, size)} | {_paused(ours, size)} |" for size, called in SIZES_CALLED),
         "",
         "Before this was measured the window became eleven here, as Linux would have it: 0.18, 1.77 and 5.30 s.",
         "",
         "## Who has the tokens",
         "",
         "With four middles the exit has four channels that carry streams, and it does not matter who comes first. With forty it does, and that is how it was found what the simulator had wrong: channels came first at each wake-up here, requests to servers had no tokens until their clients gave up "
-        "(in a run that was looked into 700 of them waited after ten minutes, with 8 MB, and 5 MB at the most in the channels' outbufs), and 37 to 75 of 408 downloads failed in four runs, where 13 and 15 do there.",
+        "(in a run that was looked into 700 of them waited after ten minutes, with 8 MB, and 5 MB at the most in the channels' outbufs), and 37 to 75 of 408 downloads failed in four runs.",
         "",
         "Shadow's epoll says what is ready in the order of a hash table over descriptors. tor's callbacks there were noted for a second: its channels had descriptors 807 to 1,543, its streams up to 236,558, and in the table they lay mixed. Shadow was asked which calls take so many: of the 55,000 that its exit took in starting and in the first two minutes of "
-        "load 51,960 were timers, one for each time that tor waits for its sockets, of which nearly none was free again. Here connections alone had descriptors, the lowest first, so that channels lay at the beginning. Now each wait takes one (`crates/tor/src/connections.rs`).",
+        "load 51,960 were timers, one for each time that tor waits for its sockets, of which nearly none was free again. Here connections alone had descriptors, the lowest first, so that channels lay at the beginning. Now each wait takes one (`crates/tor/src/connections.rs`). "
+        "The callbacks also say that the order is the table's in each pass of tor's event loop, and so it is here (`World::order_pass`).",
         "",
-    ]
-    lines += [
         "## Servers that give up",
+        "",
+        "tgen's servers close a connection on which they have neither received nor written anything for 30 s (`DEFAULT_STREAM_STALLOUT_NSEC`), unless they are told otherwise. tornettools tells them to wait for ever (`stallout`, `timeout`: \"0 seconds\", from its first version on), and so do the published networks; some of the small ones here were not told, and have `server-stall` here. "
+        "It makes much of a difference where an exit is full: what stands still goes away.",
         "",
         "The same with an exit whose link, not its tor, passes 2 MB/s, and 16 clients, who ask for much more than that. Each connection to a server that the exit opened from the 120th to the 240th second of load was followed to the 480th; Shadow looks each 15 s, so that a lifetime there may be up to 15 s short:",
         "",
@@ -293,16 +332,11 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
         "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
         *(_row(who, of) for who, of in followed),
         "",
-        "tgen's servers close a connection on which they have neither received nor written anything for 30 s (`DEFAULT_STREAM_STALLOUT_NSEC`; its clients are told otherwise, its servers are not). So at a full exit what stands still goes away there, and the exit's buffers keep their size: after 7 minutes 515 connections were open and 16 MB lay in its sockets. "
-        "Without that 850 to 1,250 were open here by then, with 27 to 43 MB, and both went on growing. Now imported networks have `server-stall`.",
-        "",
-        "**That is not all of it.** At the exits that are short of tokens, above, fewer downloads fail here now than there, and less waits in their outbufs; with servers that never give up it was 37.5 % (2.9 – 65.4) and 4.3 % (1.8 – 9.1) of ten runs each, next to theirs. tgen's source leaves no doubt that its servers give up, so something else keeps that exit busier there, and is not known.",
-        "",
     ]
     return "\n".join(lines)
 
 
-def chart(networks: Sequence[tuple[str, list[Run], list[Run]]]) -> alt.HConcatChart:
+def chart(networks: Sequence[tuple[str, list[Run], list[Run]]]) -> alt.ConcatChart:
     """MB in outbufs over time."""
     panels = []
     for name, there, ours in networks:
@@ -314,7 +348,7 @@ def chart(networks: Sequence[tuple[str, list[Run], list[Run]]]) -> alt.HConcatCh
             if time >= 0 and round(time) % 15 == 0
         ]
         panels.append(
-            alt.Chart(pl.DataFrame(rows), title=name, width=300, height=220)
+            alt.Chart(pl.DataFrame(rows), title=textwrap.wrap(name, 44), width=290, height=190)
             .mark_line(strokeWidth=1.5)
             .encode(
                 x=alt.X("minutes:Q", title="minutes of load"),
@@ -324,7 +358,7 @@ def chart(networks: Sequence[tuple[str, list[Run], list[Run]]]) -> alt.HConcatCh
                 detail="run:N",
             )
         )
-    return alt.hconcat(*panels)
+    return alt.concat(*panels, columns=2)
 
 
 def main() -> None:
@@ -339,34 +373,39 @@ def main() -> None:
     parser.add_argument("--exits", type=int, default=2)
     parser.add_argument("--clients", type=int, default=11)
     parser.add_argument("--interval", type=int, default=8_053_692)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--servers-give-up", action="store_true", help="tgen's servers were not told to wait for ever")
+    parser.add_argument("--no-page", action="store_true", help="keep what Shadow has left, and no more")
     parser.add_argument(
         "--out", type=Path, default=ROOT / "docs" / "results" / "shadow-113.md", help="the page; its chart lies beside it"
     )
     given = parser.parse_args()
     if given.shadow is not None:
         setting = {"middles": given.middles, "exits": given.exits, "clients": given.clients, "interval_us": given.interval}
+        setting |= {"seed": given.seed, "patient": not given.servers_give_up}
         if given.short == "link":
             kept = {"setting": setting | {"short": "link"}, "connections": connections(given.shadow / "shadow.log")}
             (HERE / "measured" / "streams" / "full-link.json").write_text(json.dumps(kept, separators=(",", ":")) + "\n")
         else:
             take(given.shadow, HERE / "measured" / f"{given.name}.json", setting)
+        if given.no_page:
+            return
     by_setting: dict[str, tuple[dict[str, Any], list[Run]]] = {}
     for file in sorted((HERE / "measured").glob("*.json")):
         setting, run = measured(file)
-        exits = "one exit" if setting["exits"] == 1 else "another exit"
-        by_setting.setdefault(f"{setting['middles']} middles, {exits}", (setting, []))[1].append(run)
+        by_setting.setdefault(_name(setting), (setting, []))[1].append(run)
     with tempfile.TemporaryDirectory(prefix="onionlab-") as folder:
         networks = [
             (name, there, here(setting, Path(folder) / str(number)))
             for number, (name, (setting, there)) in enumerate(by_setting.items())
         ]
         setting, times = json.loads((HERE / "measured" / "streams" / "full-link.json").read_text()).values()
-        there = ("Shadow 1.13", [Lives.of(times)])
-        ours = [
-            (who, lives(setting, Path(folder) / who.replace(" ", "-"), stall))
-            for who, stall in (("onionlab", True), ("onionlab, servers that never give up", False))
+        followed = [
+            ("Shadow 1.13", [Lives.of(times)]),
+            ("onionlab", lives(setting, Path(folder) / "link")),
+            ("onionlab, servers that wait for ever", lives(setting | {"patient": True}, Path(folder) / "link-patient")),
         ]
-    given.out.write_text(page(networks, [there, *ours]))
+    given.out.write_text(page(networks, followed))
     given.out.with_suffix(".svg").write_text(to_svg({**chart(networks).to_dict(), "config": config()}), encoding="utf-8")
     print(given.out)
 
