@@ -147,6 +147,14 @@ fn ticks(first: SimTime, now: SimTime) -> u64 {
     if now < first { 0 } else { now.saturating_since(first).as_nanos() / INTERVAL.as_nanos() + 1 }
 }
 
+/// When connections that have found a bucket empty are watched again: at an event of this time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WakeUp {
+    pub at: SimTime,
+    /// Their time has come, but the program sleeps until then.
+    pub overdue: bool,
+}
+
 /// The buckets of one relay, and who waits for them.
 ///
 /// Each direction has two: `global_bucket` for all connections, and `global_relayed_bucket` for those that carry others' traffic besides, which is
@@ -155,8 +163,8 @@ fn ticks(first: SimTime, now: SimTime) -> u64 {
 pub(crate) struct Buckets {
     all: TokenBucket,
     relayed: TokenBucket,
-    /// Connections wait for tokens, and an event will wake them up.
-    pub wake_up_pending: bool,
+    /// Connections wait for tokens until then.
+    pub wake_up: Option<WakeUp>,
     /// Who draws on them.
     pub connections: Connections,
     /// An exit's connections that are open only until they are flushed (`held_open.rs`).
@@ -170,7 +178,7 @@ impl Buckets {
         Self {
             all: TokenBucket::new(limit.rate, limit.burst, clock),
             relayed: TokenBucket::new(relayed_rate, relayed_burst, clock),
-            wake_up_pending: false,
+            wake_up: None,
             connections: Connections::default(),
             held_open: Vec::new(),
         }
@@ -204,8 +212,15 @@ impl Buckets {
     }
 
     /// When connections that find a bucket empty at `now` try again.
-    pub fn wake_up(&self, now: SimTime) -> SimTime {
+    pub fn next_try(&self, now: SimTime) -> SimTime {
         self.all.clock.wake_up(now)
+    }
+
+    /// When a program whose timer is due at `now` wakes up by it: `epoll_wait` waits whole milliseconds, from when the program was called last (libevent: `epoll_dispatch`).
+    pub fn wakes_up(&self, now: SimTime) -> SimTime {
+        let called = self.connections.last_called().min(now);
+        let missing = now.as_nanos() - called.as_nanos();
+        called + SimDuration::from_millis(missing.div_ceil(1_000_000))
     }
 }
 
@@ -296,7 +311,7 @@ mod tests {
         buckets.charge(Connection::Channel, Operation::Read, 30_000);
         let mut levels = [29, 30, 129, 130].map(|at| buckets.available(Connection::Channel, Operation::Read, ms(at)));
         assert_eq!(levels, [-10_000, 8750, 8750, 20_000], "not above the burst");
-        levels = [0, 30, 31, 130].map(|at| buckets.wake_up(ms(at)).as_nanos() as i64 / 1_000_000);
+        levels = [0, 30, 31, 130].map(|at| buckets.next_try(ms(at)).as_nanos() as i64 / 1_000_000);
         assert_eq!(levels, [30, 130, 130, 230]);
         assert_eq!(share(514, 18_750), 4 * 514);
     }

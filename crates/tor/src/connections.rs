@@ -80,6 +80,11 @@ impl Connections {
         }
     }
 
+    /// When the program was called last.
+    pub const fn last_called(&self) -> SimTime {
+        self.called
+    }
+
     /// The other end of this one has closed it, or will have before it is closed here.
     pub fn other_end_closes(&mut self, socket: SocketId) {
         if let Some(&place) = self.places.get(&socket) {

@@ -360,7 +360,11 @@ impl World {
     /// the connection is to wait.
     pub(crate) fn share(&mut self, host: HostId, connection: Connection, operation: Operation) -> Option<u64> {
         let now = self.queue.now();
-        let Some(buckets) = &mut self.nodes[host.index()].buckets else { return Some(32 * connection.unit()) };
+        if self.nodes[host.index()].buckets.is_none() {
+            return Some(32 * connection.unit());
+        }
+        self.is_called(host);
+        let buckets = self.nodes[host.index()].buckets.as_mut()?;
         let share = bucket::share(connection.unit(), buckets.available(connection, operation, now));
         (share > 0).then_some(share)
     }

@@ -323,7 +323,7 @@ impl World {
                 Event::RunScheduler => self.scheduler_timer(popped.host),
                 Event::WorkDone => self.work_done(popped.host),
                 Event::HandshakeDone => self.handshake_done(popped.host),
-                Event::TokensAgain => self.tokens_again(popped.host),
+                Event::TokensAgain => self.tokens_due(popped.host),
                 Event::Boot(client) => self.boot(client),
                 Event::Second(client) => self.second_due(client),
                 Event::NextFlow(sequence) => self.begin_flow(sequence),

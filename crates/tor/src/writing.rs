@@ -1,9 +1,11 @@
 //! From the outbuf to the kernel, as TLS records.
 
+use crate::bucket::WakeUp;
 use crate::cell::CELL_BYTES;
 use crate::channel::Opening;
 use crate::event_loop::{Connection, Operation};
 use crate::ids::EndId;
+use crate::settings::Epoll;
 use crate::tls::Tls;
 use crate::world::{Event, SocketUse, World};
 use onionlab_engine::HostId;
@@ -122,16 +124,44 @@ impl World {
         let host = self.net.host(socket);
         let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
         buckets.connections.wait(socket);
-        if !std::mem::replace(&mut buckets.wake_up_pending, true) {
-            let again = buckets.wake_up(self.queue.now());
-            self.queue.schedule(again, host, Event::TokensAgain);
+        if buckets.wake_up.is_none() {
+            let at = buckets.next_try(self.queue.now());
+            buckets.wake_up = Some(WakeUp { at, overdue: false });
+            self.queue.schedule(at, host, Event::TokensAgain);
+        }
+    }
+
+    /// The timer of those that wait for tokens is due. In Shadow a program whose time is exact still sleeps for up to a millisecond more, if nothing else calls it; with the kernel's coarse clock that is part of the time.
+    pub(crate) fn tokens_due(&mut self, host: HostId) {
+        let now = self.queue.now();
+        let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
+        let Some(wake_up) = buckets.wake_up.filter(|wake_up| wake_up.at == now) else { return };
+        let at = buckets.wakes_up(now);
+        if self.settings.epoll == Epoll::Shadow1_13 && !wake_up.overdue && at > now {
+            buckets.wake_up = Some(WakeUp { at, overdue: true });
+            self.queue.schedule(at, host, Event::TokensAgain);
+        } else {
+            self.tokens_again(host);
+        }
+    }
+
+    /// The program is called. If it has overslept those that wait for tokens, it sees to them next.
+    pub(crate) fn is_called(&mut self, host: HostId) {
+        let now = self.queue.now();
+        if let Some(buckets) = &mut self.nodes[host.index()].buckets
+            && let Some(wake_up) = &mut buckets.wake_up
+            && wake_up.overdue
+            && wake_up.at > now
+        {
+            wake_up.at = now;
+            self.queue.schedule(now, host, Event::TokensAgain);
         }
     }
 
     /// All that waits for tokens is watched again (`reenable_blocked_connections_cb`), whatever kind of connection it is, in tor's order.
     pub(crate) fn tokens_again(&mut self, host: HostId) {
         let Some(buckets) = &mut self.nodes[host.index()].buckets else { return };
-        buckets.wake_up_pending = false;
+        buckets.wake_up = None;
         for socket in buckets.connections.take_waiting() {
             match self.sockets[socket.index()] {
                 SocketUse::Channel(id) => {
@@ -161,7 +191,7 @@ mod tests {
     use crate::test_world::{at, in_a_row};
     use crate::{Settings, TokenRefill};
     use onionlab_net::tcp::{BufferLimits, TcpConfig};
-    use onionlab_quantities::{Bandwidth, Bytes};
+    use onionlab_quantities::{Bandwidth, Bytes, SimTime};
 
     /// A relay of 100 kB/s whose buckets are empty at 2 s, and whose timer, if it has one, ticks at 2.03 s and each 100 ms after.
     fn without_tokens(token_refill: TokenRefill) -> Bench {
@@ -278,6 +308,33 @@ mod tests {
         bench.advance_to(at(2099));
         let written = written(&bench);
         assert!((4 * 1678..6 * 1678).contains(&written), "{written} bytes");
+    }
+
+    /// 100 ms after the first found none, if `epoll_wait` looks then. The program was called last after 30.2 ms: from there it waits 70 ms for 69.8. What calls it between the two it sees to
+    /// before.
+    #[test]
+    fn shadow_wakes_up_in_whole_milliseconds() {
+        let micros = |micros: u64| SimTime::from_nanos(micros * 1000);
+        for (call, again) in [(false, 2_100_200), (true, 2_100_050)] {
+            let scheduling = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
+            let mut bench = without_tokens_but(TokenRefill::Lazy, scheduling);
+            bench.world.settings.epoll = Epoll::Shadow1_13;
+            let [first, second] = [0, 1].map(|channel| bench.circuit(channel));
+            bench.queue(first, 1);
+            bench.world.settle();
+            bench.advance_to(micros(2_030_200));
+            bench.queue(second, 1);
+            bench.world.settle();
+            let before = written(&bench);
+            bench.advance_to(micros(again - 1));
+            assert_eq!(written(&bench), before, "called: {call}");
+            if call {
+                bench.advance_to(micros(again));
+                bench.world.share(Bench::RELAY, Connection::Channel, Operation::Read);
+            }
+            bench.advance_to(micros(again));
+            assert_eq!(written(&bench), before + 536, "called: {call}");
+        }
     }
 
     /// A run of KIST that moves cells has the connection watched again, so that it is written until the tokens are gone, and not once a run: the first of two writes has no
