@@ -26,6 +26,7 @@ from onionlab.results import describe
         ({"kind": "perf", "pause": "10 s", "sizes": [{"size": "2 MB"}]}, "2 MB, one each 10 s"),
         ({"kind": "markov"}, "Tor's users by hidden Markov models"),
         ({"kind": "tor-users"}, "Tor's users by the compact model"),
+        ({"kind": "replay", "path": "there/traffic.json"}, "what traffic.json says of each client"),
     ],
 )
 def test_every_kind_of_load_has_words(load: dict[str, Any], words: str) -> None:
