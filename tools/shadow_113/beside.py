@@ -323,7 +323,7 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
         "",
         "## Servers that give up",
         "",
-        "tgen's servers close a connection on which they have neither received nor written anything for 30 s (`DEFAULT_STREAM_STALLOUT_NSEC`), unless they are told otherwise. tornettools tells them to wait for ever (`stallout`, `timeout`: \"0 seconds\", from its first version on), and so do the published networks; some of the small ones here were not told, and have `server-stall` here. "
+        'tgen\'s servers close a connection on which they have neither received nor written anything for 30 s (`DEFAULT_STREAM_STALLOUT_NSEC`), unless they are told otherwise. tornettools tells them to wait for ever (`stallout`, `timeout`: "0 seconds", from its first version on), and so do the published networks; some of the small ones here were not told, and have `server-stall` here. '
         "It makes much of a difference where an exit is full: what stands still goes away.",
         "",
         "The same with an exit whose link, not its tor, passes 2 MB/s, and 16 clients, who ask for much more than that. Each connection to a server that the exit opened from the 120th to the 240th second of load was followed to the 480th; Shadow looks each 15 s, so that a lifetime there may be up to 15 s short:",
