@@ -275,6 +275,12 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
             outbufs = " | ".join(_spread([run.outbuf(minute) for run in runs], 1) for minute in (8, 12, 16))
             lines.append(f"| {name} | {who} | {len(runs)} | {_spread([run.failed for run in runs], 1)} | {outbufs} |")
     within = [_is_within(run.failed, [of.failed for of in ours]) for _, there, ours in networks for run in there]
+    names = [
+        name
+        for name, there, ours in networks
+        if not _is_within(statistics.fmean(run.failed for run in there), [run.failed for run in ours])
+    ]
+    apart = f" In the mean apart: {'; '.join(names)}. Why is not known." if names else ""
     outbufs = [
         _is_within(run.outbuf(minute), [of.outbuf(minute) for of in ours])
         for _, there, ours in networks
@@ -283,7 +289,7 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
     ]
     lines += [
         "",
-        f"Means over runs, the least and the most of them; downloads that began {SETTLED} s after the load or later. Of {len(within)} runs of Shadow's {sum(within)} have as many downloads that fail as runs here have (between the least and the most of them), and {sum(outbufs)} of {len(outbufs)} sizes of outbufs lie so.",
+        f"Means over runs, the least and the most of them; downloads that began {SETTLED} s after the load or later. Of {len(within)} runs of Shadow's {sum(within)} have as many downloads that fail as runs here have (between the least and the most of them), and {sum(outbufs)} of {len(outbufs)} sizes of outbufs lie so.{apart}",
         "",
         "With one exit nobody can leave it, and how many fail is steep: a second more or less in its outbufs decides who has an answer within 15 s. Clients of the network with 3 clients have enough circuits each to learn a time-out for building them, and leave the full exit by that.",
         "",
