@@ -4,7 +4,7 @@
     python tools/shadow_113/tgen.py FOLDER traffic.json
 
 ``FOLDER``: what `make.py` has written, or its ``conf``. A client has one generator of numbers, GLib's Mersenne Twister, of which each walk through a model takes a seed when it begins; a walk has a generator of its own (`tgen-generator.c`, `tgen-markovmodel.c`).
-When which circuit and which stream begins depends on the models, not on the network, so all of it is known beforehand. Of 30 streams of a client in Shadow that were looked at all had these bytes, both ways, and began within 0.1 ms of these times.
+When which circuit and which stream begins depends on the models, not on the network, so all of it is known beforehand. Of 11,868 streams that ended well in the logs of eleven clients 9,953 had these bytes, both ways, within 0.6 ms of these times; the others were cut short by their servers.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ pub struct ClientsFile {
     /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed. Default: "30 s", with the loads "audio" and "video" twice their interval if that is longer; "5 min" for "markov", "tor-users" and "replay", none for "perf".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
-    /// The servers close a connection of these clients' streams on which they have neither received nor written anything for this time, "1 s" to "7 d"; not with `onion`. tgen's do after 30 s. Default: they wait for ever.
+    /// The servers close a connection of these clients' streams on which they have neither received nor written anything for this time, "1 s" to "7 d"; not with `onion`. tgen's do after 30 s where they are told nothing else. Default: they wait for ever.
     #[schemars(with = "Option<DurationText>")]
     pub server_stall: Option<SimDuration>,
     /// A circuit takes no new stream so long after its first (tor's `MaxCircuitDirtiness`, which it raises to 10 s), "1 s" to "7 d". Default: the treatment's `circuit-lifetime`; with a load "perf" 10 s, as tornettools sets it.

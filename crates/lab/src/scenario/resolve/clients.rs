@@ -268,20 +268,17 @@ fn load(scenario: &Scenario, key: &str, file: &LoadModel) -> Checked<LoadModel> 
         | LoadModel::Video(Streaming { request, .. }) => {
             request.get_or_insert(DEFAULT_REQUEST);
         }
-        LoadModel::Page(_) | LoadModel::Perf(_) | LoadModel::TorUsers(_) | LoadModel::Replay(_) => {}
+        LoadModel::Page(_) | LoadModel::Perf(_) | LoadModel::TorUsers(_) => {}
         LoadModel::Markov(markov) => {
             let (streams, of_streams) = chain(scenario, &format!("{key}.streams"), &markov.streams, ChainKind::Streams)?;
             let (packets, of_packets) = chain(scenario, &format!("{key}.packets"), &markov.packets, ChainKind::Packets)?;
             markov.chains = Some(Chains { streams, packets });
             markov.digests = Some([of_streams, of_packets]);
         }
-    }
-    if let LoadModel::Replay(replay) = &mut load {
-        let key = format!("{key}.path");
-        let (FileRef { digest, .. }, content) = read_named_file(scenario, &key, &replay.path, MAX_TRAFFIC_BYTES as u64)?;
-        let fault = |cause: String| Fault::File { key, path: clipped(&replay.path, 200), cause };
-        replay.traffic = Some(Arc::new(Traffic::parse(&content).map_err(|error| fault(error.to_string()))?));
-        replay.digest = Some(digest);
+        LoadModel::Replay(replay) => {
+            let (traffic, digest) = traffic(scenario, &format!("{key}.path"), &replay.path)?;
+            (replay.traffic, replay.digest) = (Some(traffic), Some(digest));
+        }
     }
     if let Some(request) = load.request() {
         within(format!("{key}.request"), request, Bytes::new(1), MAX_REQUEST)?;
@@ -312,6 +309,14 @@ fn replays(key: &str, file: &ClientsFile, replay: &Replay, network: &Network, me
         return Err(Fault::conflict(format!("{key}.load.path"), reason));
     }
     Ok(())
+}
+
+/// Recorded traffic from the file that `key` names, and the digest of the file.
+fn traffic(scenario: &Scenario, key: &str, path: &str) -> Checked<(Arc<Traffic>, String)> {
+    let (FileRef { digest, .. }, content) = read_named_file(scenario, key, path, MAX_TRAFFIC_BYTES as u64)?;
+    let fault = |cause: String| Fault::File { key: key.to_owned(), path: clipped(path, 200), cause };
+    let traffic = Traffic::parse(&content).map_err(|error| fault(error.to_string()))?;
+    Ok((Arc::new(traffic), digest))
 }
 
 /// A traffic model from the file that `key` names, and the digest of the file.
