@@ -272,8 +272,8 @@ def page(networks: Sequence[tuple[str, list[Run], list[Run]]], followed: Sequenc
     ]
     for name, there, ours in networks:
         for who, runs in (("Shadow 1.13", there), ("onionlab", ours)):
-            outbufs = " | ".join(_spread([run.outbuf(minute) for run in runs], 1) for minute in (8, 12, 16))
-            lines.append(f"| {name} | {who} | {len(runs)} | {_spread([run.failed for run in runs], 1)} | {outbufs} |")
+            grown = " | ".join(_spread([run.outbuf(minute) for run in runs], 1) for minute in (8, 12, 16))
+            lines.append(f"| {name} | {who} | {len(runs)} | {_spread([run.failed for run in runs], 1)} | {grown} |")
     within = [_is_within(run.failed, [of.failed for of in ours]) for _, there, ours in networks for run in there]
     names = [
         name
