@@ -71,6 +71,8 @@ impl Outbuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+    use std::collections::VecDeque;
 
     const CHUNK: u32 = 4048;
 
@@ -131,5 +133,79 @@ mod tests {
         assert_eq!(outbuf.wire_bytes_left(536), 436);
         assert!(outbuf.written(436, record, 536, CHUNK));
         assert_eq!(write_all(&mut outbuf), [514]);
+    }
+
+    /// tor's chunks one by one (`buf_add`, `buf_flush_to_tls`): how many bytes each was given, and how many of them have left. The last is filled up before another is taken; what is empty is freed.
+    #[derive(Default)]
+    struct Chunks {
+        chunks: VecDeque<(u32, u32)>,
+        /// The record that the kernel has taken in part, and how much of it, encrypted.
+        begun: Option<(u32, u32)>,
+    }
+
+    impl Chunks {
+        fn len(&self) -> u32 {
+            self.chunks.iter().map(|(given, left)| given - left).sum()
+        }
+
+        fn append(&mut self, mut bytes: u32) {
+            while bytes > 0 {
+                if self.chunks.back().is_none_or(|&(given, _)| given == CHUNK) {
+                    self.chunks.push_back((0, 0));
+                }
+                let (given, _) = self.chunks.back_mut().unwrap();
+                let fits = bytes.min(CHUNK - *given);
+                *given += fits;
+                bytes -= fits;
+            }
+        }
+
+        fn next_record(&self, most: u32) -> u32 {
+            self.begun
+                .map_or_else(|| self.chunks.front().map_or(0, |(given, left)| (given - left).min(most)), |(record, _)| record)
+        }
+
+        /// The kernel takes `bytes` of the record's `wire` more; true if it is complete.
+        fn written(&mut self, bytes: u32, record: u32, wire: u32) -> bool {
+            let taken = self.begun.take().map_or(0, |(_, taken)| taken) + bytes;
+            if taken < wire {
+                self.begun = Some((record, taken));
+                return false;
+            }
+            let (given, left) = self.chunks.front_mut().unwrap();
+            *left += record;
+            if given == left {
+                self.chunks.pop_front();
+            }
+            true
+        }
+    }
+
+    proptest! {
+        /// Whatever is appended and however much a call may write and the kernel takes: bytes, chunks and records are those of tor's chunks.
+        #[test]
+        fn records_are_cut_as_tors_chunks_are(
+            steps in prop::collection::vec((0_u32..40, 1_u32..20_000, prop::collection::vec(0_u32..5000, 1..6)), 1..60)
+        ) {
+            let (mut outbuf, mut chunks) = (Outbuf::default(), Chunks::default());
+            for (cells, most, takes) in steps {
+                outbuf.append(514 * cells);
+                chunks.append(514 * cells);
+                for room in takes {
+                    let record = outbuf.next_record(most, CHUNK);
+                    prop_assert_eq!(record, chunks.next_record(most));
+                    if record == 0 {
+                        break;
+                    }
+                    let wire = record + 22;
+                    let taken = room.min(outbuf.wire_bytes_left(wire));
+                    prop_assert_eq!(outbuf.written(taken, record, wire, CHUNK), chunks.written(taken, record, wire));
+                    prop_assert_eq!(outbuf.len(), chunks.len());
+                    prop_assert_eq!(outbuf.chunks(CHUNK) as usize, chunks.chunks.len());
+                    let (begun, taken) = chunks.begun.unwrap_or_default();
+                    prop_assert_eq!((outbuf.begun(), outbuf.untaken()), (begun, chunks.len().saturating_sub(taken)));
+                }
+            }
+        }
     }
 }
