@@ -18,8 +18,11 @@ use onionlab_quantities::{SimDuration, SimTime};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-/// Shadow's processes have none below (`MIN_DESCRIPTOR`).
-const FIRST_DESCRIPTOR: u32 = 10;
+/// The first that a connection has. Shadow's processes have none below 10 (`MIN_DESCRIPTOR`), and a relay's program has taken some eight hundred until it has learned of the network and others connect to it:
+/// the first channels of an exit of real tor 0.3.5 there had 786 and 805 (two runs).
+const FIRST_DESCRIPTOR: u32 = 794;
+/// A program to which nothing else happens is called so often (`second_elapsed_callback`).
+const CALLED_EACH: SimDuration = SimDuration::from_secs(1);
 /// How long Shadow keeps a descriptor after its connection is closed (`CONFIG_TCPCLOSETIMER_DELAY`).
 const KEPT: SimDuration = SimDuration::from_secs(60);
 /// The connections of one process.
@@ -72,11 +75,14 @@ impl Connections {
         )
     }
 
-    /// The program is called at `now`. Before, it has waited, if not in this instant: with a timer, whose descriptor is gone for good.
+    /// The program is called at `now`. Before, it has waited, if not in this instant, and again each second: each time with a timer, whose descriptor is gone for good.
     pub fn called(&mut self, now: SimTime) {
         if now > self.called {
+            let idle = now.saturating_since(self.called).as_nanos() / CALLED_EACH.as_nanos();
             self.called = now;
-            self.lowest_free(now);
+            for _ in 0..=idle {
+                self.lowest_free(now);
+            }
         }
     }
 
@@ -161,7 +167,7 @@ mod tests {
         assert_eq!(connections.take_waiting(), []);
     }
 
-    /// Four connections have descriptors 10 to 13; one is closed, and the lowest that is free is taken again.
+    /// Four connections have the first four descriptors; one is closed, and the lowest that is free is taken again.
     #[test]
     fn a_descriptor_is_the_lowest_that_is_free() {
         let mut connections = Connections::default();
@@ -170,23 +176,24 @@ mod tests {
         }
         connections.remove(SocketId(2), SimTime::ZERO);
         connections.remove(SocketId(3), SimTime::ZERO);
-        // A minute later: before, it would have descriptor 14.
+        // A minute later: before, it would have the sixth.
         connections.add(SocketId(6), SimTime::ZERO);
         connections.add(SocketId(5), SimTime::ZERO + KEPT);
         let descriptors =
             |connections: &Connections, numbers: [u32; 4]| numbers.map(|number| connections.descriptor(SocketId(number)));
-        assert_eq!(descriptors(&connections, [1, 4, 6, 5]), [Some(10), Some(13), Some(14), Some(11)]);
+        let nth = |places: [u32; 4]| places.map(|place| Some(FIRST_DESCRIPTOR + place));
+        assert_eq!(descriptors(&connections, [1, 4, 6, 5]), nth([0, 3, 4, 1]));
         connections.remove(SocketId(6), SimTime::ZERO + KEPT);
-        // 12 is given at last, and 13, which the other end of 4 has closed, at once.
+        // The third is given at last, and the fourth, whose connection the other end has closed, at once.
         connections.other_end_closes(SocketId(4));
         connections.remove(SocketId(4), SimTime::ZERO + KEPT);
         connections.add(SocketId(7), SimTime::ZERO + KEPT);
         connections.add(SocketId(4), SimTime::ZERO + KEPT);
-        assert_eq!(descriptors(&connections, [1, 5, 7, 4]), [Some(10), Some(11), Some(12), Some(13)]);
+        assert_eq!(descriptors(&connections, [1, 5, 7, 4]), nth([0, 1, 2, 3]));
         assert_eq!(connections.descriptor(SocketId(2)), None);
     }
 
-    /// By hand: connections have 10 and 11; each instant in which the program is called takes one, however often it is called then. What a closed one gives back goes to the wait before the next connection.
+    /// By hand: connections have the first two; each instant in which the program is called takes one, however often it is called then. What a closed one gives back goes to the wait before the next connection.
     #[test]
     fn each_wait_takes_a_descriptor_for_good() {
         let at = |nanos: u64| SimTime::from_nanos(nanos);
@@ -199,12 +206,22 @@ mod tests {
         connections.add(SocketId(3), at(9));
         connections.other_end_closes(SocketId(1));
         connections.remove(SocketId(1), at(9));
-        // Without a wait between them 10 would be given again.
+        // Without a wait between them the first would be given again.
         connections.called(at(12));
         connections.add(SocketId(4), at(12));
         let descriptors: Vec<_> =
-            connections.array.iter().map(|connection| (connection.socket.0, connection.descriptor)).collect();
-        assert_eq!(descriptors, [(3, 14), (2, 11), (4, 15)]);
+            connections.array.iter().map(|connection| (connection.socket.0, connection.descriptor - FIRST_DESCRIPTOR)).collect();
+        assert_eq!(descriptors, [(3, 4), (2, 1), (4, 5)]);
+    }
+
+    /// By hand: a program that is called 3.4 s after its start has waited four times, and 0.9 s later once more.
+    #[test]
+    fn a_program_waits_anew_each_second() {
+        let mut connections = Connections::default();
+        for (millis, expected) in [(3400, 4), (4300, 5)] {
+            connections.called(SimTime::from_nanos(millis * 1_000_000));
+            assert_eq!(connections.descriptors(), expected);
+        }
     }
 
     proptest! {

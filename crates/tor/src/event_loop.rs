@@ -453,7 +453,7 @@ mod tests {
         all
     }
 
-    /// Five channels have descriptors 10 to 14, modulo 7 that is 3, 4, 5, 6, 0: the last is the first in Shadow's table. It is so again in the next pass, in which two of them are ready, though the other was so before.
+    /// Five channels have descriptors 794 to 798, modulo 7 that is 3, 4, 5, 6, 0: the last is the first in Shadow's table. It is so again in the next pass, in which two of them are ready, though the other was so before.
     #[test]
     fn shadow_says_what_is_ready_in_the_order_of_its_table() {
         for (epoll, expected) in
@@ -477,7 +477,7 @@ mod tests {
         }
     }
 
-    /// Of eight channels with descriptors 10 to 17 the third waits for tokens, and has no callback. The others just fit into a table of 8: modulo 7 they belong at 3, 4, 6, 0, 1, 2, 3, and the
+    /// Of eight channels with descriptors 794 to 801 the third waits for tokens, and has no callback. The others just fit into a table of 8: modulo 7 they belong at 3, 4, 6, 0, 1, 2, 3, and the
     /// last, whose place is taken, goes on by 4, 6 and 1 to 5. With the third the table would have grown, and all would be in order.
     #[test]
     fn what_is_not_watched_is_in_no_table() {
