@@ -40,9 +40,9 @@ class Relay:
     link: int = LINK
 
 
-def network(middles: int, exits: int, short: str) -> list[Relay]:
-    """The relays; ``short``: what the first exit is short of, ``rate`` or ``link``. Guards and middles have more weight than exits, so that no exit is anything else."""
-    first = {"rate": Relay("exita", "exit", 1000, rate=RATE), "link": Relay("exita", "exit", 1000, link=SHORT_LINK)}[short]
+def network(middles: int, exits: int, short: str, rate: int = RATE) -> list[Relay]:
+    """The relays; ``short``: what the first exit is short of, ``rate`` (of so many bytes a second) or ``link``. Guards and middles have more weight than exits, so that no exit is anything else."""
+    first = {"rate": Relay("exita", "exit", 1000, rate=rate), "link": Relay("exita", "exit", 1000, link=SHORT_LINK)}[short]
     relays = [first, *[Relay("exitb", "exit", 1000)] * (exits - 1)]
     relays += [Relay(f"guard{n + 1}", "guard", 3000) for n in range(4)]
     relays += [Relay(f"middle{n + 1}", "middle", 12_000 // middles) for n in range(middles)]
@@ -233,6 +233,7 @@ def main() -> None:
     parser.add_argument("--middles", type=int, default=40)
     parser.add_argument("--exits", type=int, default=2, choices=(1, 2))
     parser.add_argument("--short", default="rate", choices=("rate", "link"), help="what the first exit is short of")
+    parser.add_argument("--rate", type=int, default=RATE, help="of the first exit's tor, bytes a second")
     parser.add_argument("--clients", type=int, default=11)
     parser.add_argument("--interval", type=int, default=8_053_692, help="between circuits of a client, us")
     parser.add_argument("--seed", type=int, default=1)
@@ -247,7 +248,7 @@ def main() -> None:
     conf.mkdir(parents=True)
     hosts.mkdir(parents=True)
     shutil.copytree(given.example / "shadow.data.template" / "hosts" / "4uthority", hosts / "4uthority")
-    relays = network(given.middles, given.exits, given.short)
+    relays = network(given.middles, given.exits, given.short, given.rate)
     empty = given.folder / "empty.torrc"
     empty.touch()
     fingerprints = {}
