@@ -169,7 +169,7 @@ const AXES: &[(&str, &str)] = &[
     ("", "link-shaping = \"token-batches\""),
     ("", "uplink-queue = \"drop-tail\""),
     ("", "uplink-queue = \"small-queues\""),
-    ("", "uplink-queue = \"write-order\""),
+    ("links = \"per-circuit\"", "uplink-queue = \"write-order\""),
     ("net = \"shadow\"", "uplink-queue = \"sockets\""),
     ("net = \"shadow\"", "round-trips = \"released\""),
     ("net = \"shadow\"", "round-trips = \"measured\""),

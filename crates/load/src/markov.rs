@@ -32,6 +32,7 @@ pub struct Markov {
     pub flow_interval: Option<SimDuration>,
     /// The server's port; 443 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<u16>,
     /// The models, once read.
     #[serde(skip)]
@@ -61,6 +62,7 @@ pub struct TorUsers {
     pub flow_interval: Option<SimDuration>,
     /// The server's port; 443 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<u16>,
 }
 

@@ -38,6 +38,7 @@ pub enum LoadModel {
         header: Option<Bytes>,
         /// The server's port; 443 if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 65_535))]
         port: Option<u16>,
     },
     /// A size, then a pause to read, as someone browsing does.
@@ -56,6 +57,7 @@ pub enum LoadModel {
         header: Option<Bytes>,
         /// The server's port; 443 if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 65_535))]
         port: Option<u16>,
     },
     /// Transfers in order, and then no more.
@@ -72,6 +74,7 @@ pub enum LoadModel {
         header: Option<Bytes>,
         /// The server's port; 443 if not given.
         #[serde(default, skip_serializing_if = "Option::is_none")]
+        #[schemars(range(min = 1, max = 65_535))]
         port: Option<u16>,
     },
     /// Audio as it is played: 50 kB/s if nothing else is said.

@@ -24,6 +24,7 @@ pub struct Replay {
     pub path: String,
     /// The server's port; 443 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<u16>,
     /// What tells the file's content from others, once read.
     #[serde(skip_deserializing, skip_serializing_if = "Option::is_none")]

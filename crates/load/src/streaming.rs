@@ -43,6 +43,7 @@ pub struct Streaming {
     pub request: Option<Bytes>,
     /// The server's port; 443 if not given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<u16>,
 }
 

@@ -102,7 +102,7 @@ pub enum PathError {
     /// Ports were asked for that need policies.
     #[error(
         "exits for {} {} cannot be told: the network has no exit-policy summaries, which only an unflavoured consensus has \
-         (without them ports 80 and 443 can be asked for, which the Exit flag promises)",
+         (without them ports 80 and 443 can be asked for, which the Exit flag promises; `exit-policies = \"model\"` gives relays policies)",
         if ports.len() == 1 { "port" } else { "ports" },
         list(ports)
     )]

@@ -5,7 +5,7 @@ use onionlab_lab::scenario::own_policy::ParameterValue;
 use onionlab_lab::scenario::resolved::FileRef;
 use onionlab_lab::world::Interpreter;
 use onionlab_quantities::SimTime;
-use pyo3::exceptions::{PyException, PyTypeError};
+use pyo3::exceptions::{PyKeyboardInterrupt, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyTraceback};
 use pyo3::{IntoPyObjectExt, intern};
@@ -155,7 +155,8 @@ impl PythonPolicy {
             let (path, now) = (&self.class.path, self.now.as_secs_f64());
             format!("of {path} failed in `{call}` at {now:.6} s of simulated time: {}", sentence(py, &error, path))
         });
-        if !error.is_instance_of::<PyException>(py)
+        // Ctrl-C ends the experiment. That a policy exits is its mistake, as any other exception.
+        if error.is_instance_of::<PyKeyboardInterrupt>(py)
             && let Ok(mut stop) = self.class.stop.lock()
         {
             stop.get_or_insert(error);

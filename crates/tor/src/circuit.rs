@@ -234,6 +234,8 @@ pub(crate) struct Circuit {
     /// (`connection_edge_update_circuit_isolation`).
     pub awaited_by: Option<FlowId>,
     pub intent: Intent,
+    /// Its place among all circuits of its client, if it is in their list.
+    pub place: u32,
     /// The Conflux set of which it is a leg.
     pub set: SetId,
     /// Its relays stay up long.
@@ -278,6 +280,7 @@ impl Circuit {
             flow: FlowId::NONE,
             awaited_by: None,
             intent: Intent::Exit,
+            place: u32::MAX,
             set: SetId::NONE,
             stable: false,
             timed_out: false,

@@ -70,7 +70,7 @@ impl World {
             self.onion_circuit_closed(id, hop);
         } else if hop == EXIT {
             for stream in std::mem::take(&mut self.circuits[id.index()].streams) {
-                self.end_at_exit(stream);
+                self.end_with_circuit(stream);
             }
         }
         if hop == 0 {
@@ -91,14 +91,20 @@ impl World {
         self.recycle_circuit(id);
     }
 
-    /// `channel_send_destroy`, `circuitmux_append_destroy_cell`
+    /// `channel_send_destroy`, `circuitmux_append_destroy_cell`: into an empty outbuf a cell goes at once, whatever KIST would say.
+    ///
+    /// Left out: that one which finds the outbuf filled does not tell the scheduler of itself, so that on a channel that is quiet afterwards it stays behind.
     pub(crate) fn send_destroy(&mut self, id: EndId, cell: Cell) {
         let end = &mut self.ends[id.index()];
         match self.settings.destroy_cells {
             DestroyCells::Alternate => {
                 let policy = &self.settings.scheduling_at(&self.nodes[end.host.index()]).circuitmux;
                 self.cells.push(end.destroys(policy), cell);
-                self.has_waiting_cells(id);
+                if self.prime(id) {
+                    self.net.tell_again(self.ends[id.index()].socket);
+                } else {
+                    self.has_waiting_cells(id);
+                }
             }
             DestroyCells::Overtake => {
                 self.append_to_outbuf(id, cell);

@@ -127,8 +127,10 @@ impl World {
         let StreamControl::XonXoff(edge) = &mut self.streams[cell.stream.index()].end(place).control else { return };
         let stopped = !edge.reading.may_read();
         edge.advised(advice, clock);
-        if stopped && advice != Advice::Xoff {
-            self.resume_reading(cell.stream, place);
+        if advice == Advice::Xoff {
+            self.streams[cell.stream.index()].end(place).reads_once_more = false;
+        } else if stopped {
+            self.start_reading(cell.stream, place);
         }
     }
 }

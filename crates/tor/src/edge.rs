@@ -4,7 +4,7 @@ use crate::bucket::RefillClock;
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
-use crate::ids::StreamId;
+use crate::ids::{CircuitId, StreamId};
 use crate::stream::ExitState;
 use crate::world::{Event, SocketUse, World};
 use onionlab_net::tcp::Effects;
@@ -148,6 +148,21 @@ impl World {
         }
     }
 
+    /// The stream's circuit is closed here: what the exit still holds for the server is flushed all the same (`connection_edge_destroy`).
+    pub(crate) fn end_with_circuit(&mut self, id: StreamId) {
+        let stream = &mut self.streams[id.index()];
+        let holds = stream.exit == ExitState::Connected && stream.end(Place::Exit).outbuf > 0;
+        if stream.unread.is_some() || !holds && stream.exit != ExitState::Flushing {
+            return self.end_at_exit(id);
+        }
+        // Streams know their exit by their circuit.
+        stream.outlives = stream.circuit;
+        self.circuits[stream.circuit.index()].live_cells += 1;
+        if holds {
+            self.hold_open(id);
+        }
+    }
+
     /// The connection to the server is not watched any more until the exit's tokens are back (`connection_read_bw_exhausted`,
     /// `connection_write_bw_exhausted`).
     pub(crate) fn block_stream(&mut self, id: StreamId, operation: Operation) {
@@ -164,7 +179,7 @@ impl World {
     pub(crate) fn unblock_stream(&mut self, id: StreamId) {
         let blocked = std::mem::take(&mut self.streams[id.index()].blocked);
         if blocked.reading {
-            self.resume_reading(id, Place::Exit);
+            self.start_reading(id, Place::Exit);
         }
         let stream = &self.streams[id.index()];
         let writes = matches!(stream.exit, ExitState::Connected | ExitState::Flushing);
@@ -177,7 +192,8 @@ impl World {
     /// Reading may go on at this end (`connection_start_reading`): if there is anything, in the next pass.
     pub(crate) fn resume_reading(&mut self, id: StreamId, place: Place) {
         let stream = &mut self.streams[id.index()];
-        stream.end(place).waits_for_tokens = false;
+        let end = stream.end(place);
+        (end.waits_for_tokens, end.reads_once_more) = (false, false);
         if !stream.is_open(place) {
             return;
         }
@@ -233,6 +249,7 @@ impl World {
             cells = u32::try_from(whole).unwrap_or(u32::MAX);
         }
         self.package(id, Place::Exit, cells);
+        self.consider_stop_reading(id, Place::Exit);
         if !self.is_watched_for_reading(id) {
             return;
         }
@@ -246,8 +263,7 @@ impl World {
 
     /// Whether the exit's connection to the server is read as soon as there is anything.
     pub(crate) fn is_watched_for_reading(&self, id: StreamId) -> bool {
-        let stream = &self.streams[id.index()];
-        self.may_read(id, Place::Exit) && !stream.blocked.reading && !stream.ends[Place::Exit as usize].waits_for_tokens
+        !self.streams[id.index()].blocked.reading && self.is_reading(id, Place::Exit)
     }
 
     /// How much of `wanted` the stream's own bucket lets this end read; none if it must wait for tokens first.
@@ -294,7 +310,7 @@ impl World {
         let end = self.streams[id.index()].end(place);
         end.wake_up_pending = false;
         if end.waits_for_tokens {
-            self.resume_reading(id, place);
+            self.start_reading(id, place);
         }
         self.recycle_stream(id);
     }
@@ -313,6 +329,7 @@ impl World {
             return;
         }
         let before = std::mem::replace(&mut stream.exit, ExitState::Ended);
+        let outlived = std::mem::replace(&mut stream.outlives, CircuitId::NONE);
         let had_a_connection = before != ExitState::Waiting;
         if before == ExitState::Flushing {
             let exit = self.host_at(self.streams[id.index()].circuit, Place::Exit);
@@ -356,8 +373,12 @@ impl World {
         }
         self.net.release(&mut self.queue, socket);
         self.net.release(&mut self.queue, socket.peer());
-        self.give_back_socket(self.circuits[circuit.index()].hops[EXIT as usize].host);
+        self.give_back_socket(exit);
         self.recycle_stream(id);
+        if outlived.is_some() {
+            self.circuits[outlived.index()].live_cells -= 1;
+            self.recycle_circuit(outlived);
+        }
     }
 }
 
@@ -419,6 +440,68 @@ mod tests {
         let read = world.net.bytes_read(world.streams[0].socket) - before;
         // A circuit whose queue is short again has all its streams read.
         assert!((20_000..21_000).contains(&read), "{read}");
+    }
+
+    /// The queue of its circuit is full, so that the stream does not read. Whether it does so again after a wait for tokens nobody asks (`reenable_blocked_connections_cb`): it reads a
+    /// share, and the first cell of that stops it again. Not so if it had not waited for tokens.
+    #[test]
+    fn a_stream_that_has_waited_for_tokens_reads_once_though_its_circuit_is_blocked() {
+        for (waited, shares) in [(true, 1), (false, 0)] {
+            let mut world =
+                in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
+            let (exit, id) = (HostId(3), StreamId(0));
+            world.run_until(at(12_000));
+            let rate = Bandwidth::from_bytes_per_sec(1_000_000);
+            world.limit(exit, Buckets::new(RateLimit { rate, burst: Bytes::new(1_000_000), relayed: None }, RefillClock::Exact));
+            // Until no SENDME is under way that would have it read.
+            for millis in (12_000..14_000).step_by(10) {
+                world.streams[0].blocked.reading = true;
+                world.run_until(at(millis));
+            }
+            assert!(world.net.readable(world.streams[0].socket) > 50_000);
+            let (hop, towards_client) = (usize::from(EXIT), 0);
+            let circuit = world.streams[0].circuit;
+            world.circuits[circuit.index()].hops[hop].sides[towards_client].blocked = true;
+            world.streams[0].blocked.reading = false;
+            if waited {
+                world.block_stream(id, Operation::Read);
+            }
+            let read = |world: &World| world.net.bytes_read(world.streams[0].socket);
+            let queued = |world: &World| world.circuits[world.streams[0].circuit.index()].way_out(Place::Exit).queue.len;
+            let before = (read(&world), queued(&world));
+            for _ in 0..2 {
+                world.tokens_again(exit);
+                // Without the scheduler, which would empty the queue.
+                let socket = world.streams[0].socket;
+                (0..2).for_each(|_| world.serve(socket, Effects::READABLE, u64::MAX));
+                assert_eq!(read(&world) - before.0, shares * 32 * 498, "waited: {waited}");
+                assert_eq!(u64::from(queued(&world) - before.1), shares * 32);
+            }
+        }
+    }
+
+    /// A circuit ends at an exit that holds bytes for the server: they are written all the same, and the circuit's entry is free afterwards.
+    #[test]
+    fn what_is_held_for_a_server_outlives_its_circuit() {
+        let load = "kind = \"sequence\"\nrequest = \"6 MB\"\ntransfers = [{ size = \"1 kB\" }]";
+        let mut world = in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), load);
+        let exit = HostId(3);
+        world.run_until(at(12_000));
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(20_000), burst: Bytes::new(20_000), relayed: None };
+        world.limit(exit, Buckets::new(limit, RefillClock::Exact));
+        world.run_until(at(20_000));
+        let (circuit, waiting) = (world.streams[0].circuit, world.streams[0].ends[Place::Exit as usize].outbuf);
+        assert!(waiting > 10_000, "{waiting}");
+        let before = world.sampler.bytes_to_servers;
+        world.close_at(circuit, EXIT, None);
+        assert_eq!(world.streams[0].exit, ExitState::Flushing);
+        let serial = world.serials[circuit.index()];
+        world.run_until(at(20_200));
+        assert!(world.circuits[circuit.index()].live_cells > 0 && world.serials[circuit.index()] == serial);
+        world.run_until(at(40_000));
+        assert_eq!(world.sampler.bytes_to_servers - before, waiting);
+        let entry = &world.circuits[circuit.index()];
+        assert!(!entry.client.is_some() || world.serials[circuit.index()] != serial, "it is free, or in use again");
     }
 
     /// The server's socket has taken the whole answer, of which most is still to come, when the stream ends at the exit: the server is told to stop, and what it had is not sent.

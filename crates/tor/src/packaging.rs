@@ -1,7 +1,7 @@
 //! From streams to cells, at either end of a circuit: what may be packaged when, and who goes first (`core/or/relay.c`).
 //!
-//! A read event packages until the window is used up; the mark of 256 cells only stops further reads. A SENDME lets every stream of
-//! the circuit read again and first empties what their inbufs hold, in equal shares.
+//! A read event packages until the window is used up; the mark of 256 cells only stops further reads (over a set, a leg whose queue is at the mark takes no
+//! cell). A SENDME lets every stream of the circuit read again and first empties what their inbufs hold, in equal shares.
 
 use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
@@ -40,6 +40,40 @@ impl World {
         self.has_room(stream.circuit, place)
     }
 
+    /// Whether this end reads as soon as there is anything.
+    ///
+    /// Blocking a circuit's streams stops their reading once, and whatever starts it again does not ask whether they are blocked: so it goes on as `may_read`
+    /// says, or until the first cell, which stops it again (`append_cell_to_circuit_queue`).
+    pub(crate) fn is_reading(&self, id: StreamId, place: Place) -> bool {
+        let stream = &self.streams[id.index()];
+        let end = &stream.ends[place as usize];
+        !end.waits_for_tokens && (self.may_read(id, place) || end.reads_once_more && stream.is_open(place))
+    }
+
+    /// `connection_start_reading`, whether the circuit has room or not: after XOFF, a wait for tokens, or when its queue has become short.
+    pub(crate) fn start_reading(&mut self, id: StreamId, place: Place) {
+        let anyway = !self.may_read(id, place);
+        self.resume_reading(id, place);
+        let end = self.streams[id.index()].end(place);
+        end.reads_once_more = anyway && !end.is_stopped();
+    }
+
+    /// `circuit_consider_stop_edge_reading`: without a window no stream of the circuit reads, nor one that has none of its own.
+    pub(crate) fn consider_stop_reading(&mut self, id: StreamId, place: Place) {
+        if !self.streams[id.index()].ends[place as usize].may_package() {
+            self.streams[id.index()].end(place).reads_once_more = false;
+        }
+        let circuit = self.streams[id.index()].circuit;
+        if self.sending_circuit(circuit, place).is_some() {
+            return;
+        }
+        let streams = self.streams_at(self.home(circuit), place);
+        for &stream in &streams {
+            self.streams[stream.index()].end(place).reads_once_more = false;
+        }
+        self.resuming = streams;
+    }
+
     /// Bytes of data in a DATA cell of this circuit. Where two circuits meet, the ends speak the old format to each other, whatever
     /// their relays do (`create_rend_cpath`).
     pub(crate) fn cell_payload(&self, id: CircuitId) -> u64 {
@@ -73,6 +107,7 @@ impl World {
                 end.inbuf.min(payload)
             };
             end.inbuf -= length;
+            end.reads_once_more = false;
             let more = end.packaged(now);
             if self.switching.is_some() && place == Place::Client {
                 stream.switching.sent += length;
@@ -153,13 +188,16 @@ impl World {
         }
     }
 
-    /// The circuit's queue at this end has become short enough: every stream may read again.
+    /// The circuit's queue at this end has become short enough: every stream reads again, whether there is a window or not, unless the circuit is one of a set of which none can send.
     pub(crate) fn resume_streams(&mut self, id: CircuitId, place: Place) {
         let Some((id, place)) = self.end_of_streams(id, place) else { return };
+        if self.is_in_a_set(id) && !self.has_room(id, place) {
+            return;
+        }
         let id = self.home(id);
         let streams = self.streams_at(id, place);
         for &stream in &streams {
-            self.resume_reading(stream, place);
+            self.start_reading(stream, place);
         }
         self.resuming = streams;
     }

@@ -230,16 +230,20 @@ mod tests {
         }
     }
 
-    /// In 0.2.4 a DESTROY goes to the outbuf at once, before the cells that wait (`channel_send_destroy`); later it waits in a queue of its own.
+    /// In 0.2.4 a DESTROY goes to the outbuf at once, before the cells that wait (`channel_send_destroy`); later it waits in a queue of its own, unless the outbuf is empty.
     #[test]
     fn destroy_cells_of_0_2_4_overtake_the_others() {
-        for (destroy_cells, first) in [(DestroyCells::Overtake, vec![CellKind::Destroy]), (DestroyCells::Alternate, vec![])] {
+        for (destroy_cells, first) in
+            [(DestroyCells::Overtake, vec![CellKind::Destroy; 2]), (DestroyCells::Alternate, vec![CellKind::Destroy])]
+        {
             let mut bench = Bench::new(Settings { destroy_cells, ..Settings::default() }, 1);
             let circuit = bench.circuit(0);
             bench.queue(circuit, 5);
             let end = bench.ends[0];
-            bench.world.circuits[circuit.index()].live_cells += 1;
-            bench.world.send_destroy(end, Cell::new(CellKind::Destroy, circuit));
+            for _ in 0..2 {
+                bench.world.circuits[circuit.index()].live_cells += 1;
+                bench.world.send_destroy(end, Cell::new(CellKind::Destroy, circuit));
+            }
             assert_eq!(bench.world.ends[end.index()].outbuf.len(), 514 * first.len() as u32);
             let sent = bench.world.sent.cells_of(bench.world.ends[end.index()].sent);
             assert_eq!(sent.iter().map(|cell| cell.kind).collect::<Vec<_>>(), first, "{destroy_cells:?}");

@@ -164,6 +164,10 @@ pub struct ClientSettings {
     pub stable_internal: usize,
     /// Whether their failures hold back what is launched (`circuit_build_failed`): since vanguards-lite they have a purpose of their own, which does not.
     pub internal_failures: bool,
+    /// Whether tor comes to the newest of a client's circuits first; else as in an array in which the last fills each gap (`circuit_get_global_list`).
+    pub newest_first: bool,
+    /// The most that one read callback takes of a program (`connection_bucket_read_limit`: 16 KiB before such connections had a bucket of their own).
+    pub program_read: Bytes,
     /// Unused circuits are closed after this; none: when nothing is predicted any more (`circuit_idle_timeout`).
     pub unused_idle: Option<SimDuration>,
 }
@@ -180,6 +184,8 @@ impl Default for ClientSettings {
             internal: 3,
             stable_internal: 2,
             internal_failures: false,
+            newest_first: false,
+            program_read: Bytes::new(u64::MAX),
             unused_idle: None,
         }
     }

@@ -66,11 +66,13 @@ pub(crate) struct StreamEnd {
     pub waits_for_tokens: bool,
     /// An event will have it watched.
     pub wake_up_pending: bool,
+    /// Is watched for reading though its circuit or window has no room: until it has read, or is stopped again.
+    pub reads_once_more: bool,
 }
 
 impl StreamEnd {
     pub const fn new(control: StreamControl) -> Self {
-        Self { control, inbuf: 0, outbuf: 0, waits_for_tokens: false, wake_up_pending: false }
+        Self { control, inbuf: 0, outbuf: 0, waits_for_tokens: false, wake_up_pending: false, reads_once_more: false }
     }
 
     /// Whether the window of the stream lets it package; XOFF is looked at after each cell only, as tor does.
@@ -91,6 +93,11 @@ impl StreamEnd {
             StreamControl::XonXoff(edge) => edge.reading.may_read(),
             StreamControl::Receives(_) => true,
         }
+    }
+
+    /// Whether XOFF has stopped it.
+    pub fn is_stopped(&self) -> bool {
+        matches!(&self.control, StreamControl::XonXoff(edge) if !edge.reading.may_read())
     }
 
     /// Whether it may read from its program or server.
@@ -194,6 +201,8 @@ pub(crate) struct Stream {
     pub patience: Patience,
     /// The exit's connection to the server has found no tokens.
     pub blocked: Blocked,
+    /// The circuit, closed at the exit by now, whose entry stays until what the exit holds for the server is flushed.
+    pub outlives: CircuitId,
     /// The client ended it.
     pub client_ended: bool,
     /// Cells that name this stream and exist.

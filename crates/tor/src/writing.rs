@@ -23,10 +23,13 @@ impl World {
         if end.opening != Opening::Open || end.outbuf.len() == 0 {
             return;
         }
-        let Some(share) = self.share(host, Connection::Channel, Operation::Write) else {
-            return self.block_writing(id);
-        };
         let outbuf = self.ends[id.index()].outbuf;
+        let share = match self.share(host, Connection::Channel, Operation::Write) {
+            Some(share) => share,
+            // What the kernel has the beginning of is written, tokens or not (`tor_tls_get_forced_write_size`), and charged.
+            None if outbuf.begun() > 0 => 1,
+            None => return self.block_writing(id),
+        };
         let mut bytes = share.min(u64::from(outbuf.len())) as u32;
         if let Some(planned) = self.planned_writing(id, outbuf.begun()) {
             bytes = u64::from(bytes).min(planned) as u32;
@@ -372,6 +375,28 @@ mod tests {
         assert_eq!((bench.world.net.info(socket).unacked_bytes, written(&bench)), (0, full));
         bench.advance_to(at(2118));
         assert!(written(&bench) > full);
+    }
+
+    /// Ten bytes of a record find no room in the kernel, and what went before has used the tokens up. A cell that joins the outbuf 4 ms later has the connection written, when there is
+    /// room and there are no tokens yet: those ten bytes go, and nothing else.
+    #[test]
+    fn a_record_that_has_begun_is_finished_without_tokens() {
+        let full = (2056 + 22) + (1279 + 22) - 10;
+        let tcp = TcpConfig { send_buffer: BufferLimits::fixed(full), ..TcpConfig::linux() };
+        let vanilla = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
+        let mut bench = without_tokens_over(TokenRefill::Lazy, vanilla, 200_000, tcp);
+        let circuit = bench.circuit(0);
+        bench.advance_to(at(2018));
+        bench.queue(circuit, 60);
+        bench.world.settle();
+        assert_eq!(written(&bench), full);
+        bench.advance_to(at(2022));
+        assert_eq!(written(&bench), full);
+        bench.queue(circuit, 1);
+        bench.world.settle();
+        assert_eq!(written(&bench), full + 10);
+        bench.advance_to(at(2110));
+        assert_eq!(written(&bench), full + 10);
     }
 
     /// A read that takes the last tokens ends the watching, though the kernel has nothing left: what comes 40 ms later finds tokens and is not read before the wake-up, 100 ms after

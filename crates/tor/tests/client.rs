@@ -42,7 +42,7 @@ fn downloads(size: &str, count: u32, pause: &str) -> String {
 }
 
 /// Two circuits for the port that is expected, a second apart, at boot (second 10); one more in the second after the first use, at 20 s. All downloads within ten minutes share
-/// the youngest of the first two.
+/// the first of the two, which is first in tor's list.
 #[test]
 fn two_circuits_are_kept_ready_and_one_is_launched_a_second() {
     let (_, records) = plan(&downloads("50 kB", 20, "10 s")).run(300);
@@ -50,7 +50,7 @@ fn two_circuits_are_kept_ready_and_one_is_launched_a_second() {
     let times: Vec<f64> = circuits.iter().map(|circuit| seconds(circuit.launched)).collect();
     assert_eq!(times, [10.0, 11.0, 21.0]);
     assert_eq!(records.transfers.len(), 20);
-    assert!(records.transfers.iter().all(|transfer| transfer.circuit == Some(circuits[1].circuit)));
+    assert!(records.transfers.iter().all(|transfer| transfer.circuit == Some(circuits[0].circuit)));
 }
 
 /// The first stream makes a circuit dirty at 20 s. From 620 s on new ones go elsewhere, and the old one is closed when old circuits are looked for next, each 31 s from the boot on: 630 s. A download
@@ -75,6 +75,20 @@ fn a_circuit_takes_new_streams_for_ten_minutes_and_is_closed_after_its_last() {
     let record = records.circuits.iter().find(|circuit| Some(circuit.circuit) == transfer.circuit).unwrap();
     let period = (seconds(transfer.end) - 10.0) / 31.0;
     assert_eq!(record.closed, Some(at(10 + 31 * period.ceil() as u64)));
+}
+
+/// Where circuits take 48 s, the first stream, at 20 s, waits for one of the two that are being built, and keeps waiting for that one: one more is launched in its place, and none each second.
+#[test]
+fn a_stream_that_waits_keeps_to_its_circuit() {
+    let mut plan = plan(&downloads("50 kB", 1, "0 s"));
+    let [guard, middle, exit] = plan.clients[0].1;
+    let client = plan.clients[0].0;
+    for (from, to) in [(client, guard), (guard, middle), (middle, exit)] {
+        plan.link(from, to, 4000.0, 0.0);
+    }
+    let (_, records) = plan.run(50);
+    let times: Vec<f64> = launched(&records).iter().map(|circuit| seconds(circuit.launched)).collect();
+    assert_eq!(times, [10.0, 11.0, 20.0]);
 }
 
 /// With a circuit of its own for each flow no two share one, and each takes one that was ready.

@@ -97,7 +97,7 @@ parameters! {
     ewma_ss: "cc_ewma_ss" = 2, 2..=i32::MAX;
     /// At the least window the least round-trip time moves this far (percent) towards the current one.
     rtt_reset_pct: "cc_rtt_reset_pct" = 100, 0..=100;
-    /// The window counts as full when fewer than this many SENDMEs' worth of cells are missing.
+    /// The window counts as full when at most this many SENDMEs' worth of cells are missing.
     cwnd_full_gap: "cc_cwnd_full_gap" = 4, 0..=32_767;
     /// The window no longer counts as full when less than this percentage is used.
     cwnd_full_minpct: "cc_cwnd_full_minpct" = 25, 0..=100;

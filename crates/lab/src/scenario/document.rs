@@ -305,7 +305,7 @@ fn bucket(name: &str, prefix: &str, limit: Option<Bandwidth>, burst: Option<Byte
     }
     match burst {
         Some(burst) if !(Bytes::new(16_384)..=Bytes::new(1 << 40)).contains(&burst) => {
-            Err(format!("`{prefix}burst` of \"{name}\" is {burst}, but must be from 16 KiB to 1 TiB"))
+            Err(format!("`{prefix}burst` of \"{name}\" is {burst}, but must be from 16 KiB to 1024 GiB"))
         }
         _ => Ok(()),
     }

@@ -3,7 +3,7 @@
 use crate::scenario::resolved::Treatment;
 use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{Bytes, SimDuration};
 use onionlab_tor::{BuildTimeModel, BuildTimeoutParameters, ClientSettings};
 
 /// What clients do under this treatment and a consensus with `params`.
@@ -48,8 +48,9 @@ fn of_code(version: TorVersion) -> ClientSettings {
         close_quantile: 95,
         ..new.build_timeout
     };
+    let program_read = Bytes::new(1 << 14);
     if version >= TorVersion::V0_3_5 {
-        return ClientSettings { build_timeout, internal_failures: true, ..new };
+        return ClientSettings { build_timeout, internal_failures: true, program_read, ..new };
     }
     let build_timeout = BuildTimeoutParameters {
         at_each_hop: false,
@@ -67,6 +68,8 @@ fn of_code(version: TorVersion) -> ClientSettings {
         // There it counts only while Stable ones are expected, of which all that are launched then are.
         stable_internal: 0,
         internal_failures: true,
+        newest_first: true,
+        program_read,
         unused_idle: Some(secs(3600)),
         ..new
     }

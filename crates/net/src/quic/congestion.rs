@@ -81,10 +81,11 @@ impl Congestion {
     }
 
     /// `IsAppOrFlowControlLimited`, as Chromium and quic-go tell: a window with room for more than three datagrams, in slow start one less than
-    /// half full, is not used; but it is while the pacer holds back what would fill it (section 7.8).
-    pub(super) fn is_used(&self, cfg: &QuicConfig, now: SimTime) -> bool {
+    /// half full, is not used; but it is while the pacer holds back what would fill it (section 7.8). `waits`: there is something to send.
+    pub(super) fn is_used(&self, cfg: &QuicConfig, now: SimTime, waits: bool) -> bool {
         let room = self.cwnd.saturating_sub(self.in_flight);
-        room <= 3 * cfg.full() || self.in_slow_start() && self.in_flight > self.cwnd / 2 || now < self.paced_until
+        let held_back = waits && now < self.paced_until;
+        room <= 3 * cfg.full() || self.in_slow_start() && self.in_flight > self.cwnd / 2 || held_back
     }
 
     /// A packet that counts, sent at `sent`, is acknowledged (`OnPacketAcked`); `used`: the window was, when the acknowledgement came.

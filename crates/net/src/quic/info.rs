@@ -41,7 +41,7 @@ impl Connection {
     /// What `TCP_INFO` and `SIOCOUTQNSD` would say if the stream were a TCP connection with its share of the congestion window.
     ///
     /// The window is divided evenly between the streams that have bytes written and not acknowledged, this one counted in any case, and rounded up to whole
-    /// datagrams; so the sum over streams is the connection's. `unacked_segments` and `notsent_bytes` are the stream's own.
+    /// datagrams: none has less than one, so that with more streams than datagrams the sum over them is more than the connection's. `unacked_segments` and `notsent_bytes` are the stream's own.
     pub fn info(&self, cfg: &QuicConfig, id: u32) -> TcpInfo {
         let (mut unsent, mut unacked, mut peer_window, mut sharing) = (0, 0, 0, u64::from(self.busy));
         if let Some(stream) = self.streams.get(id) {

@@ -71,6 +71,7 @@ impl Connection {
 
     /// `OnAckReceived`
     fn on_ack(&mut self, cfg: &QuicConfig, now: SimTime, level: Level, packet: &Packet) {
+        let waits = self.has_content();
         let space = match level {
             Level::Data => Some(&mut self.data),
             early => self.early.as_deref_mut().and_then(|all| all.spaces[early as usize].as_mut()),
@@ -80,7 +81,7 @@ impl Connection {
         if space.sent.largest_acked == NOTHING || packet.acked > space.sent.largest_acked {
             space.sent.largest_acked = packet.acked;
         }
-        let used = self.congestion.is_used(cfg, now);
+        let used = self.congestion.is_used(cfg, now, waits);
         let mut frames = std::mem::take(&mut self.scratch);
         let mut packets = std::mem::take(&mut self.newly_acked);
         let (mut newly, mut eliciting, mut largest_at, mut told) = (false, false, None, None);

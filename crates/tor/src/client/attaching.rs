@@ -8,12 +8,13 @@ use crate::circuit::{CircuitState, Intent};
 use crate::ids::{CircuitId, ClientId, FlowId, TransferId};
 use crate::world::World;
 use onionlab_engine::prefetch;
-use onionlab_quantities::SimTime;
 
 /// What a client's circuits that nobody has used are to streams that wait.
 struct Prospects {
-    /// There may be some for any stream.
-    for_any: bool,
+    /// Some are open, and there may be one among them for any stream.
+    open: bool,
+    /// Some are being built for which nobody waits.
+    building: bool,
     /// Those that somebody waits for.
     awaited: Vec<(FlowId, CircuitId)>,
     /// No more may be launched for streams.
@@ -63,14 +64,17 @@ impl World {
         }
     }
 
-    /// The best circuit that is being built and that nobody else waits for.
+    /// The best circuit that is being built and that nobody else waits for: one that is not late, one for which the stream waits already, the first in the client's list.
     fn on_its_way(&self, client: ClientId, port: u16, owner: FlowId) -> Option<CircuitId> {
         let fits = |id: &&CircuitId| {
             let circuit = &self.circuits[id.index()];
             circuit.state == CircuitState::Building && circuit.is_for(owner) && self.takes(**id, port)
         };
-        let rank = |id: &&CircuitId| (!self.circuits[id.index()].relaxed, self.circuits[id.index()].launched);
-        self.clients[client.index()].pool.clean.iter().filter(fits).max_by_key(rank).copied()
+        let rank = |id: &&CircuitId| {
+            let circuit = &self.circuits[id.index()];
+            (circuit.relaxed, circuit.awaited_by.is_none(), self.turn(**id))
+        };
+        self.clients[client.index()].pool.clean.iter().filter(fits).min_by_key(rank).copied()
     }
 
     /// Circuits for streams that are being built (`count_pending_general_client_circuits`).
@@ -98,8 +102,10 @@ impl World {
         !circuit.unusable && !circuit.timed_out && (circuit.intent == Intent::Exit || self.leads_a_set(id))
     }
 
-    /// The best open circuit for the stream: one that is not late, of those in use the one that was used first most recently, of the others the youngest
-    /// (`circuit_get_best`, `circuit_is_better`).
+    /// The best open circuit for the stream: one that is not late, one that its owner has used or waited for, the first in the client's list (`circuit_get_best`, `circuit_is_better`).
+    ///
+    /// That function means to prefer the one that was used first most recently, then the youngest, but asks for the purpose of the stream's connection where it means the circuit's; a
+    /// client's connections have none, so that this never applies.
     fn best_circuit(&self, id: TransferId) -> Option<CircuitId> {
         let transfer = &self.transfers[id.index()];
         let pool = &self.clients[transfer.client.index()].pool;
@@ -114,11 +120,12 @@ impl World {
             let circuit = &self.circuits[id.index()];
             if circuit.intent == Intent::Leg {
                 // The first in the order of a hash table whose keys are random (`conflux_get_circ_for_conn`).
-                return (true, false, None, self.sets[circuit.set.index()].place);
+                return (false, false, false, self.sets[circuit.set.index()].place);
             }
-            (false, !circuit.relaxed, circuit.first_used, (circuit.began - SimTime::ZERO).as_nanos())
+            let unmarked = circuit.first_used.is_none() && circuit.awaited_by.is_none();
+            (true, circuit.relaxed, unmarked, self.turn(**id))
         };
-        used.iter().chain(&pool.clean).filter(open).max_by_key(rank).copied()
+        used.iter().chain(&pool.clean).filter(open).min_by_key(rank).copied()
     }
 
     fn attach(&mut self, id: TransferId) -> bool {
@@ -189,32 +196,36 @@ impl World {
 
     fn prospects(&self, client: ClientId) -> Prospects {
         let pool = &self.clients[client.index()].pool;
-        let mut prospects = Prospects { for_any: !pool.shared.is_empty(), awaited: Vec::new(), full: false };
+        let mut prospects = Prospects { open: !pool.shared.is_empty(), building: false, awaited: Vec::new(), full: false };
         for &id in &pool.clean {
-            match self.circuits[id.index()].awaited_by {
+            let circuit = &self.circuits[id.index()];
+            match circuit.awaited_by {
                 _ if !self.takes_streams(id) => {}
                 Some(owner) => prospects.awaited.push((owner, id)),
-                None => prospects.for_any = true,
+                None if circuit.state == CircuitState::Building => prospects.building = true,
+                None => prospects.open = true,
             }
         }
         prospects.full = self.pending(client) >= self.clients[client.index()].config.options.max_pending as usize;
         prospects
     }
 
-    /// Whether [`Self::attach_or_wait`] would change nothing for a stream that waits already: no circuit is open for it, and either one that is being built is its own or no
-    /// more may be launched.
+    /// Whether [`Self::attach_or_wait`] would change nothing for a stream that waits already: no circuit is open for it, and either one that is being built in time is its own, or there is none
+    /// but its own and no more may be launched.
     fn waits_on(&self, id: TransferId, prospects: &Prospects) -> bool {
         let transfer = &self.transfers[id.index()];
         let flow = &self.flows[transfer.flow.index()];
-        if prospects.for_any || transfer.service.is_some() || flow.isolated && !flow.circuits.is_empty() {
+        if prospects.open || transfer.service.is_some() || flow.isolated && !flow.circuits.is_empty() {
             return false;
         }
         let owner = self.owner(id);
-        let own = |circuit: CircuitState| {
-            let of_owner = prospects.awaited.iter().filter(|(other, _)| *other == owner);
-            of_owner.filter(|(_, id)| self.circuits[id.index()].state == circuit && self.takes(*id, transfer.port)).count()
+        let own = |state: CircuitState| {
+            let of_owner = prospects.awaited.iter().filter(move |(other, _)| *other == owner).map(|(_, id)| *id);
+            of_owner.filter(move |id| self.circuits[id.index()].state == state && self.takes(*id, transfer.port))
         };
-        let waits = own(CircuitState::Open) == 0 && (prospects.full || own(CircuitState::Building) > 0);
+        let in_time = || own(CircuitState::Building).any(|id| !self.circuits[id.index()].relaxed);
+        let no_other = || !prospects.building && (prospects.full || own(CircuitState::Building).next().is_some());
+        let waits = own(CircuitState::Open).next().is_none() && (in_time() || no_other());
         debug_assert!(!waits || self.best_circuit(id).is_none(), "a circuit is open for the stream");
         waits
     }

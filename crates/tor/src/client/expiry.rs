@@ -37,7 +37,7 @@ impl World {
         }
         let now = self.queue.now();
         let parameters = self.settings.client.build_timeout;
-        for id in self.clients[client.index()].pool.clean.clone() {
+        for id in self.as_listed(self.clients[client.index()].pool.clean.clone()) {
             let circuit = &self.circuits[id.index()];
             if circuit.state != CircuitState::Building || circuit.client != client || circuit.began == SimTime::MAX {
                 continue;
@@ -108,6 +108,19 @@ impl World {
         }
     }
 
+    /// How long nothing may use the circuit: as was settled at its launch, or in 0.2.4, where learning tells that too, as of now for all that are there.
+    fn unused_timeout(&self, id: CircuitId) -> SimDuration {
+        let circuit = &self.circuits[id.index()];
+        let parameters = &self.settings.client.build_timeout;
+        match self.settings.client.unused_idle {
+            Some(idle) if circuit.intent != Intent::Spare => {
+                let learner = &self.clients[circuit.client.index()].learner;
+                if parameters.learn && !learner.learned(parameters) { parameters.learning_idle } else { idle }
+            }
+            _ => circuit.idle_timeout,
+        }
+    }
+
     /// Closes circuits that are old and have no streams, and those that nothing has ever used (`circuit_expire_old_circuits_clientside`).
     pub(super) fn sweep(&mut self, client: ClientId) {
         let now = self.queue.now();
@@ -126,21 +139,23 @@ impl World {
                 self.mark_unusable(id);
             }
         }
+        let mut over = Vec::new();
         for (id, serial) in std::mem::take(&mut self.clients[client.index()].pool.overdue) {
             if self.serials[id.index()] != serial || self.circuits[id.index()].state == CircuitState::Closed {
                 continue;
             }
             if self.circuits[id.index()].client_streams.is_empty() {
-                self.close_at(id, 0, None);
+                over.push(id);
             } else {
                 self.clients[client.index()].pool.overdue.push((id, serial));
             }
         }
-        for id in self.clients[client.index()].pool.clean.clone() {
+        over.extend(self.clients[client.index()].pool.clean.iter().filter(|id| {
             let circuit = &self.circuits[id.index()];
-            if circuit.state == CircuitState::Open && circuit.began + circuit.idle_timeout < now {
-                self.close_at(id, 0, None);
-            }
+            circuit.state == CircuitState::Open && circuit.began + self.unused_timeout(**id) < now
+        }));
+        for id in self.as_listed(over) {
+            self.close_at(id, 0, None);
         }
     }
 }

@@ -7,6 +7,7 @@ mod attaching;
 mod build_timeout;
 mod expiry;
 mod flows;
+mod list;
 mod options;
 mod pool;
 mod ports;

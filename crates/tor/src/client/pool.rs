@@ -32,6 +32,8 @@ pub(crate) struct Pool {
     pub launched: u64,
     /// The same of spares, which leave the others' paths as they are without switching.
     pub spares: u64,
+    /// All that there are, in tor's order.
+    pub(super) all: Vec<CircuitId>,
     /// Those that no stream has used, being built or built. There are never many.
     pub clean: Vec<CircuitId>,
     /// Those that streams have used which share circuits, the latest last.
@@ -56,6 +58,7 @@ impl Pool {
         Self {
             launched: 0,
             spares: 0,
+            all: Vec::new(),
             clean: Vec::new(),
             shared: Vec::new(),
             dirty: VecDeque::new(),
@@ -273,16 +276,14 @@ impl World {
         *ordinal += 1;
         state.learner.launched(now);
         let parameters = &self.settings.client.build_timeout;
-        let idle = match self.settings.client.unused_idle {
-            _ if parameters.learn && !state.learner.learned(parameters) => parameters.learning_idle,
-            Some(idle) => idle,
-            None => state.ports.idle_timeout(now),
-        };
+        let learning = parameters.learn && !state.learner.learned(parameters);
+        let idle = if learning { parameters.learning_idle } else { state.ports.idle_timeout(now) };
         let id = self.new_circuit(client, path);
         let circuit = &mut self.circuits[id.index()];
         circuit.intent = intent;
         circuit.stable = stable;
         circuit.idle_timeout = idle;
+        self.join_list(client, id);
         let pool = &mut self.clients[client.index()].pool;
         pool.clean.push(id);
         pool.building += 1;
@@ -339,6 +340,7 @@ impl World {
     /// A circuit is gone: what it carried has failed.
     pub(crate) fn circuit_lost(&mut self, client: ClientId, id: CircuitId, was: CircuitState) {
         let now = self.queue.now();
+        self.leave_list(client, id);
         if self.switching.is_some() {
             self.start_over_on_spare(id);
         }

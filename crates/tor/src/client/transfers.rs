@@ -93,7 +93,7 @@ impl Transfer {
         }
     }
 
-    /// The most that tor reads of the program at a time: what its socket holds, or what of a request comes alone.
+    /// The most that there is for tor to read at a time: what the program's socket holds, or what of a request comes alone.
     fn readable(&self) -> u64 {
         match self.exchange {
             Exchange::Download { first, .. } if self.unread == self.written => first.get().min(PROGRAM_SOCKET),
@@ -267,6 +267,7 @@ impl World {
             server_closed: false,
             patience: Patience::NEW,
             blocked: Blocked::default(),
+            outlives: CircuitId::NONE,
             client_ended: false,
             live_cells: 0,
             switching: StreamSwitching::NONE,
@@ -309,9 +310,8 @@ impl World {
             return;
         }
         let program = &self.transfers[transfer.index()];
-        let (unread, most) = (program.unread, program.readable());
-        let waits = self.streams[id.index()].ends[Place::Client as usize].waits_for_tokens;
-        if self.may_read(id, Place::Client) && !waits {
+        let (unread, most) = (program.unread, program.readable().min(self.settings.client.program_read.get()));
+        if self.is_reading(id, Place::Client) {
             if unread > 0 {
                 let Some(take) = self.edge_tokens(id, Place::Client, unread.min(most)) else { return };
                 let transfer = &mut self.transfers[transfer.index()];
@@ -320,8 +320,9 @@ impl World {
                 self.edge_has_read(id, Place::Client, take);
             }
             self.package(id, Place::Client, u32::MAX);
+            self.consider_stop_reading(id, Place::Client);
             let Some(transfer) = self.open_transfer(id) else { return };
-            if self.transfers[transfer.index()].unread > 0 && self.may_read(id, Place::Client) {
+            if self.transfers[transfer.index()].unread > 0 && self.is_reading(id, Place::Client) {
                 self.event_loop.watch_program(id);
             }
             if unread > 0 && self.transfers[transfer.index()].writer.is_some() {

@@ -89,7 +89,7 @@ impl End {
         self.legs[leg].received += by;
     }
 
-    /// A multiplexed cell came on this leg (`conflux_process_cell`): it is handed back if it is its turn, and kept otherwise.
+    /// A multiplexed cell came on this leg (`conflux_process_relay_msg`): it is handed back if it is its turn, and kept otherwise.
     pub fn arrived(&mut self, leg: usize, cell: Cell) -> Option<Cell> {
         let leg = &mut self.legs[leg];
         leg.received += 1;
@@ -101,7 +101,7 @@ impl End {
         None
     }
 
-    /// The next cell that was kept, if its turn has come (`conflux_dequeue_cell`).
+    /// The next cell that was kept, if its turn has come (`conflux_dequeue_relay_msg`).
     pub fn next_kept(&mut self) -> Option<Cell> {
         let cell = self.early.remove(&(self.delivered + 1))?;
         self.delivered += 1;

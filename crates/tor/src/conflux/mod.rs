@@ -323,7 +323,7 @@ impl World {
         Some(circuit)
     }
 
-    /// A SENDME has measured a leg (`congestion_control_update_circuit_estimates`).
+    /// A SENDME has measured a leg (`congestion_control_dispatch_cc_alg`).
     pub(crate) fn leg_measured(&mut self, id: CircuitId, place: Place) {
         let Some(set) = self.linked_set(id) else { return };
         let rtt = self.circuits[id.index()].edges[place as usize].package.as_vegas().map(onionlab_flowcontrol::Vegas::ewma_rtt);

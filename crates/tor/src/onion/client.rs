@@ -146,8 +146,8 @@ impl World {
         Some(id)
     }
 
-    /// An unused internal circuit with which `point` goes: none of its relays is that one, or of its family or subnet. The first that was not built to be Stable, else the youngest
-    /// (`circuit_find_to_cannibalize`, which such a circuit is asked of that need not be Stable).
+    /// An unused internal circuit with which `point` goes: none of its relays is that one, or of its family or subnet. In the client's list the first that was not built to be Stable, else the
+    /// last (`circuit_find_to_cannibalize`, which such a circuit is asked of that need not be Stable).
     fn built_ahead(&self, client: ClientId, point: Option<HostId>) -> Option<CircuitId> {
         let fits = |id: &&CircuitId| {
             let circuit = &self.circuits[id.index()];
@@ -157,8 +157,10 @@ impl World {
                 && point.is_none_or(|point| circuit.hops.iter().skip(1).all(|hop| self.paths.compatible(hop.host, point)))
         };
         let stable = |id: &&CircuitId| self.circuits[id.index()].stable;
-        let mut fitting = self.clients[client.index()].pool.clean.iter().filter(fits);
-        fitting.clone().find(|id| !stable(id)).or_else(|| fitting.next_back()).copied()
+        let fitting = self.clients[client.index()].pool.clean.iter().filter(fits);
+        let (early, late): (Vec<_>, Vec<_>) = fitting.partition(|id| !stable(id));
+        let turn = |id: &&&CircuitId| self.turn(***id);
+        early.iter().min_by_key(turn).or_else(|| late.iter().max_by_key(turn)).copied().copied()
     }
 
     fn launch_anew(&mut self, client: ClientId, intent: Intent, point: Option<HostId>) -> Option<CircuitId> {

@@ -123,7 +123,7 @@ impl World {
     /// One read callback of the service's tor at the program.
     pub(crate) fn read_service(&mut self, id: StreamId) {
         let Some(unread) = self.streams[id.index()].unread else { return };
-        if !self.may_read(id, Place::Exit) || self.streams[id.index()].ends[Place::Exit as usize].waits_for_tokens {
+        if !self.is_reading(id, Place::Exit) {
             return;
         }
         let mut left = unread;
@@ -134,7 +134,8 @@ impl World {
             self.edge_has_read(id, Place::Exit, take);
         }
         self.package(id, Place::Exit, u32::MAX);
-        if left > 0 && self.may_read(id, Place::Exit) {
+        self.consider_stop_reading(id, Place::Exit);
+        if left > 0 && self.is_reading(id, Place::Exit) {
             self.event_loop.watch_service(id);
         }
         if unread > 0 {

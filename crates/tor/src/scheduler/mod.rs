@@ -31,7 +31,9 @@ impl World {
             SchedulerState::WaitingForCells => self.becomes_pending(id),
             SchedulerState::Idle => end.scheduler = SchedulerState::WaitingToWrite,
             SchedulerState::WaitingToWrite | SchedulerState::Pending => {}
-            SchedulerState::None => self.prime(id),
+            SchedulerState::None => {
+                self.prime(id);
+            }
         }
     }
 

@@ -11,11 +11,13 @@ use crate::ids::EndId;
 use crate::world::World;
 
 impl World {
-    /// The end of `append_cell_to_circuit_queue`.
-    pub(super) fn prime(&mut self, id: EndId) {
-        if self.is_open(id) && self.ends[id.index()].outbuf.len() == 0 && self.flush_one_cell(id) {
+    /// A cell into an empty outbuf, if there is one: once that is written, the channel is asked for more. True if there was.
+    pub(crate) fn prime(&mut self, id: EndId) -> bool {
+        let primed = self.is_open(id) && self.ends[id.index()].outbuf.len() == 0 && self.flush_one_cell(id);
+        if primed {
             self.start_writing(id);
         }
+        primed
     }
 
     /// `connection_or_flushed_some`, below the low mark. The caller sees to the next write.

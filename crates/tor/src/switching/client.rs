@@ -153,6 +153,9 @@ impl World {
             switch.moved = Some(now);
         }
         self.take_over(id, to);
+        // Nor does one that starts over find the old one.
+        self.circuits[id.index()].unusable = true;
+        self.forget_for_streams(id);
         for stream in self.circuits[id.index()].client_streams.clone() {
             self.move_stream(stream, to);
         }
@@ -164,8 +167,6 @@ impl World {
             }
             SwitchEntry::Other => {
                 self.closes_because(id, CloseReason::Switched);
-                self.circuits[id.index()].unusable = true;
-                self.forget_for_streams(id);
                 self.circuits[id.index()].live_cells += 1;
                 self.queue_switch(0, Cell::new(CellKind::PathSwitch, id).for_hop(Place::Exit.hop()));
             }
@@ -180,6 +181,7 @@ impl World {
     fn take_over(&mut self, id: CircuitId, to: CircuitId) {
         let (client, flow) = (self.circuits[id.index()].client, self.circuits[id.index()].flow);
         self.circuits[to.index()].intent = Intent::Exit;
+        self.join_list(client, to);
         self.first_use(client, to, flow.is_some().then_some(flow));
     }
 

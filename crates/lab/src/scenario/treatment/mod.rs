@@ -225,7 +225,7 @@ axes! {
     /// The same away from the client (`circ_max_cell_queue_size_out`). Default: as the consensus says (0.4.9), else as `max-cell-queue-in`.
     #[schemars(range(min = 50, max = 1_000_000))]
     max_cell_queue_out: u32,
-    /// How much memory a relay's queues may take before it kills the circuits with the oldest cells (tor's `MaxMemInQueues`), "64 KiB" to "1 TiB". Default: no limit.
+    /// How much memory a relay's queues may take before it kills the circuits with the oldest cells (tor's `MaxMemInQueues`), "64 KiB" to "1024 GiB". Default: no limit.
     #[schemars(with = "Option<BytesText>")]
     memory_limit: Bytes,
     /// With `memory-limit`: what counts. Default: "cells-and-buffers"; with tor "0.2.4" "cells".

@@ -98,7 +98,7 @@ fn new_reno_step_by_step() {
     assert_eq!(window.in_flight, 14_520);
     // Four are acknowledged: 14,520 + 4 * 1452.
     for packet in 0..4 {
-        assert!(window.is_used(&cfg, at(100)));
+        assert!(window.is_used(&cfg, at(100), false));
         window.on_acked(&cfg, at(100), at(packet), 1452, true);
     }
     assert_eq!((window.cwnd, window.in_flight), (20_328, 8712));
