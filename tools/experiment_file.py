@@ -42,8 +42,8 @@ A key that does not exist, a value that is not allowed, and a key that has no ef
 runs, with their line.
 
 **Quantities** are texts with their unit. A *duration*: `"250 ms"`, `"1 h 30 min"` (ns, us, ms, s, min, h, d). An *amount of
-data*: `"320 KiB"` (B; kB, MB, GB in powers of 1000; KiB, MiB, GiB in powers of 1024). A *rate*: `"10 Mbit/s"` (bit/s, kbit/s,
-Mbit/s, Gbit/s, B/s, kB/s, MB/s, KiB/s, MiB/s). Keys in **bold** must be there.
+data*: `"320 KiB"` (B; kB or KB, MB, GB in powers of 1000; KiB, MiB, GiB in powers of 1024). A *rate*: `"10 Mbit/s"` (bit/s,
+kbit/s, Mbit/s, Gbit/s, B/s, kB/s, MB/s, KiB/s, MiB/s). Keys in **bold** must be there.
 
 **What comes along.** `flow-control = "vegas"` turns on Conflux too where tor "0.4.9" draws paths: to see Vegas alone, add
 `conflux = false` ([why](models/versions.md#vegas-alone)).

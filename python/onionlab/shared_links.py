@@ -140,7 +140,7 @@ DEFAULT = Question()
 
 def _whole(name: str, value: int, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**64:
-        raise QuestionError(f"{name}: {value!r} is no whole number from {max(least, 1)} up")
+        raise QuestionError(f"{name}: {value!r} is no whole number from {max(least, 1)} to {2**64 - 1}")
     return value
 
 

@@ -132,6 +132,8 @@ def _resize(part: dict[str, Any], paper: Paper, across: int) -> None:
     if isinstance(legend, dict) and isinstance(scale, dict):
         shown = [str(name) for name in legend.get("values") or scale.get("domain") or ["?"]]
         legend["columns"] = legend_columns(shown, paper.width, 0.52 * paper.large, 32)
+        # A name that does not fit ends in dots: the chart is not to be wider than its column.
+        legend["labelLimit"] = round(paper.width / legend["columns"] - 32)
     axis = part.get("axis")
     if isinstance(axis, dict) and "tickCount" in axis:
         axis["tickCount"] = max(3, round(min(axis["tickCount"], paper.width / across / 40)))

@@ -30,6 +30,9 @@ NETWORK_METRICS = ("goodput", "utilisation_guard", "utilisation_middle", "utilis
 #: Of which of these the difference to the first treatment is drawn too.
 DIFFERENCE_METRICS = ("ttfb_median", "ttlb_median")
 
+#: A panel's heading has so many letters a line: no more than fit above half the width of a column in print.
+PANEL_LETTERS = 28
+
 #: More panels than this are not drawn: nobody reads them.
 MOST_PANELS = 24
 
@@ -63,7 +66,9 @@ class SweptAxis:
         if None in amounts or len(kinds) != 1:
             return cls(key, key, None)
         plain = [each[0] for each in amounts if each is not None]
-        factor, unit = unit_for(max(plain), kinds.pop())
+        # On a logarithmic axis the small values are to be read too.
+        spread = min(plain) > 0 and max(plain) / min(plain) >= LOGARITHMIC_FROM
+        factor, unit = unit_for(min(plain) if spread else max(plain), kinds.pop())
         return cls(key, f"{key} ({unit})", {text: value / factor for text, value in zip(texts, plain, strict=True)})
 
     @property
@@ -106,8 +111,16 @@ def _panels(experiment: Experiment, axis: SweptAxis) -> list[str]:
     names = []
     for values_of in experiment.plan.points:
         others = [(key, value) for key, value in values_of.items() if key != axis.key]
-        names.append(", ".join(f"{key.rsplit('.', 1)[-1]} = {value_text(value)}" for key, value in others))
+        words = ", ".join(_in_words(key.rsplit(".", 1)[-1], value) for key, value in others)
+        names.append("\n".join(textwrap.wrap(words, PANEL_LETTERS)))
     return names
+
+
+def _in_words(key: str, value: Any) -> str:
+    """A key with its value; of a table the keys that it has."""
+    if isinstance(value, dict):
+        return ", ".join(_in_words(inner, its) for inner, its in value.items())
+    return f"{key} = {value_text(value)}"
 
 
 def swept_axis(experiment: Experiment) -> SweptAxis:
@@ -158,7 +171,8 @@ def _draw(
     plot = alt.LayerChart(layer=layers, data=alt.NamedData("curves"), width=width, height=height)
     chart: alt.LayerChart | alt.FacetChart = plot
     if len(order) > 1:
-        facet = alt.Facet("panel:N", title=None, sort=order[:MOST_PANELS])
+        header = alt.Header(labelExpr="split(datum.label, '\\n')")
+        facet = alt.Facet("panel:N", title=None, sort=order[:MOST_PANELS], header=header)
         chart = plot.facet(facet=facet, columns=2, spacing=22)
     about = _about(experiment, interval=rows["low"].null_count() < rows.height)
     extent = describe.over_points(experiment, describe.extent, " at each point")
@@ -232,7 +246,9 @@ def _vertical(rows: pl.DataFrame, what: str, difference: bool) -> _Vertical:
         return _Vertical(what, (max(min(bottom, 0.0), -reach) - edge, min(max(top, 0.0), reach) + edge), False)
     if lowest > 0 and highest / lowest >= LOGARITHMIC_FROM:
         return _Vertical(f"{what}, logarithmic", (lowest / 1.3, highest * 1.3), True)
-    return _Vertical(what, (0.0, 1.04 * max(highest, min(top, 1.5 * highest))), False)
+    end = 1.04 * max(highest, min(top, 1.5 * highest))
+    # Shares end at 100 %, unless a figure is beyond.
+    return _Vertical(what, (0.0, min(end, 100.0) if what.endswith("(%)") and highest <= 100 else end), False)
 
 
 def _layers(experiment: Experiment, axis: SweptAxis, y: _Vertical, *, banded: bool, difference: bool) -> list[alt.Chart]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import lzma
+import math
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -76,19 +78,25 @@ def synth(
         int | None,
         typer.Option(
             min=0,
+            max=2**64 - 1,
             help="Another seed gives another network of the same kind.",
             show_default='that of the network kind "synthetic"',
         ),
     ] = None,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="File to write.", show_default="standard output")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="File to write; compressed if its name ends in .xz.", show_default="standard output"),
+    ] = None,
 ) -> None:
     """Write a synthetic consensus whose relays are distributed like those of a year's real network."""
+    if year is not None and not math.isfinite(year):
+        raise typer.BadParameter(f"{year} is no year", param_hint="--year")
     options = {"relays": relays, "year": year, "seed": seed}
     text = _core.synth(json.dumps({key: value for key, value in options.items() if value is not None}))
     if output is None:
         sys.stdout.write(text)
     else:
-        write_output(output, text.encode())
+        write_output(output, lzma.compress(text.encode()) if output.suffix == ".xz" else text.encode())
 
 
 def fetch_consensus(

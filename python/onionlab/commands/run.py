@@ -82,7 +82,8 @@ def run(
             )
     except KeyboardInterrupt:
         on = "without --fresh it goes on from there" if fresh else "the same command goes on from there"
-        print(f"onionlab: stopped; finished runs are kept in {root}, {on}", file=sys.stderr)
+        kept = f"finished runs are kept in {root}, {on}" if root.exists() else "before any run was finished"
+        print(f"onionlab: stopped; {kept}", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     from onionlab.terminal.summary import print_summary
 

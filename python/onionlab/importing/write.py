@@ -6,6 +6,7 @@ It has ``experiment.toml``, ``network.json``, and the traffic models if they wer
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,7 +90,13 @@ def _check(draft: Path) -> None:
     try:
         _core.resolve(str(path))
     except ScenarioError as error:
-        raise ImportedError(f"this network cannot be simulated: {str(error).removeprefix(str(path)).lstrip(':, ')}") from error
+        raise ImportedError(f"this network cannot be simulated: {_of_network(str(error).removeprefix(str(path)))}") from error
+
+
+def _of_network(reason: str) -> str:
+    """What is wrong with the network, without a place in a file that is not kept."""
+    inner = re.search(r"cannot be used \((.*)\)$", reason, re.DOTALL)
+    return inner[1] if inner is not None else re.sub(r"^[:, ]*(line \d+: )?", "", reason)
 
 
 def _models(folder: Path | None) -> dict[str, bytes]:

@@ -90,6 +90,8 @@ def calibrate(experiment: Experiment, metrics: Metrics, scale: float | None = No
         raise ResultsError(
             f'{experiment.directory} has no group of clients that measure (load = {{ kind = "perf" }}, not from onion services)'
         )
+    if scale is not None and metrics.relay_goodput is None:
+        raise ResultsError("--scale is for the goodput of relays, which these live figures do not have")
     share = scale if scale is not None else scale_of(experiment)
     finished = set(experiment.runs["treatment"])
     return [_one(experiment, metrics, treatment, groups, share) for treatment in experiment.treatments if treatment in finished]

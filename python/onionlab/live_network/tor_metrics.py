@@ -239,7 +239,10 @@ class Metrics:
             quartiles = _quartiles(path, _single(table), 1e-3)
             self.times["circuit_rtt"] = {q: quartiles[q] for q in (0.25, 0.5, 0.75)}
         else:
-            raise UntrustedError(f"{path} is no table of Tor Metrics that is known: its columns are {clipped(sorted(columns))}")
+            found = clipped(sorted(columns)) if columns else "none"
+            raise UntrustedError(
+                f"{path} is no table of Tor Metrics that is known (docs/calibration.md names them): its columns are {found}"
+            )
         self._note_years(path, (row.get("date", "") for row in table))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -64,12 +65,25 @@ def without_place(root: Path, plan: Plan) -> int:
     return sum(run.directory not in places and is_finished(root, other, run) for run in other.runs)
 
 
+def _is_plan(path: Path) -> bool:
+    """Whether the file is a plan, of whichever version."""
+    try:
+        found = json.loads(read_text(path, MOST_OF_A_PLAN))
+    except (UntrustedError, ResultsError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "version" in found
+
+
 def _check_foreign(root: Path) -> None:
     """Refuse a directory with somebody's own files where ours go, or whose runs would go elsewhere."""
     if (root / "runs").is_symlink():
         raise ResultsError(f"{root / 'runs'} is a symbolic link; runs lie in the results directory itself, which --out names")
     # A process that was killed at its first write has left the lock, and perhaps no plan.
-    if (root / "plan.json").exists() or (root / ".lock").exists():
+    if (root / ".lock").exists():
+        return
+    if (root / "plan.json").exists():
+        if not _is_plan(root / "plan.json"):
+            raise ResultsError(f"{root / 'plan.json'} is no onionlab's and would be replaced; --out names another place")
         return
     for name in ("experiment.toml", "report.html"):
         if (root / name).exists():

@@ -156,6 +156,17 @@ def _replaced(waiting: Sequence[Task]) -> Replaced:
     return Replaced(outdated=differing["code"], changed=differing["experiment"])
 
 
+def _why(failures: Sequence[Failure]) -> str:
+    """Why runs failed, each reason once: with the run, or with how many have it."""
+    by_reason: dict[str, list[Failure]] = {}
+    for failure in failures:
+        by_reason.setdefault(failure.reason, []).append(failure)
+    return "; ".join(
+        f"{alike[0].run.label}: {reason}" if len(alike) == 1 else f"{len(alike)} runs: {reason}"
+        for reason, alike in by_reason.items()
+    )
+
+
 def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, *, report: bool) -> Experiment:
     """The results of an experiment whose runs are over."""
     kept = still_chosen(Evaluation.read(work.root), work.plan)
@@ -164,7 +175,7 @@ def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, 
     replace(kept, until_ci=None).write(work.root)
     results = opened(work.root, work.plan, failures)
     if not results.finished:
-        why = "; ".join(f"{failure.run.label}: {failure.reason}" for failure in failures)
+        why = _why(failures)
         raise RunError(why or f"{work.root}: no run is finished, and none has failed; was the directory changed meanwhile?")
     if report:
         results.report()

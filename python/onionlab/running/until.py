@@ -332,14 +332,22 @@ def _check_kind(rule: UntilCi, groups: Sequence[str]) -> None:
     """Refuse a kind that no run can have: it is a group, a group with a size behind it, or the whole network."""
     if rule.kind in (None, WHOLE) or any(rule.kind == group or f"{rule.kind}".startswith(f"{group}, ") for group in groups):
         return
-    raise ScenarioError(f"--kind {rule.kind!r} is not one of {', '.join([*groups, WHOLE])}")
+    raise ScenarioError(f"--kind {rule.kind!r} is not one of {_named([*groups, WHOLE])}")
+
+
+def _named(kinds: Sequence[str]) -> str:
+    """Names of kinds, in which there may be commas."""
+    return ", ".join(f"'{kind}'" for kind in kinds)
 
 
 def _settled(rule: UntilCi, results: Experiment) -> UntilCi:
     """The rule with its kind of client, the first that has the metric unless it names one; refuses one that does not exist."""
     kinds = [*results.kinds, WHOLE]
     if rule.kind is not None and rule.kind not in kinds:
-        raise ScenarioError(f"--kind {rule.kind!r} is not one of {', '.join(kinds)}")
+        raise ScenarioError(
+            f"--kind {rule.kind!r} is not one of {_named(kinds)}; "
+            f"the {plural(results.plan.networks, 'network')} of the pilot are kept"
+        )
     there = results.figures.filter(pl.col("metric") == rule.metric, pl.col("value").is_not_null())["kind"].unique()
     asked = kinds if rule.kind is None else [rule.kind]
     kind = next((kind for kind in asked if kind in there), None)

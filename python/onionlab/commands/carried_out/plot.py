@@ -53,6 +53,8 @@ def draw(directory: Path, paper: str, out: Path | None, only: list[str], point: 
         for number, chart in enumerate(drawn, 1):
             status.update(f"{chart.name} ({number} of {len(drawn)})")
             write_printed(folder, chart, PAPERS[paper])
-    write_text(folder / "captions.md", captions(drawn))
+    # Those that lie there from before keep theirs.
+    there = [chart for chart in charts if chart in drawn or (folder / f"{chart.name}.svg").is_file()]
+    write_text(folder / "captions.md", captions(there))
     empty = [f"{chart.name}: {' '.join(chart.notes)}" for chart in wanted if chart.specification is None]
     return folder, [chart.name for chart in drawn], empty

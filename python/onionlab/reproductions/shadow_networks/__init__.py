@@ -192,6 +192,8 @@ def reproduce(
         time, and is one of that duration.
     """
     limit = None if at_most is None else TimeLimit.of(seconds(at_most))
+    if duration is not None:
+        seconds(duration)
     if reference is None or not (reference / "targets.json").is_file():
         raise ResultsError(f"the published networks are not in {reference}; --reference names their folder")
     if load not in (1, MORE_LOAD):

@@ -109,6 +109,8 @@ def reproduce(
     seeds : int
         How many seeds each experiment is run with. Finished runs in ``out`` are kept.
     """
+    if reference is not None and not reference.is_dir():
+        raise ResultsError(f"the reference's measurements are to be in a folder, which {reference} is not")
     published = load_published(experiments / "published.json")
     reasons = load_reasons(experiments / "differences.toml")
     comparisons = measure(experiments, published, reference, out, observe, seeds)
