@@ -370,6 +370,13 @@ def test_nobody_measures() -> None:
         calibrate(experiment("web"), live())
 
 
+def test_a_share_without_anything_to_scale_is_refused() -> None:
+    without = Metrics(["metrics"], {"51200": {0.5: 4.0}}, 0.125, None)
+    assert calibrate(experiment(), without)
+    with pytest.raises(ResultsError, match="--scale is for the goodput of relays"):
+        calibrate(experiment(), without, 0.5)
+
+
 def test_points_of_a_sweep_are_not_mixed() -> None:
     swept = experiment()
     swept.swept = True

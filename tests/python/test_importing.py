@@ -538,10 +538,12 @@ def test_the_command_writes_a_folder_whole_or_not_at_all(
     assert "not empty" in capsys.readouterr().err
 
     def refuse(path: str, text: str | None = None) -> str:
-        raise ScenarioError(f"{path}, line 9: `network.path` cannot be used")
+        raise ScenarioError(
+            f'{path}: line 9: `network.path` names the file "network.json", which cannot be used (it has 0 servers)'
+        )
 
     monkeypatch.setattr(_core, "resolve", refuse)
-    with pytest.raises(ImportedError, match="cannot be simulated: line 9"):
+    with pytest.raises(ImportedError, match=r"^this network cannot be simulated: it has 0 servers$"):
         importing.import_network(PUBLISHED, tmp_path / "other" / "below")
     assert not (tmp_path / "other").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["new"]

@@ -12,7 +12,7 @@ import pytest
 
 import onionlab
 from onionlab import _core
-from onionlab.errors import ScenarioError
+from onionlab.errors import RunError, ScenarioError
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "own-scheduler"
@@ -164,6 +164,14 @@ def test_an_interrupt_in_a_policy_is_raised_as_itself(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         _core.run_one(str(path), 1, 0, 1, str(tmp_path / "out"), lambda _: True)
     assert not list((tmp_path / "out").glob("runs/*"))
+
+
+def test_a_policy_that_exits_has_failed_as_any_that_raises(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(POLICY.replace("ANSWER", "(_ for _ in ()).throw(SystemExit(3))"), encoding="utf-8")
+    path = tmp_path / "own.toml"
+    path.write_text(EXPERIMENT.replace("PARAMETERS", "{}"), encoding="utf-8")
+    with pytest.raises(RunError, match=r"SystemExit: 3 \(line \d+\)"):
+        _core.run_one(str(path), 1, 0, 1, str(tmp_path / "out"), lambda _: True)
 
 
 def test_some_relays_have_a_treatment(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import onionlab
 from conftest import EXPERIMENT
 from fake_core import FakeCore
-from onionlab.charts.paper import charts_for_paper, for_paper, printed
+from onionlab.charts.paper import charts_for_paper, for_paper, printed, write_printed
 from onionlab.charts.tails import tail
 from onionlab.charts.theme import PAPERS, colours
 from onionlab.cli import app
@@ -73,6 +73,22 @@ def test_the_command_writes_every_format_in_the_width_of_the_column(results: oni
             assert sentence in caption, sentence
     chart = next(chart for chart in charts_for_paper(results) if chart.name == "utilisation")
     assert pl.read_csv(folder / "utilisation.csv").shape == chart.data.shape
+
+
+def test_pictures_that_are_not_drawn_again_keep_their_captions(results: onionlab.Experiment) -> None:
+    for only in ("utilisation", "time-to-last-byte-web"):
+        assert CliRunner().invoke(app, ["plot", str(results.directory), "--only", only]).exit_code == 0
+    captions = (results.directory / "paper" / "one-column" / "captions.md").read_text(encoding="utf-8")
+    assert sorted(re.findall("(?m)^## (.*)$", captions)) == ["time-to-last-byte-web", "utilisation"]
+
+
+def test_a_long_name_makes_no_chart_wider(core: FakeCore, experiment_file: Path, tmp_path: Path) -> None:
+    text = EXPERIMENT.replace('"EWMA"', '"EWMA with a half-life of thirty seconds and a tick of ten of them"')
+    experiment_file.write_text(text, encoding="utf-8")
+    results = onionlab.run(experiment_file, tmp_path / "out", report=False)
+    assert core.made
+    chart = next(chart for chart in charts_for_paper(results) if chart.name == "time-to-last-byte-web")
+    assert write_printed(tmp_path, chart, PAPERS["one-column"]).width == pytest.approx(3.33, abs=0.02)
 
 
 def test_a_chart_that_is_not_there_and_a_column_that_is_none_are_refused(results: onionlab.Experiment) -> None:

@@ -75,6 +75,17 @@ def test_somebody_s_own_files_are_not_replaced(core: FakeCore, experiment_file: 
     assert [path.name for path in own.parent.iterdir()] == [name]
 
 
+def test_a_plan_of_something_else_is_not_replaced(core: FakeCore, experiment_file: Path) -> None:
+    own = experiment_file.parent / "out" / "plan.json"
+    own.parent.mkdir()
+    for content in ('{"x": 1}', "[]", "mine"):
+        own.write_text(content, encoding="utf-8")
+        with pytest.raises(ResultsError, match=r"plan\.json is no onionlab's"):
+            run(experiment_file)
+        assert own.read_text(encoding="utf-8") == content
+    assert not core.made
+
+
 def test_what_a_process_left_that_was_killed_at_its_first_write_is_ours(core: FakeCore, experiment_file: Path) -> None:
     run(experiment_file)
     left = experiment_file.parent / "out"
@@ -395,7 +406,7 @@ def test_one_failing_run_does_not_stop_the_others(core: FakeCore, experiment_fil
 
 def test_nothing_but_failures_is_an_error(core: FakeCore, experiment_file: Path) -> None:
     core.failing = {f"{slug}--net{net}--seed{seed}" for slug in ("round-robin", "ewma") for net in range(3) for seed in (1, 2)}
-    with pytest.raises(RunError, match="the event queue ran dry"):
+    with pytest.raises(RunError, match=r"^12 runs: the event queue ran dry$"):
         run(experiment_file)
 
 

@@ -252,9 +252,14 @@ def test_the_axis_knows_numbers_quantities_and_names() -> None:
     assert numbers.positions == {"0.5": 0.5, "0.75": 0.75, "1.0": 1.0}
     assert not numbers.logarithmic
     times = SweptAxis.of("base.ewma-half-life", ["10 ms", "1 s", "0.05 s"])
-    assert times.title == "base.ewma-half-life (s)"
-    assert times.positions == pytest.approx({"10 ms": 0.01, "1 s": 1.0, "0.05 s": 0.05})
+    assert times.title == "base.ewma-half-life (ms)", "the smallest is to be read on a logarithmic axis"
+    assert times.positions == pytest.approx({"10 ms": 10, "1 s": 1000, "0.05 s": 50})
     assert times.logarithmic
+    assert SweptAxis.of("clients.web.size", ["10 KiB", "100 KiB", "1 MiB"]).positions == {
+        "10 KiB": 10,
+        "100 KiB": 100,
+        "1 MiB": 1024,
+    }
     assert SweptAxis.of("clients.web.up", ["500 kbit/s", "1 Mbit/s"]).title == "clients.web.up (Mbit/s)"
     for names in (["reno", "cubic"], [True, False], ["1 s", "1 MB"], [{"kind": "bulk"}, {"kind": "audio"}]):
         assert SweptAxis.of("base.x", names).positions is None

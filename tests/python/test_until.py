@@ -205,11 +205,11 @@ def test_bad_options_are_refused_before_anything_runs(
 
 
 def test_unknown_kind_names_those_that_exist(core: FakeCore, short_file: Path) -> None:
-    with pytest.raises(ScenarioError, match="--kind 'voice' is not one of web, bulk, whole network"):
+    with pytest.raises(ScenarioError, match="--kind 'voice' is not one of 'web', 'bulk', 'whole network'"):
         until(short_file, UntilCi(0.5, kind="voice"))
     assert core.made == [], "before anything runs"
     # Which sizes a group has only runs tell.
-    with pytest.raises(ScenarioError, match="--kind 'web, 7 MiB' is not one of web, bulk, whole network"):
+    with pytest.raises(ScenarioError, match="--kind 'web, 7 MiB' is not one of 'web', 'bulk', 'whole network'"):
         until(short_file, UntilCi(0.5, kind="web, 7 MiB"))
     assert len(core.made) == 2 * PILOT
 
@@ -227,7 +227,7 @@ def test_groups_that_are_not_recorded_are_no_kinds(core: FakeCore, short_file: P
     monkeypatch.setattr(core, "resolve", without_record)
     monkeypatch.setattr(_core, "resolve", without_record)
     core.silent_groups = {"web"}
-    with pytest.raises(ScenarioError, match="--kind 'web' is not one of bulk, whole network"):
+    with pytest.raises(ScenarioError, match="--kind 'web' is not one of 'bulk', 'whole network'"):
         until(short_file, UntilCi(0.5, kind="web"))
     assert core.made == [], "before anything runs"
     results = until(short_file, UntilCi(0.5))

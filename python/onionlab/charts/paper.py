@@ -37,6 +37,9 @@ _POINTS = 0.25
 #: Least width of a plot, in points.
 _LEAST = 40.0
 
+#: What the labels of a vertical axis take.
+_BEFORE = 40.0
+
 
 @dataclass(frozen=True)
 class Printed:
@@ -132,8 +135,8 @@ def _resize(part: dict[str, Any], paper: Paper, across: int) -> None:
     if isinstance(legend, dict) and isinstance(scale, dict):
         shown = [str(name) for name in legend.get("values") or scale.get("domain") or ["?"]]
         legend["columns"] = legend_columns(shown, paper.width, 0.52 * paper.large, 32)
-        # A name that does not fit ends in dots: the chart is not to be wider than its column.
-        legend["labelLimit"] = round(paper.width / legend["columns"] - 32)
+        # A name that does not fit beside its line, right of the axis' labels, ends in dots: no chart is wider than its column.
+        legend["labelLimit"] = round((paper.width - _BEFORE) / legend["columns"] - 26)
     axis = part.get("axis")
     if isinstance(axis, dict) and "tickCount" in axis:
         axis["tickCount"] = max(3, round(min(axis["tickCount"], paper.width / across / 40)))

@@ -112,7 +112,7 @@ def _panels(experiment: Experiment, axis: SweptAxis) -> list[str]:
     for values_of in experiment.plan.points:
         others = [(key, value) for key, value in values_of.items() if key != axis.key]
         words = ", ".join(_in_words(key.rsplit(".", 1)[-1], value) for key, value in others)
-        names.append("\n".join(textwrap.wrap(words, PANEL_LETTERS)))
+        names.append("\n".join(textwrap.wrap(words, PANEL_LETTERS, break_on_hyphens=False)))
     return names
 
 
