@@ -1,7 +1,7 @@
 //! The client: a tor process and the program behind it.
 //!
 //! The program opens streams, flow by flow as its load says (`flows`); tor gives each a circuit (`transfers`) out of those that it has built ahead or builds for it
-//! (`attaching`, `pool`), and gives circuits up that take longer than it has learned to expect (`build_timeout`) or are old (`expiry`).
+//! (`attaching`, `pool`, `list`), and gives circuits up that take longer than it has learned to expect (`build_timeout`) or are old (`expiry`).
 
 mod attaching;
 mod build_timeout;
