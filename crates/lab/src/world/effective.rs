@@ -58,7 +58,8 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
     let tick = read(latest, &params::CIRCUIT_PRIORITY_TICK_SECS).map_or(10, u64::from);
     let tick = treatment.ewma_tick.unwrap_or(SimDuration::from_secs(tick));
 
-    // Before 0.4.9 an interval of 0 in the consensus turned KIST off, and KIST-lite took its place at the code's interval.
+    // Before 0.4.9 an interval of 0 in the consensus turned KIST off, and KIST-lite took its place: in tor without any pause between its runs as long as a
+    // channel waits (`set_scheduler_run_interval` takes the 0), which would be no end of runs in one instant; here at the code's interval.
     let in_consensus = read(middle, &params::KIST_SCHED_RUN_INTERVAL);
     let off = version < latest && in_consensus == Some(0) && treatment.kist_interval.is_none();
     let channel_scheduler = match treatment.channel_scheduler {
