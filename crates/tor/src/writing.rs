@@ -188,7 +188,7 @@ mod tests {
     use crate::bench_relay::Bench;
     use crate::bucket::{Buckets, RefillClock};
     use crate::circuit::Place;
-    use crate::ids::StreamId;
+    use crate::ids::{CircuitId, StreamId};
     use crate::node::RateLimit;
     use crate::settings::{ChannelScheduler, Scheduling};
     use crate::test_world::{at, in_a_row};
@@ -356,12 +356,8 @@ mod tests {
         assert!(written(&bench) > 10 * 514, "{} bytes", written(&bench));
     }
 
-    /// A write that takes the last tokens and fills the kernel ends the watching too: the room that acknowledgements make, within 50 ms, finds tokens and is not used before the wake-up,
-    /// 100 ms after the write. A step of 200 kB/s is 3,357 bytes: a record of four cells, and one of the 1,279
-    /// bytes that are left.
-    #[test]
-    fn room_that_comes_after_the_last_tokens_were_written_waits_for_the_wake_up() {
-        let full = (2056 + 22) + (1279 + 22);
+    /// At 18 ms the tokens of a step of 200 kB/s are there, 3,357 bytes, and a channel has 60 cells to write into a kernel that takes `full` bytes, and has.
+    fn with_full_kernel(full: u64) -> (Bench, CircuitId) {
         let tcp = TcpConfig { send_buffer: BufferLimits::fixed(full), ..TcpConfig::linux() };
         let vanilla = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
         let mut bench = without_tokens_over(TokenRefill::Lazy, vanilla, 200_000, tcp);
@@ -370,6 +366,16 @@ mod tests {
         bench.queue(circuit, 60);
         bench.world.settle();
         assert_eq!(written(&bench), full);
+        (bench, circuit)
+    }
+
+    /// A write that takes the last tokens and fills the kernel ends the watching too: the room that acknowledgements make, within 50 ms, finds tokens and is not used before the wake-up,
+    /// 100 ms after the write. A step of 200 kB/s is 3,357 bytes: a record of four cells, and one of the 1,279
+    /// bytes that are left.
+    #[test]
+    fn room_that_comes_after_the_last_tokens_were_written_waits_for_the_wake_up() {
+        let full = (2056 + 22) + (1279 + 22);
+        let (mut bench, _) = with_full_kernel(full);
         bench.advance_to(at(2117));
         let socket = bench.world.ends[bench.ends[0].index()].socket;
         assert_eq!((bench.world.net.info(socket).unacked_bytes, written(&bench)), (0, full));
@@ -382,14 +388,7 @@ mod tests {
     #[test]
     fn a_record_that_has_begun_is_finished_without_tokens() {
         let full = (2056 + 22) + (1279 + 22) - 10;
-        let tcp = TcpConfig { send_buffer: BufferLimits::fixed(full), ..TcpConfig::linux() };
-        let vanilla = Scheduling { channel_scheduler: ChannelScheduler::Vanilla, ..Scheduling::default() };
-        let mut bench = without_tokens_over(TokenRefill::Lazy, vanilla, 200_000, tcp);
-        let circuit = bench.circuit(0);
-        bench.advance_to(at(2018));
-        bench.queue(circuit, 60);
-        bench.world.settle();
-        assert_eq!(written(&bench), full);
+        let (mut bench, circuit) = with_full_kernel(full);
         bench.advance_to(at(2022));
         assert_eq!(written(&bench), full);
         bench.queue(circuit, 1);

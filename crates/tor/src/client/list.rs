@@ -22,6 +22,7 @@ impl World {
     pub(super) fn leave_list(&mut self, client: ClientId, id: CircuitId) {
         let list = &mut self.clients[client.index()].pool.all;
         let gap = self.circuits[id.index()].place;
+        // A spare was never there.
         if list.get(gap as usize) != Some(&id) {
             return;
         }
@@ -70,10 +71,8 @@ mod tests {
             let path = [1, 2, 3].map(onionlab_engine::HostId);
             let circuits: Vec<_> = (0..5).map(|_| world.launch_on(client, path, Intent::Internal, false)).collect();
             let order = |world: &World| {
-                let mut order: Vec<usize> = (0..5).filter(|&n| world.circuits[circuits[n].index()].client == client).collect();
-                order.retain(|&n| world.clients[0].pool.all.contains(&circuits[n]));
-                order.sort_by_key(|&n| world.turn(circuits[n]));
-                order
+                let listed = world.as_listed(world.clients[0].pool.all.clone());
+                listed.iter().map(|id| circuits.iter().position(|other| other == id).unwrap()).collect::<Vec<_>>()
             };
             assert_eq!(order(&world), before);
             world.close_at(circuits[1], 0, None);
