@@ -1,7 +1,7 @@
 """Record tables as they lie on disk, where anything can lie: read within bounds, and held against what they should be.
 
 A column that Python computes with has its type in `COLUMNS`; what the columns mean stands beside their rows in
-``crates/tor/src/records.rs``. Columns that are not named there are passed on as they are.
+``crates/lab/src/records``. Columns that are not named there are passed on as they are.
 """
 
 from __future__ import annotations

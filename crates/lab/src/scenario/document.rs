@@ -105,13 +105,13 @@ pub struct DocumentRelay {
     /// Tor's `BandwidthRate`, a limit on what the relay reads and on what it writes. Default: no limit, or 1 GiB/s beside `relay-rate`.
     #[schemars(with = "Option<BandwidthText>")]
     pub rate: Option<Bandwidth>,
-    /// Tor's `BandwidthBurst`. Default: one second at `rate`.
+    /// Tor's `BandwidthBurst`. Default: one second at `rate`, or "16 KiB" if that is more.
     #[schemars(with = "Option<BytesText>")]
     pub burst: Option<Bytes>,
     /// Tor's `RelayBandwidthRate`, a limit on what the relay reads and writes over channels; its connections to servers count for `rate` alone. Default: as `rate`.
     #[schemars(with = "Option<BandwidthText>")]
     pub relay_rate: Option<Bandwidth>,
-    /// Tor's `RelayBandwidthBurst`. Default: one second at `relay-rate`.
+    /// Tor's `RelayBandwidthBurst`. Default: one second at `relay-rate`, or "16 KiB" if that is more.
     #[schemars(with = "Option<BytesText>")]
     pub relay_burst: Option<Bytes>,
 }

@@ -34,7 +34,7 @@ impl Share {
 
 impl Case {
     /// `document`: a consensus; none for the built-in network. Clients load by a trickle, so that few cells keep circuits in use. By the
-    /// time they start each has two circuits and takes the younger one, not the one that is built more quickly, which would favour near relays.
+    /// time they start each has two circuits and takes the one that tor's list has first, not the one that is built more quickly, which would favour near relays.
     pub fn new(document: Option<&Path>, scale: f64, clients: u32) -> Self {
         let mut text = format!(
             "title = \"Links\"\nduration = \"30 s\"\nbase-seed = 1\n[base]\nflow-control = \"windows\"\n[[clients]]\ngroup = \"trickle\"\ncount = {clients}\n\

@@ -198,7 +198,7 @@ impl RateLimit {
     /// The least burst: what one TLS record takes, without which nothing moves.
     pub(crate) const LEAST_BURST: Bytes = Bytes::new(16_384);
 
-    /// The burst where only the rate is given: one second at that rate.
+    /// The burst where only the rate is given: one second at that rate, or the least burst if that is more.
     pub(crate) fn usual_burst(rate: Bandwidth) -> Bytes {
         Bytes::new(rate.as_bytes_per_sec()).max(Self::LEAST_BURST)
     }
