@@ -1,6 +1,7 @@
 """Quantities with units as people write and read them: ``"10 min"``, ``"320 KiB"``, ``12.5 Mbit/s``.
 
-The simulator has its own strict parser; this one serves only to read values back from a resolved scenario and to print results.
+Experiment files are read by the simulator (`crates/quantities`). What is read here, options and values of a resolved scenario, has the
+same grammar, so that an option may say what a file may.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ from contextlib import suppress
 _SECONDS = {
     "ns": 1e-9,
     "us": 1e-6,
-    "µs": 1e-6,
     "ms": 1e-3,
     "s": 1.0,
     "min": 60.0,
@@ -21,8 +21,14 @@ _SECONDS = {
     "d": 86400.0,
 }
 
+#: Digits, which strokes may group, and a point among them or at an end.
+_NUMBER = r"(?=[._]*[0-9])[0-9_]*\.?[0-9_]*"
+
 #: One part of a duration: a number and a unit. Several parts, from large to small, make one duration, as in "2 h 30 min".
-_PART = re.compile(r"\s*([0-9][0-9_]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\s*([a-zµ]+)\s*", re.IGNORECASE)
+_PART = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*", re.IGNORECASE)
+
+#: Nothing, which is nothing in all units.
+_ZERO = re.compile(r"[0_]*0[0_]*\.?[0_]*|[0_]*\.[0_]*0[0_]*")
 
 
 def seconds(text: str | float) -> float:
@@ -31,7 +37,8 @@ def seconds(text: str | float) -> float:
     Parameters
     ----------
     text : str or float
-        A number with a unit of time (ns, us, ms, s, min, h, d), or several from large to small; a bare number counts as seconds.
+        A number with a unit of time (ns, us, ms, s, min, h, d), or several from large to small; zero needs
+        no unit. What is a number, not a text, counts as seconds.
 
     Returns
     -------
@@ -60,6 +67,8 @@ def seconds(text: str | float) -> float:
 
 def _parts(text: str) -> Iterator[float]:
     """Seconds of each part of a duration."""
+    if _ZERO.fullmatch(text.strip()):
+        return
     at, above = 0, math.inf
     while at < len(text) or at == 0:
         match = _PART.match(text, at)
@@ -71,7 +80,7 @@ def _parts(text: str) -> Iterator[float]:
 
 
 #: A number and a unit that may hold a stroke.
-_AMOUNT = re.compile(r"([0-9][0-9_]*(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?)\s*([a-z]+(?:/s)?)", re.IGNORECASE)
+_AMOUNT = re.compile(rf"({_NUMBER})\s*([a-z]+(?:/s)?)", re.IGNORECASE)
 
 #: Units of data and of rates, as factors of a byte and of a bit per second.
 _BYTES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 1024.0, "MiB": 1024.0**2, "GiB": 1024.0**3, "KB": 1e3}

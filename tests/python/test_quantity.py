@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
+from onionlab import _core
+from onionlab.errors import ScenarioError
 from onionlab.quantity import format_duration, seconds
 
 
@@ -33,3 +37,31 @@ def test_durations_lose_nothing_that_counts(length: float, exact: str, coarse: s
 def test_what_is_longer_than_any_duration_is_refused(length: float | str) -> None:
     with pytest.raises(ValueError, match="duration"):
         seconds(length)
+
+
+def start_of(text: str) -> str:
+    """When clients start whose experiment file says so, as the simulator reads and prints it."""
+    experiment = (
+        'title = "Forms"\nduration = "1 d"\n[base]\n[network]\nkind = "synthetic"\nrelays = 10\n'
+        f'[[clients]]\ngroup = "all"\ncount = 1\nstart = {json.dumps(text)}\nload = {{ kind = "bulk", size = "1 MB" }}\n'
+    )
+    start: str = json.loads(_core.resolve("forms.toml", experiment))["clients"][0]["start"]["to"]
+    return start
+
+
+@pytest.mark.parametrize(
+    "text", [".5 s", "1. s", "._1 s", "1_000 ms", "2 h 30 min", "2h30min", " 1 min\t", "0", "0.0", "0 s", "7 us"]
+)
+def test_an_option_may_say_what_an_experiment_may(text: str) -> None:
+    assert seconds(text) == pytest.approx(seconds(start_of(text)), abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1e1 min", "30 min 2 h", "1 h 1 h", "1 µs", "1 Min", "1.5.5 s", "_ s", ".", "", "5", "1 s 0", "--5 s", "-5 s", "3 s x"],
+)
+def test_what_an_experiment_may_not_say_no_option_may(text: str) -> None:
+    with pytest.raises(ScenarioError, match="duration"):
+        start_of(text)
+    with pytest.raises(ValueError, match="duration"):
+        seconds(text)
