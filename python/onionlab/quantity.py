@@ -1,7 +1,7 @@
 """Quantities with units as people write and read them: ``"10 min"``, ``"320 KiB"``, ``12.5 Mbit/s``.
 
-Experiment files are read by the simulator (`crates/quantities`). What is read here, options and values of a resolved scenario, has the
-same grammar, so that an option may say what a file may.
+Experiment files are read by the simulator (`crates/quantities`). What is read here, options and values of a resolved scenario,
+has the same grammar, so that an option may say what a file may.
 """
 
 from __future__ import annotations
