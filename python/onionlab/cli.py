@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
+import re
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -73,16 +76,32 @@ app.command(epilog="Example: onionlab doctor")(doctor)
 
 
 def _check_arguments() -> None:
-    """Refuse what is no UTF-8 among the arguments: names of files go to the simulator, and into reports, as texts."""
+    """Refuse what is empty or no UTF-8 among the arguments.
+
+    An empty name of a folder would be the working folder's. Names of files go to the simulator, and into reports, as texts.
+    """
     for argument in sys.argv[1:]:
+        if not argument or re.fullmatch("--[a-z-]+=", argument):
+            raise QuestionError(f"{argument or 'an argument'} is empty, where a name or a value is needed: an unset variable?")
         try:
             argument.encode()
         except UnicodeEncodeError as error:
             raise QuestionError(f"the argument {clipped(argument)!r} is not UTF-8, which names of files must be here") from error
 
 
+def _bear_with_streams() -> None:
+    """Let no terminal end what is computed: one that lacks a sign gets another, and what is closed is written nowhere."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115 (until the end)
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 def main() -> None:
     """Run the command line; every refusal is one sentence on the error stream."""
+    _bear_with_streams()
     try:
         try:
             _check_arguments()

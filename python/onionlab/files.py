@@ -100,6 +100,7 @@ def write_all(contents: Mapping[Path, bytes]) -> None:
         for path, content in contents.items():
             with writing(path):
                 path.parent.mkdir(parents=True, exist_ok=True)
+                remove_drafts(path.parent, (path.name,))
                 drafts[path].write_bytes(content)
         for path, draft in drafts.items():
             with writing(path):

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from onionlab import _core
-from onionlab.errors import ResultsError
+from onionlab.errors import ResultsError, ScenarioError
 from onionlab.quantity import seconds
 from onionlab.records import CONTROL, check_columns, read_parquet, texts
 
@@ -274,6 +274,10 @@ def in_words(values: dict[str, Any]) -> str:
 
 def read_experiment(experiment: Path) -> str:
     """Text of an experiment file, once it is known that it can be run; raises `ScenarioError` otherwise."""
+    if experiment.exists() and not experiment.is_file() and not experiment.is_dir():
+        raise ScenarioError(
+            f"{experiment}: a pipe or a device; an experiment is read several times, so it must be an ordinary file"
+        )
     _core.resolve(str(experiment))
     return experiment.read_bytes().decode("utf-8")
 

@@ -400,5 +400,5 @@ def over_time(
 
 
 def to_json(frame: pl.DataFrame) -> list[dict[str, Any]]:
-    """Answers as plain data with exactly `KEYS`; NaN never occurs."""
-    return frame.select(KEYS).to_dicts()
+    """Answers as plain data: what was asked of each (`file`, `scale`, `per_client`, `repeat`), and `KEYS`; NaN never occurs."""
+    return frame.select("file", "scale", "per_client", "repeat", *KEYS).to_dicts()

@@ -5,7 +5,10 @@ from __future__ import annotations
 import errno
 import importlib.metadata
 import json
+import os
 import re
+import subprocess
+import sys
 import time
 import tomllib
 from pathlib import Path
@@ -214,3 +217,75 @@ def test_an_error_controls_no_terminal(
 ) -> None:
     assert call(monkeypatch, "report", "a\x1b[2J\x9b") == 2
     assert "a\N{REPLACEMENT CHARACTER}[2J\N{REPLACEMENT CHARACTER} is not a results directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words", [("run", ""), ("run", "pair.toml", "--out", ""), ("report", ""), ("run", "pair.toml", "--out=")]
+)
+def test_what_is_empty_is_not_the_working_folder(
+    words: tuple[str, ...],
+    core: FakeCore,
+    experiment_file: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(experiment_file.parent)
+    before = sorted(experiment_file.parent.iterdir())
+    assert call(monkeypatch, *words) == 2
+    assert "is empty, where a name or a value is needed" in capsys.readouterr().err
+    assert sorted(experiment_file.parent.iterdir()) == before
+    assert core.made == []
+
+
+def test_an_experiment_out_of_a_pipe_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    assert call(monkeypatch, "run", tmp_path / "pipe") == 2
+    assert "a pipe or a device" in capsys.readouterr().err
+
+
+def test_a_folder_that_cannot_be_one_is_refused_before_anything_runs(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for option in ("--docs", "--kept", "--out"):
+        for place in (experiment_file, experiment_file / "below"):
+            assert call(monkeypatch, "reproduce", "swrr", "--quick", option, place) == 2
+            said = " ".join(capsys.readouterr().err.replace("│", " ").split())
+            assert f"for {option}" in said
+            assert "is no folder; one is needed" in said
+    assert core.made == []
+
+
+def test_a_time_that_is_none_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    for option in ("--duration", "--at-most"):
+        for wrong in ("20", "abc", "-5 min", "1e400 h", "0 s"):
+            assert call(monkeypatch, "reproduce", "shadow-networks", f"{option}={wrong}") == 2
+            assert f"for {option}" in capsys.readouterr().err
+
+
+#: Starts the command line as a shell does, with its first words changed to `SETUP`.
+START = [sys.executable, "-c", "import sys; sys.argv[0] = 'onionlab'; SETUP; from onionlab.__main__ import main; main()"]
+
+
+def start(*words: str, setup: str = "pass", **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command line in a process of its own."""
+    command = [*START[:2], START[2].replace("SETUP", setup), *words]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment}, check=False)
+
+
+def test_a_closed_output_and_one_without_our_signs_end_nothing() -> None:
+    closed = start("synth", "--relays", "10", "-o", os.devnull, setup="import os; os.close(1); sys.stdout = None")
+    assert (closed.returncode, closed.stderr) == (0, "")
+    plain = start("shared-links", "--circuits", "1000", PYTHONIOENCODING="ascii")
+    assert (plain.returncode, plain.stderr) == (0, "")
+    assert "1,000" in plain.stdout
+
+
+def test_an_interrupt_while_it_is_loaded_is_one_line() -> None:
+    loading = (
+        "import builtins, signal; load = builtins.__import__; stop = lambda: signal.raise_signal(signal.SIGINT); "
+        "builtins.__import__ = lambda name, *rest: stop() if name == 'onionlab.cli' else load(name, *rest)"
+    )
+    stopped = start("--version", setup=loading)
+    assert (stopped.returncode, stopped.stdout, stopped.stderr) == (130, "", "onionlab: stopped\n")

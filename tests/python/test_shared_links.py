@@ -87,7 +87,7 @@ def test_json_has_exactly_the_promised_keys(
     assert call(monkeypatch, consensus, consensus, "--circuits", 2000, "--format", "json", "--method", "draw", "--seed", 7) == 0
     answers = json.loads(capsys.readouterr().out)
     assert len(answers) == 2
-    assert tuple(answers[0]) == KEYS
+    assert tuple(answers[0]) == ("file", "scale", "per_client", "repeat", *KEYS)
     answer = answers[0]
     assert (answer["circuits"], answer["kind"], answer["directed"]) == (2000, "external", True)
     assert (answer["method"], answer["seed"]) == ("draw", 7)
@@ -288,7 +288,7 @@ def test_filters_and_families(consensus: Path) -> None:
 def test_frames_and_plain_data_agree(consensus: Path) -> None:
     frame = shared_links([consensus], Question(circuits=500))
     (plain,) = to_json(frame)
-    assert tuple(plain) == KEYS
+    assert tuple(plain) == ("file", "scale", "per_client", "repeat", *KEYS)
     assert plain["seed"] is None
     assert plain["circuits_per_link"] == frame["circuits_per_link"][0].to_list()
     assert issubclass(QuestionError, OnionlabError)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -12,7 +13,7 @@ import typer
 from rich.console import Console
 
 from onionlab.commands import EXIT_FAILED, EXIT_INTERRUPTED
-from onionlab.commands.foreign import drawn_from
+from onionlab.commands.foreign import drawn_from, show_missing
 from onionlab.commands.points import COUNTED, at_point
 from onionlab.files import write_output
 from onionlab.quantity import seconds
@@ -61,6 +62,7 @@ def calibrate(
     with drawn_from(directory):
         results = at_point(load(directory), point)
         found = calibration.calibrate(results, live, scale)
+        show_missing(results)
         text = calibration.page(found, live, directory, calibration.year_of(results))
     if output is None:
         sys.stdout.write(text)
@@ -69,12 +71,13 @@ def calibrate(
 
 
 @contextmanager
-def _told_when_stopped(results: Path) -> Iterator[None]:
-    """Say what a keyboard interrupt leaves."""
+def _told_when_stopped(results: Path, *, simulates: bool) -> Iterator[None]:
+    """Say what a keyboard interrupt leaves: of what simulates, the runs."""
     try:
         yield
     except KeyboardInterrupt:
-        print(f"onionlab: stopped; finished runs are kept in {results}, the same command goes on from there", file=sys.stderr)
+        left = f"finished runs are kept in {results}, the same command goes on from there" if simulates else "nothing is kept"
+        print(f"onionlab: stopped; {left}", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
 
 
@@ -104,15 +107,26 @@ def _count(given: list[str]) -> int:
     return int(last[:9])
 
 
-def _wall_time(given: str) -> str:
+def _time(given: str | None, option: str) -> str | None:
     """A length of time; anything else is refused."""
+    if given is None:
+        return None
     try:
         length = seconds(given)
     except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--at-most") from error
+        raise typer.BadParameter(str(error), param_hint=option) from error
     if length <= 0:
-        raise typer.BadParameter(f"{given!r} leaves no time for anything", param_hint="--at-most")
+        raise typer.BadParameter(f"{given!r} leaves no time for anything", param_hint=option)
     return given
+
+
+def _check_folder(folder: Path, option: str) -> None:
+    """Refuse what cannot be a folder before hours are spent on what is to lie in it."""
+    nearest = next(place for place in (folder, *folder.absolute().parents) if os.path.lexists(place))
+    if not nearest.is_dir():
+        raise typer.BadParameter(f"{nearest} is no folder; one is needed", param_hint=option)
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise typer.BadParameter(f"nothing can be written into {nearest}", param_hint=option)
 
 
 def reproduce(
@@ -260,10 +274,13 @@ def reproduce(
     results = out if out is not None else Path("out") / paper
     if docs is None:
         docs = results / "quick" / "page" if quick else Path("docs/results")
+    for option, folder in {"--out": results, "--docs": docs, "--kept": kept}.items():
+        if folder is not None:
+            _check_folder(folder, option)
     errors = Console(stderr=True)
     # What computes says in a line what it is at; what simulates shows its runs.
     status = nullcontext() if chosen.simulates else errors.status("")
-    with made_at(Place(jobs, cluster)), _told_when_stopped(results), status as line:
+    with made_at(Place(jobs, cluster)), _told_when_stopped(results, simulates=chosen.simulates), status as line:
         asked = Request(
             experiments=experiments if experiments is not None else Path("experiments") / paper,
             out=results,
@@ -275,9 +292,9 @@ def reproduce(
             seeds=seeds,
             networks=None if networks is None or counted else _names(networks),
             network_count=_count(networks) if networks is not None and counted else None,
-            duration=duration,
+            duration=_time(duration, "--duration"),
             load=1.0 if load is None else load,
-            at_most=None if at_most is None else _wall_time(at_most),
+            at_most=_time(at_most, "--at-most"),
             quick=quick,
             quarter=quarter,
             parts=None if parts is None else _parts(parts),

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from onionlab.commands.foreign import drawn_from
+from onionlab.commands.foreign import drawn_from, show_missing
 from onionlab.commands.points import COUNTED, at_point
 
 app = typer.Typer(help="Write results in the formats of other programs.", no_args_is_help=True)
@@ -36,6 +36,7 @@ def tornettools(
     with drawn_from(directory):
         results = at_point(load(directory), point)
         exported = export_tornettools(results, out, group)
+        show_missing(results)
     for note in exported.notes:
         print(f"onionlab: {note}", file=sys.stderr)
     for treatment, folder in exported.folders.items():

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import os
+import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from onionlab.errors import OnionlabError, ResultsError
 from onionlab.untrusted import clipped
+
+if TYPE_CHECKING:
+    from onionlab.results.experiment import Experiment
 
 #: The environment variable with which an unexpected error says where it happened.
 TRACEBACK = "ONIONLAB_TRACEBACK"
@@ -37,6 +42,14 @@ def drawn_from(*directories: Path) -> Iterator[None]:
             f"{named}: what lies there cannot be drawn ({type(error).__name__}: {clipped(error, 160)}); onionlab did not write "
             f"it so, or has a defect: {TRACEBACK}=1 in the environment shows where"
         ) from error
+
+
+def show_missing(experiment: Experiment) -> None:
+    """Say on the error stream that runs are missing, which nothing that is drawn or written of the others shows."""
+    from onionlab.results.describe import missing_runs
+
+    for sentence in missing_runs(experiment):
+        print(f"onionlab: {sentence}", file=sys.stderr)
 
 
 def show_cause(error: BaseException) -> None:

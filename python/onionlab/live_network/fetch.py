@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import lzma
+import os
 import tarfile
 import urllib.error
 import urllib.parse
@@ -23,7 +24,7 @@ from typing import IO, cast
 
 from onionlab import _core
 from onionlab.errors import DocumentError, OnionlabError, ResultsError
-from onionlab.files import draft_of_file, file_behind, folders_above, is_folder
+from onionlab.files import draft_of_file, file_behind, folders_above, is_folder, remove_drafts
 from onionlab.unpacking import XZ, Unpacked
 
 #: Where CollecTor is.
@@ -158,11 +159,11 @@ def consensus(
         If it cannot be had; nothing is left on the disk then.
     """
     wanted = FLAVOURS[flavour]
-    if urllib.parse.urlsplit(base).scheme not in ("http", "https"):
+    if not _is_address(base):
         raise FetchError(f"{base!r} is not an address that starts with http:// or https://")
-    if output is not None and is_folder(output):
-        raise FetchError(f"cannot write {output}: it is a folder, but the document needs the name of a file")
     name = document_name(hour, flavour)
+    path = output if output is not None else Path(name)
+    place = _place_of(path)
     base = base.rstrip("/")
     report = tell if tell is not None else _silent
     url = f"{base}/recent/relay-descriptors/{wanted.recent}/{name}"
@@ -175,7 +176,15 @@ def consensus(
             text = _from_archive(url, name, report)
         except _NotThereError:
             raise FetchError(f"there is no consensus of {hour:%Y-%m-%d %H}:00 UTC: neither {recent} nor {url} exists") from None
-    return _keep(text, output if output is not None else Path(name), url, hour, wanted)
+    return _keep(text, path, place, url, hour, wanted)
+
+
+def _is_address(base: str) -> bool:
+    try:
+        return urllib.parse.urlsplit(base).scheme in ("http", "https")
+    except ValueError:
+        # As with brackets that hold no address of IPv6.
+        return False
 
 
 def _silent(_received: int, _total: int | None) -> None:
@@ -196,7 +205,7 @@ class _Arriving:
                 raise _NotThereError(f"{url} does not exist") from None
             raise FetchError(f"{url}: the server refuses with {error.code} {error.reason}") from None
         except (OSError, HTTPException, ValueError) as error:
-            raise FetchError(f"cannot reach {url}: {_reason(error)}; is there a network?") from error
+            raise FetchError(f"cannot reach {url}: {_reason(error)}; is there a network, and is the address right?") from error
         length = self._answer.headers.get("Content-Length", "")
         self._total = int(length) if length.isascii() and length.isdigit() and len(length) < 20 else None
         self._received = 0
@@ -324,22 +333,33 @@ def _member(archive: tarfile.TarFile, member: tarfile.TarInfo, url: str) -> byte
     return text
 
 
-def _keep(text: bytes, path: Path, url: str, hour: datetime, wanted: Flavour) -> Fetched:
-    """Read the document as a consensus, and put it into its place only if it is the one that was asked for."""
-    # CollecTor puts a line such as "@type network-status-consensus-3 1.0" before it, which is no part of the document.
-    start = 0
-    while text.startswith(b"@", start):
-        start = text.find(b"\n", start) + 1 or len(text)
-    text = text[start:]
+def _place_of(path: Path) -> Path:
+    """The file that a document will be, which is found out before it is fetched."""
+    if is_folder(path):
+        raise FetchError(f"cannot write {path}: it is a folder, but the document needs the name of a file")
     try:
         place = file_behind(path)
     except ResultsError as error:
         raise FetchError(str(error)) from error
     if place is None:
         raise FetchError(f"cannot write {path}: it is no ordinary file")
+    above = next(folder for folder in place.absolute().parents if os.path.lexists(folder))
+    if not above.is_dir() or not os.access(above, os.W_OK | os.X_OK):
+        raise FetchError(f"cannot write {path}: {above} is no folder into which anything can be written")
+    return place
+
+
+def _keep(text: bytes, path: Path, place: Path, url: str, hour: datetime, wanted: Flavour) -> Fetched:
+    """Read the document as a consensus, and put it into its place only if it is the one that was asked for."""
+    # CollecTor puts a line such as "@type network-status-consensus-3 1.0" before it, which is no part of the document.
+    start = 0
+    while text.startswith(b"@", start):
+        start = text.find(b"\n", start) + 1 or len(text)
+    text = text[start:]
     draft = draft_of_file(place)
     try:
         with folders_above(place):
+            remove_drafts(place.parent, (place.name,))
             try:
                 draft.write_bytes(lzma.compress(text) if path.suffix == ".xz" else text)
                 summary = _check(draft, url, hour, wanted)

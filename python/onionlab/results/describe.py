@@ -251,12 +251,15 @@ def left_out(experiment: Experiment, kind: str, treatment: str) -> str:
     return f"Of the transfers of “{treatment}” {' and '.join(parts)}, which no curve shows." if parts else ""
 
 
+def missing_runs(experiment: Experiment) -> list[str]:
+    """A sentence about the runs that are not there, if any."""
+    missing, planned = len(experiment.missing), len(experiment.plan.runs)
+    return [f"{missing} of {planned} runs are missing; everything here rests on the others."] if missing else []
+
+
 def warnings(experiment: Experiment) -> list[str]:
     """What to keep in mind when reading the figures."""
-    found = []
-    missing = len(experiment.missing)
-    if missing:
-        found.append(f"{missing} of {len(experiment.plan.runs)} runs are missing; everything here rests on the others.")
+    found = missing_runs(experiment)
     found += [f"{failure.run.label} failed: {failure.reason}" for failure in experiment.failures]
     found += statistics_warnings(
         networks=experiment.repeats,

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from onionlab.charts.paper import captions, charts_for_paper, write_printed
 from onionlab.charts.theme import PAPERS
+from onionlab.commands.foreign import show_missing
 from onionlab.commands.points import at_point
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
@@ -41,13 +42,14 @@ def draw(directory: Path, paper: str, out: Path | None, only: list[str], point: 
     if point is not None:
         experiment = at_point(experiment, point)
         folder = folder if out is not None else directory / "points" / str(point) / "paper" / paper
+    show_missing(experiment)
     console = Console(stderr=True)
     with console.status("computing the curves"):
         charts = charts_for_paper(experiment)
     wanted = [chart for chart in charts if not only or any(fnmatch(chart.name, pattern) for pattern in only)]
     if unknown := [pattern for pattern in only if not any(fnmatch(chart.name, pattern) for chart in charts)]:
         names = ", ".join(chart.name for chart in charts)
-        raise ResultsError(f"no chart of {directory} is called {unknown[0]}; there are {names}")
+        raise ResultsError(f"no chart of {directory} is called {unknown[0]!r}; there are {names}")
     drawn = [chart for chart in wanted if chart.specification is not None]
     with console.status("") as status:
         for number, chart in enumerate(drawn, 1):
