@@ -136,7 +136,9 @@ impl RunError {
             Self::NoSuchRun { .. } => "run-unknown",
             Self::World(WorldError::Directory(_) | WorldError::NoExitPolicies { .. }) => "document-consensus",
             Self::World(WorldError::Latency(_) | WorldError::NoSuchCountry { .. }) => "document-latency",
-            Self::World(WorldError::Paths(_) | WorldError::NoOnionPath { .. }) => "run-no-paths",
+            Self::World(WorldError::Paths(_) | WorldError::NoOnionPath { .. } | WorldError::TooFewGuards { .. }) => {
+                "run-no-paths"
+            }
             Self::World(
                 WorldError::TooManyClients { .. } | WorldError::TooManyUsers { .. } | WorldError::TooManySequences { .. },
             ) => "run-too-many-clients",

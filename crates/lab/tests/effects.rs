@@ -251,6 +251,23 @@ fn settings_of_limits_and_guards_have_an_effect() {
     assert_ne!(of_one[0], of_one[1]);
 }
 
+/// Each circuit of a set has a guard of its own: with fewer primary guards than circuits there would be no set, and nobody would say so.
+#[test]
+fn sets_of_more_circuits_than_there_are_guards_are_refused() {
+    let built = |settings: &str| {
+        let text = format!("{}{settings}\n", SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", ""));
+        let scenario = Scenario::parse(Path::new("test.toml"), text).and_then(|scenario| scenario.resolve()).unwrap();
+        onionlab_lab::world::build(&scenario, 0, 0, 1).map(|_| ()).map_err(|error| error.to_string())
+    };
+    let refused = "a Conflux set of 4 circuits needs as many guards, and clients have 3 primary ones: lower `conflux-legs`, or give more `guards` (0 for none)";
+    assert_eq!(built("conflux-legs = 4"), Err(refused.to_owned()));
+    for allowed in
+        ["conflux-legs = 3", "conflux-legs = 4\nguards = 4", "conflux-legs = 4\nguards = 0", "conflux-legs = 2\nguards = 1"]
+    {
+        assert_eq!(built(allowed), Ok(()), "{allowed}");
+    }
+}
+
 /// Where a server needs 14 s to answer an exit, a stream waits as long as its client's torrc says, and is given up when that says so.
 #[test]
 fn time_outs_of_streams_have_an_effect() {

@@ -132,6 +132,25 @@ mod tests {
         (losses(&bench) == [u64::from(lost), 0]).then(|| (arrived.unwrap(), others.map(Option::unwrap)))
     }
 
+    /// Twelve cells that KIST writes in one go fill packets, also where the uplink takes each at once: a cell in a packet of its own would cost its headers, and an acknowledgement.
+    #[test]
+    fn what_is_written_in_one_go_fills_packets() {
+        let links = Links::Quic { congestion: QuicCongestion::Cubic };
+        let path = Path { latency: SimDuration::from_millis(25), jitter: SimDuration::ZERO, loss: 0.0, beside: false };
+        let mut bench = Bench::over(path, Seed(1), Settings { links, ..Settings::default() }, 1, TcpConfig::linux());
+        let circuit = bench.circuit_in_stream(0);
+        bench.advance_to(at(1100));
+        let packets = |bench: &Bench| bench.world.network().counters(HostId(0)).packets_sent;
+        let before = packets(&bench);
+        bench.queue(circuit, 12);
+        bench.world.settle();
+        bench.advance_to(at(1115));
+        // 6168 bytes: four packets of 1420, and the rest.
+        assert_eq!(packets(&bench) - before, 5);
+        bench.advance_to(at(1200));
+        assert_eq!(bench.world.circuits[circuit.index()].live_cells, 1, "all have arrived");
+    }
+
     /// With two circuits, a loss on one delays the other on tor's connection and does not in a stream of its own. Exactly one packet is lost, with a cell of the first circuit. Over TCP what the
     /// second circuit has sent meanwhile comes when that has been sent again; over QUIC each of its cells comes as if nothing had been lost.
     #[test]

@@ -39,8 +39,8 @@ impl World {
                 return;
             }
         }
-        let plain = self.settings.tls == Tls::Absent && !self.settings.links.are_quic();
-        let [written, sealed] = if plain { self.write_plain(id, bytes) } else { self.write_records(id, bytes) };
+        let [written, sealed] =
+            if self.settings.tls == Tls::Absent { self.write_plain(id, bytes) } else { self.write_records(id, bytes) };
         self.nodes[host.index()].counters.channel_bytes_written += written;
         if self.switching.is_some() {
             self.note_drained(id);
@@ -108,7 +108,7 @@ impl World {
         [written, sealed]
     }
 
-    /// Without TLS, as a simulator has it that knows only cells: one write of these bytes, of which the kernel takes what it can, and each cell can be read when its last byte is there.
+    /// Without TLS, as over QUIC or in a simulator that knows only cells: one write of these bytes, of which the kernel takes what it can, and each cell can be read when its last byte is there.
     fn write_plain(&mut self, id: EndId, bytes: u32) -> [u64; 2] {
         let end = &mut self.ends[id.index()];
         let taken = self.net.write(&mut self.queue, end.socket, u64::from(bytes));

@@ -20,6 +20,7 @@ mod topology;
 mod tuning;
 
 use crate::scenario::resolved::{ClientGroup, Network, Treatment};
+use crate::scenario::treatment::LinkProfile;
 use crate::scenario::version::TorVersion;
 use crate::scenario::{MAX_SEQUENCES, ResolvedScenario};
 use onionlab_directory::{BandwidthWeights, Class, DirectoryError, Params, Relay};
@@ -27,7 +28,7 @@ use onionlab_engine::HostId;
 use onionlab_load::{DEFAULT_PORT, LoadModel};
 use onionlab_net::latency::LatencyError;
 use onionlab_net::{HostConfig, Topology};
-use onionlab_paths::{ClientPaths, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
+use onionlab_paths::{ClientPaths, EntryRules, ExitDemand, Layer2Rules, PathError, PathOptions, PathSelector};
 use onionlab_quantities::{Bandwidth, RandomStream, Seed, SimDuration, SimTime};
 use onionlab_tor::{ClientConfig, ClientOptions, PathSource, RateLimit, RelayClass, Role, Settings, World, WorldConfig};
 pub use own_policy::{Interpreter, try_policies};
@@ -95,6 +96,16 @@ pub enum WorldError {
     NoOnionPath {
         /// A client or a service.
         host: String,
+    },
+    /// Each circuit of a Conflux set has a guard of its own, and clients have fewer.
+    #[error(
+        "a Conflux set of {legs} circuits needs as many guards, and clients have {guards} primary ones: lower `conflux-legs`, or give more `guards` (0 for none)"
+    )]
+    TooFewGuards {
+        /// The circuits of a set.
+        legs: u32,
+        /// The primary guards of a client.
+        guards: u32,
     },
     /// A policy of the user's own cannot be had.
     #[error("{file}, a circuitmux policy, {what}")]
@@ -208,6 +219,9 @@ pub fn build_with(
         }
     };
     let (drawn, onion) = (layout.routes.relays.is_some(), scenario.has_onion_services());
+    if drawn {
+        check_sets(&scenario.treatments[treatment], &layout.params)?;
+    }
     let treatment = effective::effective(&scenario.treatments[treatment], &layout.params, drawn, onion);
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let uplink_queue = tuning::uplink_queue(&treatment);
@@ -224,7 +238,11 @@ pub fn build_with(
         services: layout.clients.iter().filter(|client| client.serves).count(),
     };
     onion::check(&layout.routes, &layout.clients, |host| names.hosts[host.index()].clone())?;
-    let clients = layout.clients.iter().map(|client| configure(client, &names.hosts[client.host.index()], run_seed)).collect();
+    let clients = layout
+        .clients
+        .iter()
+        .map(|client| configure(client, &names.hosts[client.host.index()], run_seed, treatment.net))
+        .collect();
     let paths: Box<dyn PathSource> = if let Some(switching) = &treatment.switching {
         let port = |client: &Client<'_>| client.group.load.port().unwrap_or(DEFAULT_PORT);
         let clients: Vec<_> = layout.clients.iter().map(|client| (&*names.hosts[client.host.index()], port(client))).collect();
@@ -273,6 +291,15 @@ fn selector(
     Ok(selector)
 }
 
+/// Who asks for more circuits in a set than a client has primary guards would get none, and not know. (tor's own would come about now and then, until so many guards are confirmed:
+/// `entry_guards_note_guard_success`.)
+fn check_sets(treatment: &Treatment, params: &Params) -> Result<(), WorldError> {
+    let (Some(legs), EntryRules::Guards(rules)) = (treatment.conflux_legs, effective::guards(treatment, params)) else {
+        return Ok(());
+    };
+    if legs > rules.primary { Err(WorldError::TooFewGuards { legs, guards: rules.primary }) } else { Ok(()) }
+}
+
 /// The paths of the client with this name, whose guards are kept as the treatment's version of tor keeps them.
 fn paths_of(
     selector: &PathSelector,
@@ -293,18 +320,19 @@ fn relay(host: &Host) -> Option<(RelayClass, Bandwidth)> {
     Some((class, limit.map_or(host.up, |limit: RateLimit| limit.relays().min(host.up))))
 }
 
-fn configure(client: &Client<'_>, name: &str, seed: Seed) -> ClientConfig {
+fn configure(client: &Client<'_>, name: &str, seed: Seed, net: LinkProfile) -> ClientConfig {
     let group = client.group;
     let span = group.start.to.as_nanos() - group.start.from.as_nanos();
     let start = group.start.from.as_nanos() + RandomStream::new(seed, name, "start").at(0).below(span + 1);
     if client.serves {
         return service(client, name, seed);
     }
+    let boot = SimTime::from_nanos(start.saturating_sub(group.boot_before.as_nanos()));
     ClientConfig {
         host: client.host,
         load: Some(LoadModel::clone(&group.load).of_client(name)),
         stream: RandomStream::new(seed, name, "load"),
-        boot: SimTime::from_nanos(start.saturating_sub(group.boot_before.as_nanos())),
+        boot: net.starts_tor(boot),
         start: SimTime::from_nanos(start),
         stop: SimTime::ZERO + group.stop,
         timeout: group.timeout,

@@ -28,7 +28,7 @@ pub(super) struct Congestion {
     /// Bytes that may leave at once, as of `refilled`.
     tokens: u64,
     refilled: SimTime,
-    /// Until then the pacer holds data back.
+    /// When the pacer's bucket, which was found empty, will be full: what waits leaves then without anything else happening.
     pub(super) paced_until: SimTime,
 }
 
@@ -66,18 +66,32 @@ impl Congestion {
     pub(super) fn on_sent(&mut self, cfg: &QuicConfig, now: SimTime, bytes: u64, smoothed: Option<SimDuration>) {
         self.in_flight += bytes;
         let (true, Some(smoothed)) = (cfg.pacing, smoothed) else { return };
-        let (full, bucket) = (cfg.full(), BURST * cfg.full());
-        // 5/4 of a window in a round trip.
-        let window = u128::from(self.cwnd) * 5;
-        let round = u128::from(smoothed.as_nanos().max(1)) * 4;
-        let elapsed = u128::from(now.saturating_since(self.refilled).as_nanos());
-        let gained = u64::try_from(window * elapsed / round).unwrap_or(u64::MAX);
-        self.tokens = self.tokens.saturating_add(gained).min(bucket).saturating_sub(bytes);
+        self.tokens = self.tokens_at(cfg, now, smoothed).saturating_sub(bytes);
         self.refilled = now;
-        if self.tokens < full {
-            let missing = u128::from(bucket - self.tokens) * round / window;
+        if self.tokens < cfg.full() {
+            let [window, round] = self.pace(smoothed);
+            let missing = u128::from(BURST * cfg.full() - self.tokens) * round / window;
             self.paced_until = now + SimDuration::from_nanos(u64::try_from(missing).unwrap_or(u64::MAX));
         }
+    }
+
+    /// The pacer fills its bucket with so many bytes in so many nanoseconds: 5/4 of a window in a round trip.
+    fn pace(&self, smoothed: SimDuration) -> [u128; 2] {
+        [u128::from(self.cwnd) * 5, u128::from(smoothed.as_nanos().max(1)) * 4]
+    }
+
+    /// What the pacer's bucket holds.
+    fn tokens_at(&self, cfg: &QuicConfig, now: SimTime, smoothed: SimDuration) -> u64 {
+        let [window, round] = self.pace(smoothed);
+        let elapsed = u128::from(now.saturating_since(self.refilled).as_nanos());
+        let gained = u64::try_from(window * elapsed / round).unwrap_or(u64::MAX);
+        self.tokens.saturating_add(gained).min(BURST * cfg.full())
+    }
+
+    /// Whether the pacer lets a datagram pass. Its timer waits for a full bucket, so that not each datagram takes a timer; but what an acknowledgement or a
+    /// write has looked at meanwhile leaves as soon as there are tokens for it (as in quinn).
+    pub(super) fn lets_pass(&self, cfg: &QuicConfig, now: SimTime, smoothed: Option<SimDuration>) -> bool {
+        now >= self.paced_until || smoothed.is_some_and(|smoothed| self.tokens_at(cfg, now, smoothed) >= cfg.full())
     }
 
     /// `IsAppOrFlowControlLimited`, as Chromium and quic-go tell: a window with room for more than three datagrams, in slow start one less than
@@ -166,6 +180,64 @@ impl Congestion {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ROUND: SimDuration = SimDuration::from_millis(100);
+
+    /// A window of so many datagrams, of which the pacer's bucket was emptied at time zero.
+    fn emptied(cfg: &QuicConfig, datagrams: u64) -> Congestion {
+        let mut congestion = Congestion::new(cfg);
+        congestion.cwnd = datagrams * cfg.full();
+        while congestion.lets_pass(cfg, SimTime::ZERO, Some(ROUND)) {
+            congestion.on_sent(cfg, SimTime::ZERO, cfg.full(), Some(ROUND));
+        }
+        congestion
+    }
+
+    /// The first microsecond in which a datagram may leave.
+    fn passes_at(congestion: &Congestion, cfg: &QuicConfig) -> u64 {
+        (0..200_000).find(|&micros| congestion.lets_pass(cfg, SimTime::from_nanos(1000 * micros), Some(ROUND))).unwrap()
+    }
+
+    /// A window of 40 datagrams: one each 2 ms, so 20 ms for the bucket's ten. What is looked at meanwhile waits for one.
+    #[test]
+    fn a_datagram_leaves_when_there_are_tokens_for_it() {
+        let cfg = QuicConfig::standard();
+        let mut congestion = emptied(&cfg, 40);
+        assert_eq!(congestion.in_flight, 10 * cfg.full());
+        assert_eq!(congestion.paced_until, SimTime::from_nanos(20_000_000));
+        assert_eq!(passes_at(&congestion, &cfg), 2_000);
+        congestion.on_sent(&cfg, SimTime::from_nanos(2_000_000), cfg.full(), Some(ROUND));
+        assert!(!congestion.lets_pass(&cfg, SimTime::from_nanos(3_999_000), Some(ROUND)));
+        assert!(congestion.lets_pass(&cfg, SimTime::from_nanos(4_000_000), Some(ROUND)));
+    }
+
+    #[test]
+    fn a_window_that_grows_during_a_pause_shortens_it() {
+        let cfg = QuicConfig::standard();
+        let mut congestion = emptied(&cfg, 40);
+        congestion.cwnd *= 2;
+        assert_eq!(passes_at(&congestion, &cfg), 1_000);
+    }
+
+    /// The bucket, and 5/4 of a window in each round trip: whoever always has something to send gets that and no more.
+    #[test]
+    fn the_pacer_gives_its_rate() {
+        let cfg = QuicConfig::standard();
+        for datagrams in [4, 13, 40, 300] {
+            let mut congestion = emptied(&cfg, datagrams);
+            let mut sent = 10;
+            for micros in (0..1_000_000).step_by(50) {
+                let now = SimTime::from_nanos(1000 * micros);
+                while congestion.lets_pass(&cfg, now, Some(ROUND)) {
+                    congestion.on_sent(&cfg, now, cfg.full(), Some(ROUND));
+                    sent += 1;
+                }
+            }
+            // Ten round trips.
+            let most = 10 + datagrams * 10 * 5 / 4;
+            assert!(sent <= most && sent >= most - 11, "{datagrams}: {sent} of {most}");
+        }
+    }
 
     /// The same bytes, acknowledged in packets of a cell or in full ones, give the same window: CUBIC's Reno estimate counts datagrams' worth.
     #[test]

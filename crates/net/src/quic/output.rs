@@ -43,7 +43,7 @@ impl Connection {
 
     /// The congestion window and the pacer let another datagram pass.
     fn may_send(&self, cfg: &QuicConfig, now: SimTime) -> bool {
-        (self.recovery_packet || self.congestion.has_room(cfg)) && now >= self.congestion.paced_until
+        (self.recovery_packet || self.congestion.has_room(cfg)) && self.congestion.lets_pass(cfg, now, self.smoothed())
     }
 
     /// The datagram to be sent now, as its packets, marked as sent; none if nothing may be sent.

@@ -31,7 +31,7 @@ use build_timeout::BuildTimeout;
 use onionlab_engine::HostId;
 use onionlab_load::{LoadModel, user_stream};
 use onionlab_quantities::{RandomStream, SimDuration, SimTime};
-use pool::Pool;
+use pool::{Pool, SECOND};
 use ports::PredictedPorts;
 
 /// What a client wants a circuit for.
@@ -130,6 +130,20 @@ pub struct ClientConfig {
     pub latency: bool,
     /// Of the DATA cells that it sends one is followed to the server each time so long has passed since the last (module `probes`); none: none is.
     pub probe: Option<SimDuration>,
+}
+
+impl ClientConfig {
+    /// The first of its tor's seconds, which it counts from its boot, that is not before `time`.
+    pub(crate) fn second_from(&self, time: SimTime) -> SimTime {
+        self.boot + SimDuration::from_nanos(time.saturating_since(self.boot).as_nanos().next_multiple_of(SECOND.as_nanos()))
+    }
+
+    /// The first of its tor's seconds at which a time-out that began at `since` is over by the clock on the wall, which tor reads in whole seconds (`time(NULL)`): up to a second earlier than
+    /// exactly, or later, as the seconds lie. Those of simulated time are taken for the clock's.
+    pub(crate) fn second_past(&self, since: SimTime, timeout: SimDuration) -> SimTime {
+        let began = since.as_nanos() / SECOND.as_nanos() * SECOND.as_nanos();
+        self.second_from(SimTime::from_nanos((began + timeout.as_nanos()).next_multiple_of(SECOND.as_nanos())))
+    }
 }
 
 #[derive(Debug)]

@@ -108,8 +108,7 @@ impl World {
     pub(crate) fn second_by(&mut self, client: ClientId, time: SimTime) {
         let now = self.queue.now();
         let state = &mut self.clients[client.index()];
-        let since = time.max(now).saturating_since(state.config.boot).as_nanos();
-        let mut next = state.config.boot + SimDuration::from_nanos(since.next_multiple_of(SECOND.as_nanos()));
+        let mut next = state.config.second_from(time.max(now));
         if next <= now {
             next += SECOND;
         }

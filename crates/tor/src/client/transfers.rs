@@ -128,9 +128,18 @@ impl Transfer {
     fn due(&self, config: &ClientConfig) -> SimTime {
         let due = (self.start + self.timeout).min(self.progress + config.stall);
         match self.state {
-            State::Waits => due.min(self.began + config.options.socks_timeout),
-            State::Connects { since } => due.min(since + self.reply_timeout(&config.options)),
+            State::Waits | State::Connects { .. } => due.min(self.tor_gives_up(config)),
             State::Open => due,
+        }
+    }
+
+    /// When tor has waited long enough, for a circuit or for the reply to BEGIN: the first of its seconds that is, by a clock of whole seconds, so much later
+    /// (`connection_ap_expire_beginning`). Never while the stream is open.
+    fn tor_gives_up(&self, config: &ClientConfig) -> SimTime {
+        match self.state {
+            State::Waits => config.second_past(self.began, config.options.socks_timeout),
+            State::Connects { since } => config.second_past(since, self.reply_timeout(&config.options)),
+            State::Open => SimTime::MAX,
         }
     }
 }
@@ -317,6 +326,10 @@ impl World {
                 let transfer = &mut self.transfers[transfer.index()];
                 transfer.unread -= take;
                 transfer.progress = self.queue.now();
+                // What the program writes meanwhile has tor wait longer for the reply (`timestamp_last_read_allowed`).
+                if let State::Connects { since } = &mut transfer.state {
+                    *since = self.queue.now();
+                }
                 self.edge_has_read(id, Place::Client, take);
             }
             self.package(id, Place::Client, u32::MAX);

@@ -1,6 +1,6 @@
 //! What the axes that are no numbers can be.
 
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{SimDuration, SimTime};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -199,6 +199,15 @@ impl LinkProfile {
         match self {
             Self::Linux => SimDuration::from_millis(4),
             Self::Shadow | Self::Nstor => SimDuration::ZERO,
+        }
+    }
+
+    /// When a client's tor starts that is to start at `time`. Shadow starts processes at whole seconds, and computing takes them no time, so that all look after their circuits and
+    /// time-outs in the same instant of each second; elsewhere each has instants of its own.
+    pub(crate) const fn starts_tor(self, time: SimTime) -> SimTime {
+        match self {
+            Self::Shadow => SimTime::from_nanos(time.as_nanos() / 1_000_000_000 * 1_000_000_000),
+            Self::Linux | Self::Nstor => time,
         }
     }
 }

@@ -258,7 +258,7 @@ axes! {
     /// With conflux: how many sets that no stream has used yet a client has or builds ahead, 1 to 100, as long as fewer than `cfx_max_linked_set` of `consensus-params` (10) are linked, used or not. Default: as the consensus says (`cfx_max_prebuilt_set`), else 3.
     #[schemars(range(min = 1, max = 100))]
     conflux_sets: u32,
-    /// With conflux: circuits of a set, 2 to 8. Default: as the consensus says (`cfx_num_legs_set`), else 2.
+    /// With conflux: circuits of a set, 2 to 8, no more than clients have primary guards (`guards`, at least 3 unless the consensus says otherwise), since each has one of its own. Default: as the consensus says (`cfx_num_legs_set`), else 2.
     #[schemars(range(min = 2, max = 8))]
     conflux_legs: u32,
     /// Whether entry relays move circuits away from congested outbufs: see docs/models/switching.md. Without Conflux, which a treatment with "active" does not have. Default: "none".

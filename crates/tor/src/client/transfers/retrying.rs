@@ -133,24 +133,58 @@ impl World {
         }
         transfer.check_at = SimTime::MAX;
         let config = &self.clients[transfer.client.index()].config;
-        let (stall, options) = (config.stall, config.options);
+        let (stall, given_up) = (config.stall, transfer.tor_gives_up(config) <= now);
         if transfer.start + transfer.timeout <= now {
             self.finish_transfer(id, Outcome::Timeout);
         } else if transfer.progress + stall <= now {
             self.finish_transfer(id, Outcome::Stall);
-        } else if transfer.state == State::Waits && transfer.began + options.socks_timeout <= now {
-            self.finish_transfer(id, Outcome::NoCircuit);
-        } else if let State::Connects { since } = transfer.state
-            && since + transfer.reply_timeout(&options) <= now
-        {
-            // A service that does not answer is not asked again (`connection_ap_expire_beginning`).
-            if transfer.service.is_some() {
-                self.finish_transfer(id, Outcome::Timeout);
-            } else {
-                self.try_elsewhere(id);
-            }
-        } else {
+        } else if !given_up {
             self.arm_check(id);
+        } else if transfer.state == State::Waits {
+            self.finish_transfer(id, Outcome::NoCircuit);
+        } else if transfer.service.is_some() {
+            // A service that does not answer is not asked again (`connection_ap_expire_beginning`).
+            self.finish_transfer(id, Outcome::Timeout);
+        } else {
+            self.try_elsewhere(id);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client::ClientConfig;
+    use crate::settings::Settings;
+    use crate::test_world::{at, in_a_row};
+    use onionlab_quantities::{Bandwidth, SimDuration};
+
+    /// tor's seconds come 300 ms after those of the clock on the wall. A BEGIN of 20.0 s has waited ten seconds by that clock at 30.3 s, one of 20.9 s as well, and one of 21.0 s a second later;
+    /// with seconds that come with the clock's, 300 ms earlier.
+    #[test]
+    fn whole_seconds_are_those_of_the_wall() {
+        let world = in_a_row(Settings::default(), Bandwidth::UNLIMITED, "kind = \"bulk\"\nsize = \"1 MB\"");
+        let mut config = world.clients[0].config.clone();
+        let over = |config: &ClientConfig, since: u64| config.second_past(at(since), SimDuration::from_secs(10));
+        config.boot = at(5_300);
+        assert_eq!([20_000, 20_900, 21_000].map(|since| over(&config, since)), [30_300, 30_300, 31_300].map(at));
+        config.boot = at(5_000);
+        assert_eq!([20_000, 20_900, 21_000].map(|since| over(&config, since)), [30_000, 30_000, 31_000].map(at));
+    }
+
+    /// A reply that is waited for since the tenth second is given up in the twentieth; the program's write in the twelfth has tor wait until the twenty-second.
+    #[test]
+    fn tor_waits_longer_for_a_program_that_writes() {
+        let mut world = in_a_row(Settings::default(), Bandwidth::UNLIMITED, "kind = \"bulk\"\nsize = \"100 MB\"");
+        world.run_until(at(12_000));
+        let id = StreamId(0);
+        let transfer = world.streams[0].transfer.index();
+        world.transfers[transfer].state = State::Connects { since: at(10_000) };
+        let given_up = |world: &World| world.transfers[transfer].tor_gives_up(&world.clients[0].config);
+        world.read_program(id);
+        assert_eq!(given_up(&world), at(20_000), "there was nothing to read");
+        world.transfers[transfer].writes(1000);
+        world.read_program(id);
+        assert_eq!((world.transfers[transfer].unread(), given_up(&world)), (0, at(22_000)));
     }
 }
