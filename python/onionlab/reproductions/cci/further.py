@@ -56,7 +56,7 @@ QUESTIONS = (
         "connection's streams take turns by the packet whatever the circuit scheduler says. Nor does it shrink the "
         "window of an idle connection. So there are shared connections and one for each circuit without Nagle's, and shared ones "
         "that keep their window (with round robin: below): only what is left of QUIC's difference beside these comes from its "
-        "losses holding up one circuit alone.",
+        "losses holding up one circuit alone, and from its pacing and want of HyStart, which show where nothing is lost.",
         "all four ways with the tor of today",
     ),
     Question(
