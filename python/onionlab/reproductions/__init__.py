@@ -5,8 +5,13 @@ A reproduction lives in ``experiments/<name>/``: the experiment files, ``publish
 the page.
 """
 
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
 from onionlab.reproductions import cci, live, predictor, salsa, shadow_networks, shadow_tor, switching, swrr
 from onionlab.reproductions.request import Outcome, Reproduction, Request
+from onionlab.reproductions.runs import Observe
 
 __all__ = [
     "REPRODUCTIONS",
@@ -24,10 +29,21 @@ __all__ = [
 ]
 
 
-def _swrr(asked: Request) -> Outcome:
-    return swrr.reproduce(
-        asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept, as_kept=asked.as_kept
-    )
+class _Keeping(Protocol):
+    """A reproduction that keeps what its experiments came to, and has a small form."""
+
+    def __call__(
+        self, experiments: Path, out: Path, docs: Path, observe: Observe | None, *, quick: bool, kept: Path | None, as_kept: bool
+    ) -> Outcome: ...
+
+
+def _keeping(reproduce: _Keeping) -> Callable[[Request], Outcome]:
+    def carried_out(asked: Request) -> Outcome:
+        return reproduce(
+            asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept, as_kept=asked.as_kept
+        )
+
+    return carried_out
 
 
 def _cci(asked: Request) -> Outcome:
@@ -42,18 +58,6 @@ def _cci(asked: Request) -> Outcome:
         quarter=asked.quarter,
         parts=asked.parts,
         networks=asked.network_count,
-    )
-
-
-def _predictor(asked: Request) -> Outcome:
-    return predictor.reproduce(
-        asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept, as_kept=asked.as_kept
-    )
-
-
-def _switching(asked: Request) -> Outcome:
-    return switching.reproduce(
-        asked.experiments, asked.out, asked.docs, asked.observe, quick=asked.quick, kept=asked.kept, as_kept=asked.as_kept
     )
 
 
@@ -87,10 +91,10 @@ def _live(asked: Request) -> Outcome:
 
 #: All, by their names on the command line.
 REPRODUCTIONS = {
-    "swrr": Reproduction(_swrr, frozenset({"quick", "kept", "as-kept"})),
+    "swrr": Reproduction(_keeping(swrr.reproduce), frozenset({"quick", "kept", "as-kept"})),
     "cci": Reproduction(_cci, frozenset({"quick", "kept", "as-kept", "quarter", "parts", "network-count"})),
-    "predictor": Reproduction(_predictor, frozenset({"quick", "kept", "as-kept"})),
-    "switching": Reproduction(_switching, frozenset({"quick", "kept", "as-kept"})),
+    "predictor": Reproduction(_keeping(predictor.reproduce), frozenset({"quick", "kept", "as-kept"})),
+    "switching": Reproduction(_keeping(switching.reproduce), frozenset({"quick", "kept", "as-kept"})),
     "salsa": Reproduction(_salsa, frozenset({"consensus"}), simulates=False),
     "shadow-tor": Reproduction(_shadow_tor, frozenset({"reference", "seeds"})),
     "shadow-networks": Reproduction(
