@@ -33,7 +33,7 @@ def test_durations_lose_nothing_that_counts(length: float, exact: str, coarse: s
     assert seconds(exact) == pytest.approx(length, abs=0.5)
 
 
-@pytest.mark.parametrize("length", [10**400, float("inf"), "1e309 s"])
+@pytest.mark.parametrize("length", [10**400, float("inf"), f"1{0:0309d} s"])
 def test_what_is_longer_than_any_duration_is_refused(length: float | str) -> None:
     with pytest.raises(ValueError, match="duration"):
         seconds(length)
