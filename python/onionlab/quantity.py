@@ -61,8 +61,15 @@ def seconds(text: str | float) -> float:
         # A whole number of more digits than a float has, as JSON may have it.
         length = math.inf
     if not math.isfinite(length):
-        raise ValueError("a duration is longer than any" if isinstance(text, int) else f"{text!r} is longer than any duration")
+        raise ValueError(
+            "a duration is longer than any" if isinstance(text, int) else f"{_shown(text)} is longer than any duration"
+        )
     return length
+
+
+def _shown(text: str | float) -> str:
+    """A text as a message quotes it, of a long one its beginning."""
+    return repr(text) if not isinstance(text, str) or len(text) <= 80 else f"{text[:80]!r}..."
 
 
 def _parts(text: str) -> Iterator[float]:
@@ -74,7 +81,7 @@ def _parts(text: str) -> Iterator[float]:
         match = _PART.match(text, at)
         unit = _SECONDS.get(match[2]) if match else None
         if match is None or unit is None or unit >= above:
-            raise ValueError(f"{text!r} is not a duration such as '10 min', '1.5 s' or '2 h 30 min'")
+            raise ValueError(f"{_shown(text)} is not a duration such as '10 min', '1.5 s' or '2 h 30 min'")
         yield float(match[1].replace("_", "")) * unit
         at, above = match.end(), unit
 

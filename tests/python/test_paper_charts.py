@@ -92,7 +92,7 @@ def test_a_long_name_makes_no_chart_wider(core: FakeCore, experiment_file: Path,
 
 
 def test_a_chart_that_is_not_there_and_a_column_that_is_none_are_refused(results: onionlab.Experiment) -> None:
-    with pytest.raises(onionlab.ResultsError, match=r"no chart of .* is called speed; there are .*network-throughput"):
+    with pytest.raises(onionlab.ResultsError, match=r"no chart of .* is called 'speed'; there are .*network-throughput"):
         CliRunner().invoke(app, ["plot", str(results.directory), "--only", "speed"], catch_exceptions=False)
     wrong = CliRunner().invoke(app, ["plot", str(results.directory), "--paper", "poster"])
     assert wrong.exit_code == 2

@@ -413,7 +413,7 @@ def test_a_limit_of_time_is_a_time(
 def test_options_of_other_reproductions_are_refused(
     core: FakeCore, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for words in (("shadow-networks", "--networks", "1pct,"), ("shadow-networks", "--networks", "")):
+    for words in (("shadow-networks", "--networks", "1pct,"), ("shadow-networks", "--networks", ",1pct")):
         monkeypatch.setattr("sys.argv", ["onionlab", "reproduce", *words])
         with pytest.raises(SystemExit) as leave:
             cli.main()
