@@ -4,11 +4,10 @@
 //! no circuit for as long as tor leaves an idle channel open, and the connection with it. A circuit that is extended opens a stream for itself, which costs no round trip, and sends CREATE2 on it;
 //! the stream is closed as the channel of one circuit is (module `dedicated`).
 //!
-//! QUIC protects its packets itself: there are no TLS records, so cells are read as they come, and what is written at once is a cell.
+//! QUIC protects its packets itself: there are no TLS records, so cells are read as they come, and written as many at once as there are.
 //! All circuits of the connection share its congestion window, acknowledgements and loss detection, and none waits for what another lost.
 //! Between a client and its guard it is the same.
 
-use crate::cell::CELL_BYTES;
 use crate::channel::{self, ChannelKind, Opening};
 use crate::ids::EndId;
 use crate::settings::{Links, Settings};
@@ -16,11 +15,6 @@ use crate::world::World;
 use onionlab_net::quic::QuicConfig;
 
 impl Settings {
-    /// What of an outbuf is written in one piece: a chunk as a TLS record, or a cell into a stream.
-    pub(crate) fn piece(&self) -> u32 {
-        if self.links.are_quic() { CELL_BYTES } else { self.outbuf_chunk }
-    }
-
     /// How QUIC connections behave.
     pub(crate) fn quic(&self) -> QuicConfig {
         let standard = QuicConfig::standard();

@@ -90,7 +90,7 @@ impl World {
 
     /// Writes records until they hold `left` bytes of plaintext or the kernel takes no more: what it took, and the plaintext that was sealed for it.
     fn write_records(&mut self, id: EndId, mut left: u32) -> [u64; 2] {
-        let (chunk, tls) = (self.settings.piece(), self.settings.tls);
+        let (chunk, tls) = (self.settings.outbuf_chunk, self.settings.tls);
         let end = &mut self.ends[id.index()];
         let (mut written, mut sealed) = (0, 0);
         while left > 0 {
