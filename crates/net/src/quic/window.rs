@@ -94,4 +94,19 @@ mod tests {
         window.on_read(600);
         assert_eq!(window.offer(limits, at(240), round), 600 + 1000);
     }
+
+    /// A pause before more than half of the window was read counts, one before that measurement began does not.
+    #[test]
+    fn a_measurement_ends_where_half_the_window_was_read() {
+        let limits = BufferLimits::new(1000, 3000);
+        let round = Some(SimDuration::from_millis(100));
+        let mut window = Window::new(limits, SimTime::ZERO);
+        window.on_read(300);
+        assert_eq!(window.offer(limits, at(500), round), 300 + 1000);
+        window.on_read(300);
+        assert_eq!(window.offer(limits, at(510), round), 600 + 1000);
+        // 600 bytes in 190 ms from here; from the start 1200 in 700.
+        window.on_read(600);
+        assert_eq!(window.offer(limits, at(700), round), 1200 + 2000);
+    }
 }

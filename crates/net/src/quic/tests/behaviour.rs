@@ -4,7 +4,7 @@ use super::harness::Pair;
 use super::{at, millis, textbook};
 use crate::quic::{ConnectionState, Frame, Level, Packet, QuicConfig};
 use crate::tcp::{BufferLimits, Effects};
-use onionlab_quantities::{SimDuration, SimTime};
+use onionlab_quantities::{Bandwidth, SimDuration, SimTime};
 
 /// Datagrams that an end has sent: instant in ms, bytes of UDP payload, levels of the packets.
 fn sent(pair: &Pair, side: usize) -> Vec<(u64, u32, Vec<Level>)> {
@@ -212,6 +212,51 @@ fn readers_who_wait_stop_the_connection_at_its_window() {
     }
     pair.run_until(at(10_000));
     assert_eq!((pair.delivered(0), pair.delivered(1)), (200_000, 200_000));
+}
+
+/// A writer at a full window has nothing to send, so that nothing but the offer itself, made again, lets it go on (RFC 9000, section 4.1).
+#[test]
+fn a_lost_offer_is_made_again() {
+    let small = BufferLimits::fixed(20_000);
+    let large = BufferLimits::fixed(1 << 20);
+    for (stream_window, connection_window) in [(small, large), (large, small)] {
+        let cfg = QuicConfig { stream_window, connection_window, ..QuicConfig::standard() };
+        let mut pair = Pair::connected(cfg, millis(10), 1);
+        pair.ends[0].streams[0].to_write = 50_000;
+        pair.ends[1].streams[0].holds_back = true;
+        pair.run_until(at(2000));
+        assert_eq!(pair.ends[1].quic.readable(pair.ends[1].streams[0].id), 20_000);
+        pair.ends[1].streams[0].holds_back = false;
+        let lost = pair.wires[1].dropped;
+        pair.wires[1].loss = 1.0;
+        pair.run_until(at(2005));
+        assert!(pair.wires[1].dropped > lost, "the offer was lost");
+        assert_eq!(pair.delivered(0), 20_000);
+        pair.wires[1].loss = 0.0;
+        pair.run_until(at(4000));
+        assert_eq!(pair.delivered(0), 50_000);
+    }
+}
+
+/// As with TCP, a third of the buffer has to be free before a writer who met a full one is told.
+#[test]
+fn a_writer_is_told_when_a_third_of_the_buffer_is_free() {
+    let mut pair = Pair::connected(QuicConfig { send_buffer: BufferLimits::fixed(30_000), ..textbook() }, millis(50), 1);
+    pair.wires[0].rate = Bandwidth::from_bits_per_sec(10_000_000);
+    let id = pair.ends[0].streams[0].id;
+    let left = |pair: &Pair| pair.ends[0].quic.streams.get(id).unwrap().buffered();
+    assert_eq!(pair.ends[0].quic.write(id, 100_000), 30_000);
+    pair.ends[0].streams[0].written = 30_000;
+    pair.ends[0].streams[0].effects = Effects::NONE;
+    let mut before = 30_000;
+    while !pair.ends[0].streams[0].effects.has(Effects::WRITABLE) {
+        let buffered = left(&pair);
+        assert!(buffered > 20_000, "not told with {buffered} bytes left");
+        before = buffered;
+        assert!(pair.step(at(5000)));
+    }
+    let after = left(&pair);
+    assert!(before > 20_000 && after <= 20_000, "{before} {after}");
 }
 
 #[test]
