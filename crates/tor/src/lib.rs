@@ -17,6 +17,7 @@ mod cpu;
 mod dedicated;
 mod delivering;
 mod edge;
+mod edge_tokens;
 mod event_loop;
 mod handshakes;
 mod hash_order;

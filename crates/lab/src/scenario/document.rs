@@ -6,7 +6,7 @@
 //! one sentence.
 
 use super::error::clipped;
-use super::resolved::RateLimit;
+use super::resolved::{RATES, RateLimit};
 use super::text::{BandwidthText, BytesText, DurationText};
 use onionlab_directory::{Flag, Flags, PortSummary};
 use onionlab_net::latency::Country;
@@ -26,8 +26,6 @@ pub const MAX_BYTES: u64 = 128 << 20;
 const MAX_HOSTS: usize = 100_000;
 /// Most clients of a document.
 const MAX_CLIENTS: usize = 1_000_000;
-/// Slowest and fastest access link.
-const RATES: (Bandwidth, Bandwidth) = (Bandwidth::from_bits_per_sec(1000), Bandwidth::from_bits_per_sec(1_000_000_000_000));
 /// Longest access delay, one way.
 const MAX_ACCESS_DELAY: SimDuration = SimDuration::from_secs(10);
 
@@ -303,9 +301,10 @@ fn bucket(name: &str, prefix: &str, limit: Option<Bandwidth>, burst: Option<Byte
         (Some(limit), _) => rate(name, &format!("{prefix}rate"), limit)?,
         (None, None) => {}
     }
+    let (least, most) = RateLimit::BURSTS;
     match burst {
-        Some(burst) if !(Bytes::new(16_384)..=Bytes::new(1 << 40)).contains(&burst) => {
-            Err(format!("`{prefix}burst` of \"{name}\" is {burst}, but must be from 16 KiB to 1024 GiB"))
+        Some(burst) if !(least..=most).contains(&burst) => {
+            Err(format!("`{prefix}burst` of \"{name}\" is {burst}, but must be from {least} to {most}"))
         }
         _ => Ok(()),
     }

@@ -8,8 +8,8 @@ use crate::scenario::network::{
     CapacityFile, ExitPolicies, FamiliesFile, HostFile, LinkFile, NetworkFile, NetworkKind, PowerFile,
 };
 use crate::scenario::resolved::{
-    Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, PlacedPaths, RateLimit,
-    SampledNetwork, Size, SyntheticNetwork,
+    Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, PlacedPaths, RATES,
+    RateLimit, SampledNetwork, Size, SyntheticNetwork,
 };
 use onionlab_directory::Families;
 use onionlab_directory::synth::Model;
@@ -18,8 +18,6 @@ use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Slowest and fastest access link.
-const RATES: (Bandwidth, Bandwidth) = (Bandwidth::from_bits_per_sec(1000), Bandwidth::from_bits_per_sec(1_000_000_000_000));
 /// Longest one-way latency.
 const MAX_LATENCY: SimDuration = SimDuration::from_secs(10);
 
@@ -333,7 +331,8 @@ fn bucket(key: &str, prefix: &str, given: Option<Bandwidth>, burst: Option<Bytes
     let Some(given) = given else { return Ok(None) };
     let limit = rate(format!("{key}.{prefix}rate"), given)?;
     let burst = burst.unwrap_or_else(|| RateLimit::usual_burst(limit));
-    Ok(Some((limit, within(format!("{key}.{prefix}burst"), burst, RateLimit::LEAST_BURST, Bytes::new(1 << 40))?)))
+    let (least, most) = RateLimit::BURSTS;
+    Ok(Some((limit, within(format!("{key}.{prefix}burst"), burst, least, most)?)))
 }
 
 fn one_link(key: &str, link: &LinkFile, indices: &BTreeMap<&str, u32>) -> Checked<Link> {

@@ -5,6 +5,7 @@ mod network;
 mod treatment;
 
 pub use clients::{ClientGroup, LoadTarget, Members};
+pub(crate) use network::RATES;
 pub use network::{
     Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, Host, Link, Network, PlacedPaths, RateLimit,
     SampledNetwork, Size, SyntheticNetwork,

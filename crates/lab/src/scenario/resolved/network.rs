@@ -182,6 +182,10 @@ pub struct Host {
     pub weight: u32,
 }
 
+/// Slowest and fastest rate of an access link, and of a relay's limit.
+pub(crate) const RATES: (Bandwidth, Bandwidth) =
+    (Bandwidth::from_bits_per_sec(1000), Bandwidth::from_bits_per_sec(1_000_000_000_000));
+
 /// A relay's limit on what it reads and on what it writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -195,12 +199,12 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// The least burst: what one TLS record takes, without which nothing moves.
-    pub(crate) const LEAST_BURST: Bytes = Bytes::new(16_384);
+    /// Least and largest burst. The least is what one TLS record takes, without which nothing moves.
+    pub(crate) const BURSTS: (Bytes, Bytes) = (Bytes::new(16_384), Bytes::new(1 << 40));
 
     /// The burst where only the rate is given: one second at that rate, or the least burst if that is more.
     pub(crate) fn usual_burst(rate: Bandwidth) -> Bytes {
-        Bytes::new(rate.as_bytes_per_sec()).max(Self::LEAST_BURST)
+        Bytes::new(rate.as_bytes_per_sec()).max(Self::BURSTS.0)
     }
 
     /// Of rate and burst for everything, and for what passes over channels; none where neither is limited. Without the first they are tor's defaults,
