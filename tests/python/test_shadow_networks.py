@@ -114,12 +114,12 @@ def test_times_count_from_the_request_and_what_came_early_is_left_out(reference:
 
 
 def test_a_figure_is_within_two_deviations_of_the_mean() -> None:
-    target = Target(1.0, 0.2)
+    target = Target(1.0, 0.2, 100)
     assert Placed(1.39, target).within
     assert not Placed(1.41, target).within
     assert not Placed(0.59, target).within
     assert Placed(0.8, target).distance == pytest.approx(-1.0)
-    assert not Placed(1.0, Target(1.0, 0.0)).within
+    assert not Placed(1.0, Target(1.0, 0.0, 100)).within
 
 
 def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None:
@@ -132,8 +132,8 @@ def test_the_page_counts_what_is_within(reference: Path, tmp_path: Path) -> None
     assert "**Of 12 figures of 1 network, 4 are within.**" in page
     assert "| first byte | no queue | it is made up |" in page
     # Ours over theirs: 0.25 to 0.4, 0.9, 1.1 s, and 0.5, 0.8, 1.0 s to the same.
-    assert f"| {NAME} | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in page
-    assert f"| {NAME} | 1 min | 1.0 min |" in page
+    assert f"| {NAME}, until minute 1 | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in page
+    assert f"| {NAME}, until minute 1 | 1 min | 1.0 min |" in page
     assert "processor time" in page
     assert "By onionlab 1, build 2e." in page
     assert "| | | | ours | **0.25** | **0.25** | **0.25** |" in page
@@ -148,8 +148,8 @@ def test_more_load_is_a_ratio_with_clients_paired(reference: Path) -> None:
     targets = json.loads(path.read_text())
     levels = [0.1, 0.25, 0.5, 0.75, 0.9]
     keys = [f"{metric}.{size}" for metric in shadow_networks_times.TIMES for size in shadow_networks_times.SIZES]
-    for load, mean in (("1.0", 2.0), ("1.2", 3.0)):
-        targets["shadow"][f"1% load {load}"] = {key: {"mean": [mean] * 5, "sd": [0.4] * 5} for key in keys}
+    for load, mean, runs in (("1.0", 2.0, 100), ("1.2", 3.0, 64)):
+        targets["shadow"][f"1% load {load}"] = {key: {"runs": runs, "mean": [mean] * 5, "sd": [0.4] * 5} for key in keys}
     path.write_text(json.dumps(targets | {"quantiles": levels}))
 
     def slower(factor: int) -> Any:
@@ -162,15 +162,15 @@ def test_more_load_is_a_ratio_with_clients_paired(reference: Path) -> None:
     # Every first byte of every client takes twice as long: nothing for the bootstrap to vary. Theirs: half as long again.
     ratios = found.ratios["time_to_first_byte_recv", "51200"]
     assert [(ratio.ours, ratio.low, ratio.high, ratio.theirs) for ratio in ratios] == [(2.0, 2.0, 2.0, 1.5)] * 5
-    assert ratios[0].error == pytest.approx(1.5 * np.hypot(0.2, 0.4 / 3) / 10)
+    assert ratios[0].error == pytest.approx(1.5 * np.hypot(0.2 / 10, 0.4 / 3 / 8))
+    assert (ratios[0].clients, ratios[0].networks) == (2, 64)
     assert found.ratios["time_to_last_byte_recv", "all"][2].ours == 1.0
     assert ("time_to_first_byte_recv", "1048576") not in found.ratios
-    assert not Ratio(2.0, 1.9, 2.1, 1.5, 0.1).agrees
-    assert Ratio(2.0, 1.6, 2.4, 1.5, 0.1).agrees
+    assert (found.agreeing, found.moved) == ((0, 20), (10, 20))
     page = shadow_networks_page.page([compare(NAME, reference, observed())], [found], [])
     assert f"## 20 % more load: {NAME}" in page
     assert "| first byte | all sizes | ours | **2.00 [2.00, 2.00]** |" in page
-    assert "| | | theirs | 1.50 ± 0.07 |" in page
+    assert "| | | theirs | 1.50 ± 0.08 |" in page
     # First bytes take 0.5 s now, their networks 3.0 s with a deviation of 0.4; last bytes are as before, 0.5 to 1.1 s.
     assert [placed.distance for placed in found.loaded["time_to_first_byte_recv", "all"]] == [pytest.approx(-6.25)] * 5
     assert found.within == (0, 20)
@@ -222,9 +222,9 @@ def test_a_network_whose_downloads_all_fail_is_on_the_page(reference: Path) -> N
     one = experiment()
     one.transfers = one.transfers.with_columns(outcome=pl.lit("timeout"))
     page = shadow_networks_page.page([compare(NAME, reference, observed(one))], [], [])
-    assert f"| {NAME} | 0 of 0 | – | – | 2.5 % / 100.0 % |" in page
+    assert f"| {NAME}, until minute 1 | 0 of 0 | – | – | 2.5 % / 100.0 % |" in page
     one.transfers = one.transfers.clear()
-    assert f"| {NAME} | 0 of 0 | – | – | 2.5 % / none |" in shadow_networks_page.page(
+    assert f"| {NAME}, until minute 1 | 0 of 0 | – | – | 2.5 % / none |" in shadow_networks_page.page(
         [compare(NAME, reference, observed(one))], [], []
     )
 
@@ -252,7 +252,7 @@ def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypat
     page, broken = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")
     assert broken == []
     text = page.read_text(encoding="utf-8")
-    assert f"| {NAME} | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in text
+    assert f"| {NAME}, until minute 1 | 4 of 12 | 0.28 | 0.91 | 2.5 % / 12.5 % |" in text
     with pytest.raises(ResultsError, match="no finished run"):
         shadow_networks.reproduce(*folders, networks=[], duration="20 min", kept=tmp_path / "kept")
 
@@ -292,7 +292,7 @@ def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
     assert f'    onionlab reproduce shadow-networks --networks {other} --load 1.2 --duration "26 min"\n' in text
     assert f"## 20 % more load: {NAME}\n\nThe same network with 1.2 times the circuits, 20 simulated minutes" in text
     assert f"| {NAME} | 60 min |" in text
-    assert f"| {other} | 26 min |" in text
+    assert f"| {other}, until minute 26 | 26 min |" in text
     assert f"## 20 % more load: {other}\n\nThe same network with 1.2 times the circuits, 26 simulated minutes" in text
     assert "40 min" not in text
 
@@ -349,28 +349,31 @@ def test_loads_that_different_builds_have_run_are_not_compared(
 
 
 def test_runs_of_unlike_lengths_are_compared_as_far_as_both_go(reference: Path) -> None:
-    """Ours is at minute 1 with the usual load and at second 36 with more: downloads that were complete by then."""
+    """Ours is at minute 1 with the usual load and at second 50 with more: downloads that were complete or given up by then."""
     targets = json.loads((reference / "targets.json").read_text())
     spread = {"runs": 100, "mean": [1.0] * len(MORE_QUANTILES), "sd": [0.1] * len(MORE_QUANTILES)}
     of_scale = dict.fromkeys(targets["shadow"]["1% load 1.0"], spread)
     targets = {"quantiles": MORE_QUANTILES, "shadow": {"1% load 1.0": of_scale, "1% load 1.2": of_scale}}
     (reference / "targets.json").write_text(json.dumps(targets))
     long, short, other = experiment(), experiment(), experiment()
-    short.duration = 36.0
-    short.transfers = short.transfers.filter(pl.col("last_byte_ns") <= 36e9)
+    short.duration = 50.0
+    long.measure_from = short.measure_from = 28.0
+    # Those that began after second 35 would be given up after the end; the two fastest of them have ended.
+    ended = pl.col("connected_ns") < 37e9
+    short.transfers = short.transfers.with_columns(outcome=pl.when(ended).then("outcome").otherwise(pl.lit("unfinished")))
     other.measure_from = 10.0
     pair = shadow_networks.Runs([observed(other), observed(long)], [observed(short)]).pair
     assert pair is not None
-    assert [run.duration for run in pair] == [60.0, 36.0]
+    assert [run.duration for run in pair] == [60.0, 50.0]
     found = effect(NAME, reference, *pair)
-    assert found.minutes == 0.6
+    assert found.minutes == pytest.approx(50 / 60)
     # The same downloads on both sides; without the limit those of the usual load would go on to longer ones.
     assert {(ratio.ours, ratio.low, ratio.high) for row in found.ratios.values() for ratio in row} == {(1.0, 1.0, 1.0)}
     assert found.failed == (0.125, 0.0)
     page = shadow_networks_page.page([compare(NAME, reference, observed(long))], [found], [])
-    assert f"--networks {NAME} --load 1.2 --at-most TIME   # until minute 0.6\n" in page
+    assert f"--networks {NAME} --load 1.2 --at-most TIME   # until minute 0.833333\n" in page
     # The run with the usual load went on: nobody asked for a short one.
-    assert page.count("# until minute 0.6") == 1
+    assert page.count("# until minute 0.833333") == 1
     assert shadow_networks.Runs([observed(other)], [observed(short)]).pair is None
 
 
@@ -503,3 +506,23 @@ def test_the_page_has_first_bytes_by_place(reference: Path) -> None:
     (reference / f"{NAME}.results.json.xz").write_bytes(lzma.compress(json.dumps(results).encode()))
     text = shadow_networks_page.page([compare(NAME, reference, Observed.of(reduce(experiment())))], [], [])
     assert "| NL | 1 | 4 / 4 | theirs | 0.40 | 0.40 | 0.90 | 1.10 | 1.10 |\n| | | | ours | 0.25 |" in text
+
+
+def test_more_load_is_told_apart_by_a_test_and_not_by_ranges_that_meet() -> None:
+    """Two intervals of 95 % that just meet are almost three standard errors apart; few clients make it less sure."""
+    apart = Ratio(1.20, 1.12, 1.28, 0.034, 8, 1.0, 0.05, 100)
+    assert apart.low < 1.0 + 2 * 0.065
+    assert not apart.agrees
+    assert Ratio(1.20, 1.12, 1.28, 0.034, 8, 1.1, 0.05, 100).agrees
+    assert not Ratio(1.20, 1.0, 1.4, 0.07, 40, 1.0, 0.02, 100).agrees
+    assert Ratio(1.20, 1.0, 1.4, 0.07, 4, 1.0, 0.02, 100).agrees
+    assert (apart.moved, Ratio(1.2, 0.9, 1.4, 0.1, 8, 1.2, 0.05, 100).moved) == ((True, False), (False, True))
+
+
+def test_what_cannot_have_failed_yet_does_not_count(reference: Path) -> None:
+    """A run that ends at second 45: of downloads of 50 KiB, which are given up after 15 s, only the first began by second 30."""
+    one = experiment()
+    one.duration = 45.5
+    found = compare(NAME, reference, observed(one))
+    assert len(found.ours["time_to_first_byte_recv", "all"]) == 1
+    assert len(compare(NAME, reference, observed()).ours["time_to_first_byte_recv", "all"]) == 7

@@ -95,7 +95,7 @@ def _check(draft: Path) -> None:
 
 def _of_network(reason: str) -> str:
     """What is wrong with the network, without a place in a file that is not kept."""
-    inner = re.search(r"cannot be used \((.*)\)$", reason, re.DOTALL)
+    inner = re.search(r"`network\.path` names .*cannot be used \((.*)\)$", reason, re.DOTALL)
     return inner[1] if inner is not None else re.sub(r"^[:, ]*(line \d+: )?", "", reason)
 
 

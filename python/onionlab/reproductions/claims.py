@@ -1,8 +1,9 @@
 """Whether a paper's claims hold here: paired differences, corrected for the number of comparisons.
 
-What a claim compares and when it holds is fixed in files beside the experiments before anything is run; here it is only worked
-out. Figures come as one frame: a column that says where (a number of relays, a testbed's name), ``treatment``, a column of what
-is replicated (sampled networks, or seeds where the network is given by hand), ``metric`` and ``value``.
+What a claim compares and when it holds is fixed in files beside the experiments before anything is run; what was changed after
+that says so there, and on the page. Here it is only worked out. Figures come as one frame: a column that says where (a number
+of relays, a testbed's name), ``treatment``, a column of what is replicated (sampled networks, or seeds where the network is given
+by hand), ``metric`` and ``value``.
 """
 
 from __future__ import annotations
@@ -67,11 +68,14 @@ class Claim:
         Where the paper has it, and what it says.
     parts
         What is compared.
+    changed
+        What was another before the first runs, and why it was changed.
     """
 
     section: str
     says: str
     parts: tuple[Comparison, ...]
+    changed: str = ""
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ def read_claims(
     treatments: Collection[str],
     places: Collection[Place],
 ) -> tuple[Claim, ...]:
-    """The claims of a file's tables ``[[claim]]``: ``section``, ``says`` and ``parts``.
+    """The claims of a file's tables ``[[claim]]``: ``section``, ``says``, ``parts``, and ``changed`` where that is so.
 
     Raises
     ------
@@ -205,7 +209,7 @@ def read_claims(
             if not named or not asks or one.metric not in metrics or one.sense not in SENSES or one.by < 0:
                 raise ValueError(f"claim {row['says']!r} compares what is not there: {part}")
             parts.append(one)
-        claims.append(Claim(row["section"], row["says"], tuple(parts)))
+        claims.append(Claim(row["section"], row["says"], tuple(parts), row.get("changed", "")))
     return tuple(claims)
 
 

@@ -73,13 +73,16 @@ def explanation(rule: Rule, judged: Sequence[Judged], replicates: str, *more: st
 
 
 def table(judged: Sequence[Judged], words: Words) -> Iterator[str]:
-    """A row for each claim."""
+    """A row for each claim, and what of them was another first."""
     yield "| | the paper | says | verdict | here |"
     yield "| ---: | --- | --- | --- | --- |"
     for number, one in enumerate(judged, 1):
         rows = "<br>".join(_finding(finding, words) for finding in one.findings)
         yield f"| {number} | {one.claim.section} | {one.claim.says} | {BOLD[one.verdict]} | {rows} |"
     yield ""
+    changed = [f"{number}: {one.claim.changed}" for number, one in enumerate(judged, 1) if one.claim.changed]
+    if changed:
+        yield from (f"Changed after first runs. {' '.join(changed)}", "")
 
 
 def asked(part: Comparison, words: Words) -> str:

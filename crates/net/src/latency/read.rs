@@ -31,20 +31,21 @@ impl LatencyTable {
     pub fn read_country_rtt(path: impl AsRef<Path>) -> Result<Self, LatencyError> {
         let path = path.as_ref();
         let fault = |source| LatencyError::Read { file: path.to_owned(), source };
-        let bytes = bounded(std::fs::File::open(path).map_err(fault)?, path, LIMIT)?;
-        let bytes = if bytes.starts_with(&[0x1f, 0x8b]) {
-            bounded(flate2::read::MultiGzDecoder::new(bytes.as_slice()), path, LIMIT)?
-        } else {
-            bytes
-        };
-        Self::parse_country_rtt(path, &bytes)
+        Self::parse_country_rtt(path, &bounded(std::fs::File::open(path).map_err(fault)?, path, LIMIT)?)
     }
 
-    /// Parses the decompressed contents; `file` only names it in errors.
+    /// Parses the contents, compressed or not; `file` only names it in errors.
     ///
     /// # Errors
     /// Names file, line, column and what is allowed.
     pub fn parse_country_rtt(file: &Path, bytes: &[u8]) -> Result<Self, LatencyError> {
+        if bytes.starts_with(&[0x1f, 0x8b]) {
+            return Self::parse_plain(file, &bounded(flate2::read::MultiGzDecoder::new(bytes), file, LIMIT)?);
+        }
+        Self::parse_plain(file, bytes)
+    }
+
+    fn parse_plain(file: &Path, bytes: &[u8]) -> Result<Self, LatencyError> {
         let mut lines = bytes.split(|&b| b == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
         let at = At { file, line: 1 };
         let header = lines.next().unwrap_or_default();

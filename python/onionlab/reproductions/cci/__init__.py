@@ -176,6 +176,7 @@ def reproduce(
         judged=judged,
         further=list(further.page(others, asked.rule)),
         quarter=list(of_quarter.section(large, asked.published["network"])) if large else [],
+        large=network.together(large) if large else None,
         made=made,
         lacking=lacking,
         options=options(quick=quick, kept=kept, as_kept=as_kept, parts=parts, networks=networks)

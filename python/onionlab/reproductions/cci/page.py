@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from onionlab.quantity import format_duration, format_fixed
@@ -83,6 +83,8 @@ class Found:
         The claims on both.
     further, quarter
         Lines of the page on what the paper leaves open, and on a quarter of Tor, as far as they were run.
+    large
+        A quarter of Tor, reduced; None where that was not run.
     made
         The runs of these, by part.
     lacking
@@ -97,6 +99,7 @@ class Found:
     further: Sequence[str]
     quarter: Sequence[str]
     made: Mapping[str, Sequence[Made]]
+    large: network.Measured | None = None
     lacking: Sequence[str] = ()
     options: str = ""
 
@@ -118,6 +121,8 @@ def page(assumptions: Sequence[Mapping[str, str]], published: Mapping[str, Any],
     lines += claims_table.explanation(rule, judged, replicates, "What each figure is: `experiments/cci/claims.toml`.")
     lines += claims_table.table(judged, WORDS)
     lines += _nagle(beds, judged, rule)
+    if sampled is not None:
+        lines += _loss(sampled, found.large, judged, rule)
     lines += ["## Eight clients", ""]
     lines += _table_4(published, beds, rule)
     lines += ["![Times of 5 MB and round trips, eight clients](cci-eight-clients.svg)", ""]
@@ -203,6 +208,31 @@ def _nagle(beds: testbeds.Measured, judged: Sequence[Judged], rule: Rule) -> Ite
         "quantiles, within 1 ms, and within 3 ms where writes are rarer or go both ways)."
     )
     yield ""
+
+
+def _loss(sampled: network.Measured, large: network.Measured | None, judged: Sequence[Judged], rule: Rule) -> Iterator[str]:
+    """Which claims hang on a loss that is not published, and how building circuits goes with it and with the size."""
+    numbers = [
+        str(number)
+        for number, one in enumerate(judged, 1)
+        if any(part.at in network.LOSSES[1:] or part.against in network.LOSSES[1:] for part in one.claim.parts)
+    ]
+    if not numbers:
+        return
+    building = Comparison("build", testbeds.PCTLS, testbeds.VANILLA, "", None, "greater")
+    by_loss = (
+        f"{change(sampled.figures, replace(building, at=loss), rule, 3, ' s')} with {loss} lost" for loss in sampled.places
+    )
+    text = (
+        f"Claims {', '.join(numbers)} hang on a loss that the paper does not print, and on the network's size. Building a "
+        f"circuit, PCTLS less vanilla: {'; '.join(by_loss)}."
+    )
+    if large is not None:
+        (loss,) = large.places
+        text += (
+            f" In a quarter of Tor with {loss} lost, once: {change(large.figures, replace(building, at=loss), rule, 3, ' s')}."
+        )
+    yield from (text, "")
 
 
 def meets_nagle(part: Comparison) -> bool:

@@ -32,6 +32,7 @@ from onionlab.reproductions.shadow_networks.by_place import Place, by_place
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, Effect, effect
 from onionlab.reproductions.shadow_networks.spread import Placed, Target, spread
 from onionlab.reproductions.shadow_networks.transfer_times import (
+    FIRST_BYTE,
     SIZES,
     TIMES,
     Observed,
@@ -48,9 +49,6 @@ from onionlab.untrusted import read_json
 
 #: What is run where nobody says otherwise: the networks of 1 %.
 SMALL = "1pct"
-
-#: The time that places are compared by.
-FIRST_BYTE = "time_to_first_byte_recv"
 
 
 @dataclass(frozen=True)
@@ -245,7 +243,10 @@ def reproduce(
     comparisons = [compare(name, reference, of.usual[0]) for name, of in runs.items()]
     effects = [effect(name, reference, *of.pair) for name, of in runs.items() if of.pair is not None]
     unlike = {name: of.of_other_builds for name, of in runs.items() if of.more and of.pair is None}
-    return write(comparisons, effects, unlike, reasons, docs), []
+    # The runs with the usual load beside which more load stands, where they are others than those of the page.
+    beside = {name: of.pair[0] for name, of in runs.items() if of.pair is not None and of.pair[0] is not of.usual[0]}
+    shorter = [compare(name, reference, run) for name, run in beside.items()]
+    return write(comparisons, effects, unlike, shorter, reasons, docs), []
 
 
 def _kept_with_another_time(store: Kept | None, name: str, load: float) -> list[Observed]:
@@ -325,16 +326,17 @@ def compare(name: str, reference: Path, observed: Observed) -> Comparison:
         failed = np.asarray([float(pair[0]) for pair in theirs["error_rate"]["ALL"]]) / 100
         document = reference / f"{name}{SUFFIX}"
         clients = read_json(document).get("perf_clients", []) if document.is_file() else []
-        first = times_by_client(observed.perf, FIRST_BYTE, "all")
+        perf = observed.beside_theirs().perf
+        first = times_by_client(perf, FIRST_BYTE, "all")
         places = by_place({client["name"]: client.get("country", "none") for client in clients}, theirs[FIRST_BYTE], first)
     except (LookupError, TypeError, ValueError, AttributeError, OverflowError, UntrustedError) as error:
         raise ResultsError(f"{reference} holds no results of {name} as they are published: {error!r}") from error
     return Comparison(
         name=name,
         scale=scale,
-        ours=times(observed.perf),
+        ours=times(perf),
         theirs=samples,
-        our_errors=errors(observed.perf),
+        our_errors=errors(perf),
         their_errors=failed,
         targets=of_scale,
         quantiles=quantiles,
@@ -347,6 +349,7 @@ def write(
     comparisons: list[Comparison],
     effects: list[Effect],
     unlike: Mapping[str, bool],
+    shorter: Sequence[Comparison],
     differences: list[dict[str, str]],
     docs: Path,
 ) -> Path:
@@ -354,5 +357,5 @@ def write(
     for comparison in comparisons:
         export.write(docs, shadow_networks_charts.stem(comparison), shadow_networks_charts.chart(comparison))
     path = docs / "shadow-networks.md"
-    write_text(path, shadow_networks_page.page(comparisons, effects, differences, unlike))
+    write_text(path, shadow_networks_page.page(comparisons, effects, differences, unlike, shorter))
     return path

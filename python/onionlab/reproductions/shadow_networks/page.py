@@ -15,7 +15,7 @@ from onionlab.reproductions.published import differences_section
 from onionlab.reproductions.shadow_networks import charts as shadow_networks_charts
 from onionlab.reproductions.shadow_networks.more_load import MORE_LOAD, QUANTILES, Effect, Ratio
 from onionlab.reproductions.shadow_networks.spread import SPREAD, Placed
-from onionlab.reproductions.shadow_networks.transfer_times import TIMES
+from onionlab.reproductions.shadow_networks.transfer_times import FIRST_BYTE, HOUR, SIZES, TIMES
 from onionlab.stats.intervals import lower_quantile
 
 if TYPE_CHECKING:
@@ -27,9 +27,6 @@ COSTS = {"1%": "4 h 47 min, 35 GiB", "10%": "19 h 24 min, 355 GiB (Shadow 2: 9.5
 
 #: Quantiles of the times by place.
 OF_PLACES = (0.1, 0.25, 0.5, 0.75, 0.9)
-
-#: Simulated time of theirs, in seconds.
-HOUR = 3600.0
 
 INTRODUCTION = """\
 # Whole networks of real tor in Shadow
@@ -49,12 +46,15 @@ This page was written by
 
 and shows the networks that have been run. Times count from the moment at which the request leaves, when the stream is
 connected, as theirs do. A figure is a quantile of a time. It is *within* if it lies within {spread:g} standard deviations
-between their networks of the mean over their networks (a hundred of each scale); that is the question whether ours could be
+between their networks of the mean over their networks ({networks}); that is the question whether ours could be
 one of theirs. The figure of the same network there stands beside it; the ratio of ours to it, the median over the quantiles of
-all sizes together, says how near ours is. **Look at the ratio before the count**: their networks of 1 % differ so much among
-each other (a standard deviation of up to the mean) that little can fall outside. A network of 1 % has about 40 downloads of
-1 MiB and 20 of 5 MiB: their outer quantiles are single downloads. Where ours differ, and why, stands
-[at the end](#what-differs-and-why).
+all sizes together, says how near ours is. **Look at the ratio before the count**: their networks differ so much
+among each other that for {wide} no time is too short to be within.
+A network of 1 % has about 40 downloads of 1 MiB and 20 of 5 MiB: their outer quantiles are single downloads. Where ours differ,
+and why, stands [at the end](#what-differs-and-why).
+
+At the end of an hour downloads are cut off, here as there. Of a run that ended sooner those count that began a time-out (15, 60
+or 120 s, by size) before its end, whatever became of them; of later ones only the fast would be seen to end.
 """
 
 MODEL = """\
@@ -83,16 +83,28 @@ def page(
     effects: list[Effect],
     differences: list[dict[str, str]],
     unlike: Mapping[str, bool] = MappingProxyType({}),
+    shorter: Sequence[Comparison] = (),
 ) -> str:
-    """The page as Markdown; ``unlike``: networks whose runs with both loads do not compare, and whether for want of one build."""
+    """The page as Markdown.
+
+    ``unlike``: networks whose runs with both loads do not compare, and whether for want of one build; ``shorter``: runs with the
+    usual load that stand beside more load and have no section of their own.
+    """
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
     latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
     lines = [
-        INTRODUCTION.format(models=models, latency=latency, spread=SPREAD, commands="\n".join(_commands(comparisons, effects)))
+        INTRODUCTION.format(
+            models=models,
+            latency=latency,
+            spread=SPREAD,
+            commands="\n".join(_commands(comparisons, effects)),
+            networks="; ".join(_networks(comparisons)),
+            wide=" and ".join(_wide(comparisons)),
+        )
     ]
     inside, all_ = (sum(counts) for counts in zip(*(one.within for one in comparisons), strict=True))
     lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
-    lines += _overview(comparisons)
+    lines += _overview([*comparisons, *shorter])
     runs = [*(made for one in comparisons for made in one.made), *(made for one in effects for made in one.made)]
     lines += [
         "",
@@ -108,6 +120,25 @@ def page(
         lines += _section(one)
     lines += differences_section(differences)
     return "\n".join(lines)
+
+
+def _networks(comparisons: list[Comparison]) -> Iterator[str]:
+    """How many networks of theirs there are, by scale and size."""
+    for one in {one.scale: one for one in comparisons}.values():
+        by_size = {size: one.targets[FIRST_BYTE, size][0].networks for size in SIZES}
+        fewer = [f"{count} with {format_size(int(size))}" for size, count in by_size.items() if count < by_size["all"]]
+        missing = (
+            f", {' and '.join(fewer)}: those without such a download that was completed, presumably the fullest, are missing"
+        )
+        yield f"{by_size['all']} of {one.scale.replace('%', ' %')}{missing if fewer else ''}"
+
+
+def _wide(comparisons: list[Comparison]) -> Iterator[str]:
+    """How far their networks differ, by scale: of how many figures no fast one could be outside."""
+    for one in {one.scale: one for one in comparisons}.values():
+        figures = [target for row in one.targets.values() for target in row]
+        below_zero = sum(target.mean <= SPREAD * target.sd for target in figures)
+        yield f"{below_zero} of the {len(figures)} figures of {one.scale.replace('%', ' %')}"
 
 
 def _commands(comparisons: list[Comparison], effects: list[Effect]) -> Iterator[str]:
@@ -139,7 +170,7 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
         inside, all_ = one.within
         ratios = (_ratio_of(one.ratio(metric)) for metric in ("time_to_first_byte_recv", "time_to_last_byte_recv"))
         failed = f"{_percent(one.their_errors)} / {_percent(one.our_errors)}"
-        yield f"| {one.name} | {inside} of {all_} | {' | '.join(ratios)} | {failed} |"
+        yield f"| {_named(one)} | {inside} of {all_} | {' | '.join(ratios)} | {failed} |"
     yield ""
     # Of one core either way; the processor's clock does not count what other work on the machine took.
     clock, title = ("cpu_seconds", "processor time")
@@ -150,7 +181,7 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
     for one in comparisons:
         run, seconds = one.observed.run, float(one.observed.run[clock])
         cells = (
-            one.name,
+            _named(one),
             f"{one.observed.duration / 60:g} min",
             f"{seconds / 60:.1f} min",
             format_bytes(float(run["peak_memory_bytes"])),
@@ -158,6 +189,12 @@ def _overview(comparisons: list[Comparison]) -> Iterator[str]:
             COSTS.get(one.scale, ""),
         )
         yield f"| {' | '.join(cells)} |"
+
+
+def _named(one: Comparison) -> str:
+    """A network, and until when it was run if that is not the hour."""
+    minutes = one.observed.duration / 60
+    return one.name if one.observed.duration >= HOUR else f"{one.name}, until minute {minutes:g}"
 
 
 def _ratio_of(value: float) -> str:
@@ -177,12 +214,14 @@ def _not_compared(name: str, of_other_builds: bool) -> Iterator[str]:
 def _effect(one: Effect) -> Iterator[str]:
     """What more load changes in one network."""
     inside, all_ = one.agreeing
+    ours, theirs = one.moved
     yield from (f"## {100 * (MORE_LOAD - 1):.0f} % more load: {one.name}", "")
     yield (
         f"The same network with {MORE_LOAD:g} times the circuits, {one.minutes:g} simulated minutes each, downloads from minute "
         f"{one.measure_from:g} on. A quantile with more load over the same quantile with the usual one: ours with 95 % intervals "
         "(bootstrap over clients), theirs the ratio of the means over their networks, plus or minus two standard errors. "
-        f"**{inside} of {all_} agree** (the two ranges meet)."
+        f"**{inside} of {all_} agree**: they do not differ by Welch's test of the logarithms at 95 %. That it has any effect, so "
+        f"that 1 is outside the interval, {ours} of ours say and {theirs} of theirs."
     )
     yield ""
     yield f"| time to | of | | {' | '.join(f'p{100 * q:g}' for q in QUANTILES)} |"
@@ -192,7 +231,7 @@ def _effect(one: Effect) -> Iterator[str]:
         yield f"| {TIMES[metric]} | {name} | ours | {' | '.join(_ratio(ratio) for ratio in ratios)} |"
         yield f"| | | theirs | {' | '.join(f'{ratio.theirs:.2f} ± {2 * ratio.error:.2f}' for ratio in ratios)} |"
     before, after = (f"{100 * share:.1f} % in {minutes:g} minutes" for share, minutes in zip(one.failed, one.lasted, strict=True))
-    yield from ("", f"Bold: outside. Failed downloads: {before}, with more load {after}.", "")
+    yield from ("", f"Bold: they differ. Failed downloads: {before}, with more load {after}.", "")
     inside, all_ = one.within
     yield (
         "No network of theirs was run with both loads: the ratio says how the mean of their networks moves, not how far one "

@@ -15,10 +15,14 @@ SPREAD = 2.0
 
 @dataclass(frozen=True)
 class Target:
-    """A quantile over the networks that were sampled at one scale: mean, and standard deviation between networks."""
+    """A quantile over the networks that were sampled at one scale: mean, standard deviation between networks, and their number.
+
+    A network without a download of that size that was completed is not among them.
+    """
 
     mean: float
     sd: float
+    networks: int
 
 
 @dataclass(frozen=True)
@@ -51,5 +55,6 @@ def spread(targets: Mapping[str, Any], scale: str, load: float) -> dict[tuple[st
     found = {}
     for key in ((metric, size) for metric in TIMES for size in SIZES):
         row = of_scale[".".join(key)]
-        found[key] = tuple(Target(float(mean), float(sd)) for mean, sd in zip(row["mean"], row["sd"], strict=True))
+        networks = int(row["runs"])
+        found[key] = tuple(Target(float(mean), float(sd), networks) for mean, sd in zip(row["mean"], row["sd"], strict=True))
     return found

@@ -17,8 +17,17 @@ from onionlab.stats.metrics import measured_sum
 #: Transfer sizes in bytes; "all" is every one of them.
 SIZES = ("all", "51200", "1048576", "5242880")
 
+#: Simulated time of theirs, in seconds.
+HOUR = 3600.0
+
+#: After how many seconds a perf client gives a download up, by size (tornettools, as OnionPerf does).
+TIME_OUTS = {"51200": 15, "1048576": 60, "5242880": 120}
+
 #: Times, as the reference calls them, and in words.
 TIMES = {"time_to_first_byte_recv": "first byte", "time_to_last_byte_recv": "last byte"}
+
+#: The time that clients feel first.
+FIRST_BYTE = "time_to_first_byte_recv"
 
 #: The column of the table ``transfers`` at which each time ends.
 _ENDS = {"time_to_first_byte_recv": "first_byte_ns", "time_to_last_byte_recv": "last_byte_ns"}
@@ -74,11 +83,16 @@ class Observed:
         return cls(perf=reduced.frames["perf"], made=reduced.made, **_facts(reduced.facts))
 
     def until(self, duration: float) -> Observed:
-        """What of its downloads was complete so early, in simulated seconds; how many had failed by then is not known."""
-        if duration >= self.duration:
-            return self
-        done = (pl.col("outcome") == "ok") & (pl.col("last_byte_ns") <= duration * 1e9)
-        return replace(self, perf=self.perf.filter(done), duration=duration)
+        """The run as far as so many simulated seconds: downloads that were given up or complete by then, whatever became of them.
+
+        Those are the ones that began a time-out before. Of later ones only the fast are seen to end.
+        """
+        longest = pl.col("size_bytes").cast(pl.String).replace_strict(TIME_OUTS, return_dtype=pl.Int64)
+        return replace(self, perf=self.perf.filter(pl.col("connected_ns") / 1e9 + longest <= duration), duration=duration)
+
+    def beside_theirs(self) -> Observed:
+        """What stands beside an hour of theirs: all of an hour, at whose end theirs were cut off too; less of a shorter run."""
+        return self if self.duration >= HOUR else self.until(self.duration)
 
 
 def _facts(given: Mapping[str, Any]) -> dict[str, Any]:

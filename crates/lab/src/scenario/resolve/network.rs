@@ -1,6 +1,6 @@
 //! Checks of the `[network]` table.
 
-use super::{Checked, count, name, named_file, read_named_file, refuse, within};
+use super::{Checked, MAX_NAMED_FILE_BYTES, count, name, named_file, read_named_file, refuse, within};
 use crate::scenario::Scenario;
 use crate::scenario::document::{MAX_BYTES, NetworkDocument};
 use crate::scenario::error::{Fault, clipped};
@@ -13,9 +13,10 @@ use crate::scenario::resolved::{
 };
 use onionlab_directory::Families;
 use onionlab_directory::synth::Model;
-use onionlab_net::latency::Country;
+use onionlab_net::latency::{Country, LatencyTable};
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 /// Longest one-way latency.
@@ -119,8 +120,28 @@ fn placed_paths(scenario: &Scenario, file: &NetworkFile) -> Checked<PlacedPaths>
 fn latency(scenario: &Scenario, file: &NetworkFile) -> Checked<Option<FileRef>> {
     match file.latency.as_deref() {
         None | Some("built-in") => Ok(None),
-        Some(path) => named_file(scenario, "network.latency", path).map(Some),
+        Some(path) => {
+            let (table, content) = read_named_file(scenario, "network.latency", path, MAX_NAMED_FILE_BYTES)?;
+            understood(&table, &content)?;
+            Ok(Some(table))
+        }
     }
+}
+
+/// Whether the table can be read, which all points of a sweep ask.
+fn understood(table: &FileRef, content: &[u8]) -> Checked<()> {
+    static LAST: Mutex<Option<String>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    if last.as_ref() != Some(&table.digest) {
+        let path = clipped(&table.path, 200);
+        LatencyTable::parse_country_rtt(Path::new(&path), content).map_err(|error| {
+            let cause = error.to_string();
+            let cause = cause.strip_prefix(&format!("{path}: ")).unwrap_or(&cause).to_owned();
+            Fault::File { key: "network.latency".to_owned(), path: path.clone(), cause }
+        })?;
+        *last = Some(table.digest.clone());
+    }
+    Ok(())
 }
 
 /// None where there is no such floor.
