@@ -97,8 +97,8 @@ fn page(rows: &[Row], seeds: u64) -> String {
         page,
         "\nOf the {} differences {inside} are below 1.96 standard errors; of honest counts 95 % are (directed and undirected links of one row of\n\
          simulations are counted on the same circuits and so stand or fall together).\n\n\
-         The paper's log counts likewise: a circuit is active while a stream is open on it, a link is a pair of relays on its path, the way from the\n\
-         client to its guard left aside. A test with the built-in network repeats the comparison on every change (`crates/lab/tests/links.rs`).\n",
+         Both count circuits with an open stream, and pairs of relays on their paths, the way from the client to its guard left aside. The paper's\n\
+         log counts circuits of which a cell passed from the client on within a second, and the same pairs. A test with the built-in network repeats the comparison on every change (`crates/lab/tests/links.rs`).\n",
         rows.len()
     )
     .expect("a string takes everything");
