@@ -131,6 +131,11 @@ impl DeliveringEdge {
         self.consider_xon(now, written.get(), waiting, parameters)
     }
 
+    /// Whether a measurement of how fast its program or server takes data is under way.
+    pub const fn is_measuring(&self) -> bool {
+        self.drain_start.is_some()
+    }
+
     fn consider_xon(&mut self, now: SimTime, written: u64, waiting: Bytes, p: &XonXoffParameters) -> Option<Advice> {
         self.drained += written;
         if self.drain_start.is_none() && waiting > Bytes::ZERO {

@@ -55,8 +55,7 @@ impl ClientPaths {
             EntryRules::Guards(rules) => Some(Guards::new(rules, seed, client)),
             EntryRules::PerCircuit => None,
         };
-        let guarded = network.position(Position::Guard).chances();
-        if !guarded.iter().any(|&(guard, _)| network.has_path_over(guard)) {
+        if !network.position(Position::Guard).relays().any(|guard| network.has_path_over(guard)) {
             return Err(PathError::NoGuardWithPath);
         }
         Ok(Self {

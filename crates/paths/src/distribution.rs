@@ -6,12 +6,15 @@ use onionlab_quantities::Draw;
 /// Relays with their chances in one position of a path.
 ///
 /// Invariant: at least one relay; chances add up to 1. A draw costs one random value and two look-ups, whatever the number
-/// of relays. Source: Walker 1977, in the construction of Vose 1991.
+/// of relays. Source: Walker 1977, in the construction of Vose 1991. Relays of weight zero are drawn, all alike, only where no other may be
+/// (tor's `choose_array_element_by_weight` over what is left).
 #[derive(Debug, Clone)]
 pub struct Distribution {
     slots: Vec<Slot>,
     /// (relay, chance), ascending by relay; chances above zero only.
     chances: Vec<(RelayIndex, f64)>,
+    /// Those of weight zero, ascending.
+    weightless: Vec<RelayIndex>,
 }
 
 /// A fraction of 64 bits that is 1.
@@ -26,9 +29,10 @@ struct Slot {
 }
 
 impl Distribution {
-    /// Relays with weights; relays of weight zero are left out. `None` if nothing remains.
+    /// Relays with weights. `None` if none weighs anything.
     pub fn new(weights: impl IntoIterator<Item = (RelayIndex, f64)>) -> Option<Self> {
-        let mut chances: Vec<_> = weights.into_iter().filter(|&(_, weight)| weight > 0.0).collect();
+        let (mut chances, weightless): (Vec<_>, Vec<_>) = weights.into_iter().partition(|&(_, weight)| weight > 0.0);
+        let weightless = weightless.into_iter().map(|(relay, _)| relay).collect();
         if chances.is_empty() {
             return None;
         }
@@ -36,7 +40,13 @@ impl Distribution {
         for (_, weight) in &mut chances {
             *weight /= total;
         }
-        Some(Self { slots: alias_table(&chances), chances })
+        Some(Self { slots: alias_table(&chances), chances, weightless })
+    }
+
+    /// The same with the relays alone that `allowed` admits, all alike where these weigh nothing; `None` if it admits none.
+    pub fn among(&self, allowed: impl Fn(RelayIndex) -> bool) -> Option<Self> {
+        let left = || self.relays().filter(|&relay| allowed(relay));
+        Self::new(left().map(|relay| (relay, self.chance(relay)))).or_else(|| Self::new(left().map(|relay| (relay, 1.0))))
     }
 
     /// The relay that this random value means.
@@ -53,9 +63,14 @@ impl Distribution {
         self.chances.binary_search_by_key(&relay, |&(relay, _)| relay).map_or(0.0, |at| self.chances[at].1)
     }
 
-    /// All relays that can be drawn, with their chances.
+    /// All relays that weigh anything, with their chances.
     pub fn chances(&self) -> &[(RelayIndex, f64)] {
         &self.chances
+    }
+
+    /// All relays that can be drawn, those without weight last.
+    pub fn relays(&self) -> impl Iterator<Item = RelayIndex> + '_ {
+        self.chances.iter().map(|&(relay, _)| relay).chain(self.weightless.iter().copied())
     }
 
     /// Draws among the relays that `allowed` admits, without rejection; `None` if it admits none.
@@ -70,7 +85,10 @@ impl Distribution {
                 break;
             }
         }
-        last
+        last.or_else(|| {
+            let left: Vec<RelayIndex> = self.weightless.iter().copied().filter(|&relay| allowed(relay)).collect();
+            left.get((draw.uniform() * left.len() as f64) as usize).copied()
+        })
     }
 }
 
@@ -135,6 +153,21 @@ mod tests {
             let odd = distribution.pick_among(draw, |relay| relay.0 % 2 == 1).unwrap();
             prop_assert_eq!(odd.0 % 2, 1);
             prop_assert!(distribution.pick_among(draw, |_| false).is_none());
+        }
+
+        /// They come last, and then alike.
+        #[test]
+        fn relays_without_weight_are_drawn_where_no_other_may_be(seed: u64) {
+            let distribution = Distribution::new(relays(&[0.0, 2.0, 0.0, 0.0, 1.0])).unwrap();
+            let draws = RandomStream::new(Seed(seed), "test", "draw");
+            let mut drawn = [0; 5];
+            for nth in 0..3000 {
+                prop_assert!([1, 4].contains(&distribution.pick(draws.at(nth)).0));
+                prop_assert!([1, 4].contains(&distribution.pick_among(draws.at(nth), |_| true).unwrap().0));
+                drawn[distribution.pick_among(draws.at(nth), |relay| ![1, 4].contains(&relay.0)).unwrap().get()] += 1;
+            }
+            prop_assert!([0, 2, 3].map(|relay: usize| drawn[relay]).iter().all(|count| (850..1150).contains(count)), "{drawn:?}");
+            prop_assert_eq!(distribution.relays().map(|relay| relay.0).collect::<Vec<_>>(), [1, 4, 0, 2, 3]);
         }
     }
 }

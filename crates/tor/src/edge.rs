@@ -4,7 +4,7 @@ use crate::cell::{Cell, CellKind};
 use crate::circuit::Place;
 use crate::event_loop::{Connection, Operation};
 use crate::ids::{CircuitId, StreamId};
-use crate::stream::ExitState;
+use crate::stream::{ExitState, StreamControl};
 use crate::world::{SocketUse, World};
 use onionlab_net::tcp::Effects;
 
@@ -112,6 +112,12 @@ impl World {
         let mut written = 0;
         if waiting > 0 {
             let Some(share) = self.share(exit, Connection::Edge, Operation::Write) else {
+                // A callback without tokens measures how fast the server takes data like any other (`connection_handle_write_impl`).
+                let stream = &self.streams[id.index()];
+                let measures = matches!(stream.ends[Place::Exit as usize].control, StreamControl::XonXoff(_));
+                if measures && stream.exit == ExitState::Connected {
+                    self.delivered(id, Place::Exit, 0);
+                }
                 self.block_stream(id, Operation::Write);
                 return;
             };
@@ -194,9 +200,13 @@ impl World {
         let readable = self.net.readable(socket).min(at_most);
         if readable > 0 {
             let exit = self.circuits[circuit.index()].hops[EXIT as usize].host;
-            let Some(tokens) = self.edge_tokens(id, Place::Exit, readable) else { return };
+            let Some(tokens) = self.edge_tokens(id, Place::Exit, readable) else {
+                self.package_what_was_read(id);
+                return;
+            };
             let Some(share) = self.share(exit, Connection::Edge, Operation::Read) else {
                 self.block_stream(id, Operation::Read);
+                self.package_what_was_read(id);
                 return;
             };
             let mut taken = tokens.min(share);
@@ -232,6 +242,12 @@ impl World {
             self.send_from(Place::Exit, Cell::new(CellKind::End, circuit).on(id));
             self.end_at_exit(id);
         }
+    }
+
+    /// A read callback that has no tokens packages all the same what lies in the inbuf (`connection_handle_read_impl`).
+    fn package_what_was_read(&mut self, id: StreamId) {
+        self.package(id, Place::Exit, u32::MAX);
+        self.consider_stop_reading(id, Place::Exit);
     }
 
     /// Whether the exit's connection to the server is read as soon as there is anything.

@@ -91,9 +91,10 @@ mod tests {
     use super::*;
     use crate::Settings;
     use crate::bucket::Buckets;
+    use crate::event_loop::Connection;
     use crate::node::RateLimit;
     use crate::settings::{CongestionSettings, FlowControl};
-    use crate::stream::StreamControl;
+    use crate::stream::{StreamControl, StreamEnd};
     use crate::test_world::{at, in_a_row};
     use crate::world::SocketUse;
     use onionlab_engine::HostId;
@@ -183,6 +184,57 @@ mod tests {
                 assert_eq!(u64::from(queued(&world) - before.1), shares * 32);
             }
         }
+    }
+
+    /// Its window was used up in the middle of a read, and a SENDME came: what tor has read already is packaged in the next callback, though there are no tokens to read more.
+    #[test]
+    fn a_callback_without_tokens_packages_what_was_read() {
+        let mut world =
+            in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
+        let exit = HostId(3);
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(100_000), burst: Bytes::new(1000), relayed: None };
+        world.limit(exit, Buckets::new(limit, RefillClock::Exact));
+        world.run_until(at(12_000));
+        while world.share(exit, Connection::Edge, Operation::Read).is_some() {
+            world.charge(exit, Connection::Edge, Operation::Read, 1000);
+        }
+        let stream = &mut world.streams[0];
+        (stream.blocked.reading, stream.end(Place::Exit).inbuf) = (false, 2 * 498);
+        let (socket, sent) = (stream.socket, world.sampler.bytes_from_exits);
+        let read = world.net.bytes_read(socket);
+        assert!(world.net.readable(socket) > 0 && world.is_reading(StreamId(0), Place::Exit));
+        world.serve(socket, Effects::READABLE, u64::MAX);
+        assert_eq!(world.net.bytes_read(socket), read);
+        assert_eq!((world.sampler.bytes_from_exits - sent, world.streams[0].ends[Place::Exit as usize].inbuf), (996, 0));
+        assert!(world.streams[0].blocked.reading);
+    }
+
+    /// An upload waits at an exit without tokens. How long the server takes for it counts from the first callback on, not from the first with tokens.
+    #[test]
+    fn a_callback_without_tokens_begins_to_measure_the_server() {
+        let settings = Settings { flow_control: FlowControl::Vegas(CongestionSettings::default()), ..Settings::default() };
+        let load = "kind = \"sequence\"\nrequest = \"6 MB\"\ntransfers = [{ size = \"1 kB\" }]";
+        let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(50_000_000), load);
+        let exit = HostId(3);
+        world.run_until(at(12_000));
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(20_000), burst: Bytes::new(20_000), relayed: None };
+        world.limit(exit, Buckets::new(limit, RefillClock::Exact));
+        while world.share(exit, Connection::Edge, Operation::Write).is_some() {
+            world.charge(exit, Connection::Edge, Operation::Write, 20_000);
+        }
+        let control = world.stream_controls()[Place::Exit as usize].clone();
+        let stream = &mut world.streams[0];
+        let fresh = StreamEnd { outbuf: 1000, ..StreamEnd::new(control) };
+        (stream.blocked.writing, *stream.end(Place::Exit)) = (false, fresh);
+        let measures = |world: &World| {
+            let StreamControl::XonXoff(edge) = &world.streams[0].ends[Place::Exit as usize].control else { unreachable!() };
+            edge.delivering.is_measuring()
+        };
+        assert!(!measures(&world));
+        let socket = world.streams[0].socket;
+        world.serve(socket, Effects::WRITABLE, u64::MAX);
+        assert!(measures(&world) && world.streams[0].blocked.writing);
+        assert_eq!(world.streams[0].ends[Place::Exit as usize].outbuf, 1000);
     }
 
     /// A client that was given 10 kB/s, and a second's burst, has more to send; that is too little for a SENDME. The read that uses the burst up is the last for a tenth of a second, though there are tokens each 17 ms and its program

@@ -166,6 +166,8 @@ pub struct ClientSettings {
     pub internal_failures: bool,
     /// Whether tor comes to the newest of a client's circuits first; else as in an array in which the last fills each gap (`circuit_get_global_list`).
     pub newest_first: bool,
+    /// Whether a new stream has all that wait for a circuit try again (`connection_ap_mark_as_pending_circuit`); else it tries alone.
+    pub all_try: bool,
     /// The most that one read callback takes of a program (`connection_bucket_read_limit`: 16 KiB before such connections had a bucket of their own).
     pub program_read: Bytes,
     /// Unused circuits are closed after this; none: when nothing is predicted any more (`circuit_idle_timeout`).
@@ -185,6 +187,7 @@ impl Default for ClientSettings {
             stable_internal: 2,
             internal_failures: false,
             newest_first: false,
+            all_try: true,
             program_read: Bytes::new(u64::MAX),
             unused_idle: None,
         }

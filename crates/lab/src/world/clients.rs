@@ -69,6 +69,7 @@ fn of_code(version: TorVersion) -> ClientSettings {
         stable_internal: 0,
         internal_failures: true,
         newest_first: true,
+        all_try: false,
         program_read,
         unused_idle: Some(secs(3600)),
         ..new

@@ -202,7 +202,7 @@ impl SampledGuards {
     /// `entry_guards_expand_sample`. Deviation: relays over which no path leads are left out, which only a tiny network has.
     fn expand(&mut self, now: i64, network: &PathSelector) {
         let guards = network.position(Position::Guard);
-        let limit = self.rules.sample_limit(guards.chances().len());
+        let limit = self.rules.sample_limit(guards.relays().count());
         let mut usable = self.usable(now, |_| true);
         while usable < self.rules.min_filtered_sample as usize && self.sample.len() < limit {
             let free = |relay| self.sample.iter().all(|guard| guard.relay != relay) && network.has_path_over(relay);

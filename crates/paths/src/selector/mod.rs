@@ -127,8 +127,7 @@ impl PathSelector {
         let all = self.candidates.exits(demand, self.fast)?;
         let reason = "a guard, a middle and an exit are needed that are three relays, in three different /16 networks (unless subnets \
                       do not count) and of different families";
-        let with_path = all.chances().iter().copied().filter(|&(exit, _)| self.has_path_to(exit));
-        let exits = Arc::new(Distribution::new(with_path).ok_or(PathError::NoPath { reason })?);
+        let exits = Arc::new(all.among(|exit| self.has_path_to(exit)).ok_or(PathError::NoPath { reason })?);
         known.insert(demand, Arc::clone(&exits));
         Ok(exits)
     }
@@ -229,19 +228,19 @@ impl PathSelector {
 
     /// Whether any path leads over the guard.
     pub(crate) fn has_path_over(&self, guard: RelayIndex) -> bool {
-        let mut exits = self.any_exit.chances().iter().map(|&(exit, _)| exit);
+        let mut exits = self.any_exit.relays();
         exits.any(|exit| self.compatible(guard, exit) && self.has_middle(guard, exit))
     }
 
     /// Whether some middle relay goes with both ends, which must be compatible.
     pub(crate) fn has_middle(&self, guard: RelayIndex, exit: RelayIndex) -> bool {
-        let mut middles = self.any_middle.chances().iter().map(|&(middle, _)| middle);
+        let mut middles = self.any_middle.relays();
         middles.any(|middle| self.compatible(middle, guard) && self.compatible(middle, exit))
     }
 
     /// Whether any path leads to the relay.
     pub(crate) fn has_path_to(&self, exit: RelayIndex) -> bool {
-        let mut guards = self.guards.chances().iter().map(|&(guard, _)| guard);
+        let mut guards = self.guards.relays();
         guards.any(|guard| self.compatible(guard, exit) && self.has_middle(guard, exit))
     }
 }

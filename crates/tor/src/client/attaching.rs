@@ -22,6 +22,21 @@ struct Prospects {
 }
 
 impl World {
+    /// The stream needs a circuit. It joins those that wait, and all of them try, the oldest first (`connection_ap_mark_as_pending_circuit`): one whose circuit is late or lost
+    /// does not wait for the next second. Before 0.3.5 it tries alone.
+    pub(super) fn needs_circuit(&mut self, id: TransferId) {
+        let client = self.transfers[id.index()].client;
+        let waiting = &mut self.clients[client.index()].waiting;
+        if !self.settings.client.all_try || waiting.is_empty() {
+            self.attach_or_wait(id);
+            return;
+        }
+        if !waiting.contains(&id) {
+            waiting.push(id);
+        }
+        self.attach_waiting(client);
+    }
+
     /// The stream gets a circuit that is open, or waits for one that is on its way, launched now if there is none
     /// (`circuit_get_open_circ_or_launch`).
     pub(crate) fn attach_or_wait(&mut self, id: TransferId) {
@@ -228,5 +243,36 @@ impl World {
         let waits = own(CircuitState::Open).next().is_none() && (in_time() || no_other());
         debug_assert!(!waits || self.best_circuit(id).is_none(), "a circuit is open for the stream");
         waits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Settings;
+    use crate::test_world::{at, in_a_row};
+    use onionlab_quantities::Bandwidth;
+
+    /// Two users, each with a circuit of its own on its way. That of the first is late, which a hop has shown; then the second's stream looks for a circuit again.
+    #[test]
+    fn a_stream_that_needs_a_circuit_has_those_that_wait_try_again() {
+        for (all_try, launched) in [(true, 3), (false, 2)] {
+            let mut settings = Settings::default();
+            (settings.client.predict, settings.client.all_try, settings.conflux) = (false, all_try, None);
+            let load = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\" }]";
+            let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(50_000_000), load);
+            let config = &mut world.clients[0].config;
+            (config.users, config.circuit_per_transfer) = (2, true);
+            world.run_until(at(10_050));
+            let client = ClientId(0);
+            assert_eq!((world.pending(client), world.clients[0].waiting.len()), (2, 2));
+            let [first, second] = world.clients[0].waiting[..] else { unreachable!() };
+            let owner = world.owner(first);
+            let own = world.clients[0].pool.clean.iter().find(|id| world.circuits[id.index()].awaited_by == Some(owner));
+            let own = *own.unwrap();
+            world.circuits[own.index()].timed_out = true;
+            world.needs_circuit(second);
+            assert_eq!(world.clients[0].pool.clean.len(), launched, "all try: {all_try}");
+        }
     }
 }

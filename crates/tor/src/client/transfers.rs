@@ -193,7 +193,7 @@ impl World {
             self.begin_program(id);
         }
         self.arm_check(id);
-        self.attach_or_wait(id);
+        self.needs_circuit(id);
     }
 
     /// The program writes what it begins with.
@@ -321,8 +321,10 @@ impl World {
         let program = &self.transfers[transfer.index()];
         let (unread, most) = (program.unread, program.readable().min(self.settings.client.program_read.get()));
         if self.is_reading(id, Place::Client) {
-            if unread > 0 {
-                let Some(take) = self.edge_tokens(id, Place::Client, unread.min(most)) else { return };
+            // Without tokens it packages all the same what it has read.
+            if unread > 0
+                && let Some(take) = self.edge_tokens(id, Place::Client, unread.min(most))
+            {
                 let transfer = &mut self.transfers[transfer.index()];
                 transfer.unread -= take;
                 transfer.progress = self.queue.now();

@@ -58,7 +58,7 @@ impl World {
             return;
         }
         self.arm_check(id);
-        self.attach_or_wait(id);
+        self.needs_circuit(id);
     }
 
     /// The program goes on with this stream of another circuit, which is connected.
@@ -95,7 +95,7 @@ impl World {
             (transfer.written, transfer.unread, transfer.writer) = (0, 0, None);
         }
         self.arm_check(id);
-        self.attach_or_wait(id);
+        self.needs_circuit(id);
     }
 
     /// The circuit is gone, and with it its streams (`connection_edge_destroy`).
