@@ -30,7 +30,7 @@ pub struct Markov {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration_schema")]
     pub flow_interval: Option<SimDuration>,
-    /// The server's port; 443 if not given.
+    /// The server's port; 443 if not given. Sampled networks need `exit-policies` for others than 80 and 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<u16>,
@@ -60,7 +60,7 @@ pub struct TorUsers {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "duration_schema")]
     pub flow_interval: Option<SimDuration>,
-    /// The server's port; 443 if not given.
+    /// The server's port; 443 if not given. Sampled networks need `exit-policies` for others than 80 and 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<u16>,

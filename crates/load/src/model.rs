@@ -36,7 +36,7 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
-        /// The server's port; 443 if not given.
+        /// The server's port; 443 if not given. Sampled networks need `exit-policies` for others than 80 and 443.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 65_535))]
         port: Option<u16>,
@@ -55,7 +55,7 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
-        /// The server's port; 443 if not given.
+        /// The server's port; 443 if not given. Sampled networks need `exit-policies` for others than 80 and 443.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 65_535))]
         port: Option<u16>,
@@ -72,7 +72,7 @@ pub enum LoadModel {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(schema_with = "size_schema")]
         header: Option<Bytes>,
-        /// The server's port; 443 if not given.
+        /// The server's port; 443 if not given. Sampled networks need `exit-policies` for others than 80 and 443.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         #[schemars(range(min = 1, max = 65_535))]
         port: Option<u16>,

@@ -44,7 +44,7 @@ pub struct Page {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "size_schema")]
     pub request: Option<Bytes>,
-    /// The server's port; 443 if not given.
+    /// The server's port; 443 if not given. Sampled networks need `exit-policies` for others than 80 and 443.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 65_535))]
     pub port: Option<u16>,

@@ -1,7 +1,7 @@
 //! The `[[clients]]` tables: who loads what, when, and how patiently.
 
 use super::onion::OnionFile;
-use super::text::{BandwidthText, DurationText};
+use super::text::{BandwidthText, DurationText, names_if_given};
 use onionlab_load::LoadModel;
 use onionlab_quantities::{Bandwidth, SimDuration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -36,6 +36,7 @@ pub struct ClientsFile {
     #[schemars(length(min = 1, max = 100_000))]
     pub hosts: Option<Vec<String>>,
     /// Explicit network: the relays of every circuit, guard first. Default: drawn by consensus weight.
+    #[serde(default, deserialize_with = "names_if_given")]
     pub path: Option<[String; 3]>,
     /// Explicit network: the server to load from. Default: drawn for each client.
     pub server: Option<String>,

@@ -13,7 +13,7 @@ pub(super) fn explain(file: &Path, text: &str, error: &toml::de::Error) -> Scena
     let span = error.span();
     let mut line = span.as_ref().map(|span| line_of(text, span.start));
     let Ok(document) = DeTable::parse(text) else {
-        let fault = Fault::Syntax { message: clipped(error.message(), 160) };
+        let fault = Fault::Syntax { message: clipped(&syntax(text, error), 160) };
         return ScenarioError { place: Place { file: file.into(), line }, fault };
     };
     let key = span.as_ref().and_then(|span| key_at(document.get_ref(), span.start)).unwrap_or_default();
@@ -36,6 +36,18 @@ pub(super) fn explain(file: &Path, text: &str, error: &toml::de::Error) -> Scena
         }
     }
     ScenarioError { place: Place { file: file.into(), line }, fault }
+}
+
+/// What is wrong where the text is no TOML: the parser's words, or clearer ones for the slips that people make.
+fn syntax(text: &str, error: &toml::de::Error) -> String {
+    let rest = error.span().and_then(|span| text.get(span.start..)).unwrap_or_default();
+    let word = rest.split(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '_')).next().unwrap_or_default();
+    let truths = ["yes", "no", "on", "off", "True", "False", "TRUE", "FALSE"];
+    match error.message() {
+        "duplicate key" if !word.is_empty() => format!("the key `{word}` is there twice"),
+        _ if truths.contains(&word) => format!("`{word}` is neither true nor false, nor a text in quotation marks"),
+        message => message.to_owned(),
+    }
 }
 
 /// Most keys of a table, and most bytes of a file, in which a culprit is looked for.

@@ -1,6 +1,6 @@
 //! The `[network]` table: a real consensus, the built-in synthetic one, a network document, or every host by hand.
 
-use super::text::{BandwidthText, BytesText, DurationText};
+use super::text::{BandwidthText, BytesText, DurationText, names};
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::de::value::SeqAccessDeserializer;
@@ -252,6 +252,7 @@ pub struct HostFile {
 #[schemars(rename = "Link")]
 pub struct LinkFile {
     /// The names of the two hosts.
+    #[serde(deserialize_with = "names")]
     pub between: [String; 2],
     /// One-way latency, at most "10 s".
     #[schemars(with = "DurationText")]

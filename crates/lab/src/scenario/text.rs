@@ -1,9 +1,24 @@
-//! How quantities and other texts look in the JSON Schema: `"20 ms"`, `"320 KiB"`, `"1.5 Mbit/s"`.
+//! Lists of names as they are read, and how quantities and other texts look in the JSON Schema: `"20 ms"`, `"320 KiB"`, `"1.5 Mbit/s"`.
 //!
 //! The types of `onionlab-quantities` do not know JSON Schema; fields name these stand-ins with `schemars(with = ...)`.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, de};
 use std::borrow::Cow;
+
+/// A list of exactly so many names. (serde takes the first of more for an array, and says nothing of the others.)
+pub(super) fn names<'de, D: Deserializer<'de>, const COUNT: usize>(deserializer: D) -> Result<[String; COUNT], D::Error> {
+    let given = Vec::<String>::deserialize(deserializer)?;
+    let count = given.len();
+    given.try_into().map_err(|_| de::Error::custom(format!("{COUNT} names are needed, not {count}")))
+}
+
+/// The same where it may be left out.
+pub(super) fn names_if_given<'de, D: Deserializer<'de>, const COUNT: usize>(
+    deserializer: D,
+) -> Result<Option<[String; COUNT]>, D::Error> {
+    names(deserializer).map(Some)
+}
 
 macro_rules! text_schema {
     ($(#[$doc:meta])* $type:ident, $name:literal, $description:literal, $units:literal, $parts:literal, [$($example:literal),+]) => {

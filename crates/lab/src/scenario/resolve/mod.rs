@@ -9,6 +9,7 @@ pub(super) mod treatments;
 use crate::scenario::diagnose::{line_of_key, line_of_sweep};
 use crate::scenario::error::{Fault, Place, ScenarioError, clipped};
 use crate::scenario::file::ScenarioFile;
+use crate::scenario::network::ExitPolicies;
 use crate::scenario::onion::Onion;
 use crate::scenario::resolved::{ClientGroup, FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use crate::scenario::treatment::{FlowControl, Links};
@@ -113,6 +114,7 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         have_a_mean(&clients)?;
     }
     not_too_many(&clients)?;
+    ports_can_be_told(&clients, &network)?;
     for (index, group) in clients.iter().enumerate().filter(|(_, group)| !group.record) {
         let of_records = [("trace", group.trace), ("record-latency", group.record_latency), ("probe", group.probe.is_some())];
         if let Some((key, _)) = of_records.iter().find(|(_, given)| *given) {
@@ -147,7 +149,8 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
     let runs = treatments.len() * networks as usize * seeds.len();
     if runs > MAX_RUNS {
         let value = format!("{runs} runs ({} treatments x {networks} networks x {} seeds)", treatments.len(), seeds.len());
-        return Err(Fault::out_of_range("networks", value, format!("at most {MAX_RUNS} in one experiment")));
+        let reason = format!("makes {value}, and an experiment has at most {MAX_RUNS}");
+        return Err(Fault::conflict("networks", reason));
     }
     let base_seed = file.base_seed.unwrap_or(1);
     Ok(ResolvedScenario {
@@ -165,6 +168,29 @@ fn check(scenario: &Scenario) -> Checked<ResolvedScenario> {
         treatments,
         point: scenario.point.clone(),
     })
+}
+
+/// Where exits are those with the Exit flag, that says what they let out to the ports of the web alone.
+fn ports_can_be_told(clients: &[ClientGroup], network: &Network) -> Checked<()> {
+    let (by_flag, allowed) = match network {
+        Network::Synthetic(network) => {
+            (network.common.exit_policies != Some(ExitPolicies::Model), "`network.exit-policies` = \"model\"")
+        }
+        Network::Consensus(network) => (
+            network.common.exit_policies == Some(ExitPolicies::Flag),
+            "`network.exit-policies` = \"model\", or \"consensus\" with a document that has policies",
+        ),
+        Network::File(_) | Network::Explicit(_) => return Ok(()),
+    };
+    let port = |group: &ClientGroup| group.load.port().filter(|port| group.onion.is_none() && !matches!(port, 80 | 443));
+    let Some((index, port)) = clients.iter().enumerate().find_map(|(index, group)| Some((index, port(group)?))) else {
+        return Ok(());
+    };
+    if by_flag {
+        let reason = format!("is {port}, and which exits serve that the Exit flag does not say: it needs {allowed}");
+        return Err(Fault::conflict(format!("clients[{index}].load.port"), reason));
+    }
+    Ok(())
 }
 
 /// Whether a relay has a rate limit of its own.

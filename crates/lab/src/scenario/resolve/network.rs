@@ -11,11 +11,11 @@ use crate::scenario::resolved::{
     Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, FileRef, Host, Link, Network, PlacedPaths, RATES,
     RateLimit, SampledNetwork, Size, SyntheticNetwork,
 };
-use onionlab_directory::Families;
 use onionlab_directory::synth::Model;
+use onionlab_directory::{Consensus, Families};
 use onionlab_net::latency::{Country, LatencyTable};
 use onionlab_quantities::{Bandwidth, Bytes, SimDuration};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -65,7 +65,11 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
         NetworkKind::Consensus => {
             let document = named_file(scenario, "network.path", path(file)?)?;
             let geoip = file.geoip.as_ref().map(|path| named_file(scenario, "network.geoip", path)).transpose()?;
-            Ok(Network::Consensus(ConsensusNetwork { document, geoip, common: sampled(scenario, file, 3)? }))
+            let common = sampled(scenario, file, 3)?;
+            if let Size::Relays(relays) = common.size {
+                has_so_many(&document, relays)?;
+            }
+            Ok(Network::Consensus(ConsensusNetwork { document, geoip, common }))
         }
         NetworkKind::Synthetic => {
             let (first, last) = Model::built_in().years();
@@ -75,6 +79,21 @@ pub(super) fn network(scenario: &Scenario, file: &NetworkFile) -> Checked<Networ
         NetworkKind::File => made_elsewhere(scenario, file).map(Network::File),
         NetworkKind::Explicit => explicit(file).map(Network::Explicit),
     }
+}
+
+/// Whether a consensus has so many relays, which all points of a sweep ask. What else may be wrong with it the first run says.
+fn has_so_many(document: &FileRef, relays: u32) -> Checked<()> {
+    static LAST: Mutex<Option<(String, usize)>> = Mutex::new(None);
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = last.as_ref().filter(|(of, _)| *of == document.digest).map(|&(_, most)| most);
+    let Some(most) = known.or_else(|| Consensus::read(&document.location).ok().map(|consensus| consensus.relays.len())) else {
+        return Ok(());
+    };
+    *last = Some((document.digest.clone(), most));
+    if relays as usize > most {
+        return Err(Fault::out_of_range("network.relays", relays, format!("at most {most}, which are all of the document")));
+    }
+    Ok(())
 }
 
 fn path(file: &NetworkFile) -> Checked<&str> {
@@ -106,42 +125,49 @@ fn document_of(digest: &str, content: &[u8]) -> Result<Arc<NetworkDocument>, Str
 }
 
 fn placed_paths(scenario: &Scenario, file: &NetworkFile) -> Checked<PlacedPaths> {
+    let (latency, countries) = latency(scenario, file)?;
     Ok(PlacedPaths {
-        latency: latency(scenario, file)?,
+        latency,
         latency_factor: within("network.latency-factor", file.latency_factor.unwrap_or(1.0), 0.1, 10.0)?,
         latency_floor: latency_floor(file)?,
-        latency_between: latency_between(file)?,
+        latency_between: latency_between(file, &countries)?,
         jitter: file.jitter.unwrap_or(true),
         loss: within("network.loss", file.loss.unwrap_or(0.0), 0.0, 0.5)?,
     })
 }
 
-/// The table of latencies that is named; `None`: the built-in one.
-fn latency(scenario: &Scenario, file: &NetworkFile) -> Checked<Option<FileRef>> {
+/// The table of latencies that is named, with its countries; `None`: the built-in one.
+fn latency(scenario: &Scenario, file: &NetworkFile) -> Checked<(Option<FileRef>, BTreeSet<Country>)> {
     match file.latency.as_deref() {
-        None | Some("built-in") => Ok(None),
+        None | Some("built-in") => Ok((None, countries(&LatencyTable::builtin()))),
         Some(path) => {
             let (table, content) = read_named_file(scenario, "network.latency", path, MAX_NAMED_FILE_BYTES)?;
-            understood(&table, &content)?;
-            Ok(Some(table))
+            let known = countries_of(&table, &content)?;
+            Ok((Some(table), known))
         }
     }
 }
 
-/// Whether the table can be read, which all points of a sweep ask.
-fn understood(table: &FileRef, content: &[u8]) -> Checked<()> {
-    static LAST: Mutex<Option<String>> = Mutex::new(None);
+/// The countries of a table that can be read, for which all points of a sweep ask.
+fn countries_of(table: &FileRef, content: &[u8]) -> Checked<BTreeSet<Country>> {
+    static LAST: Mutex<Option<(String, BTreeSet<Country>)>> = Mutex::new(None);
     let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
-    if last.as_ref() != Some(&table.digest) {
-        let path = clipped(&table.path, 200);
-        LatencyTable::parse_country_rtt(Path::new(&path), content).map_err(|error| {
-            let cause = error.to_string();
-            let cause = cause.strip_prefix(&format!("{path}: ")).unwrap_or(&cause).to_owned();
-            Fault::File { key: "network.latency".to_owned(), path: path.clone(), cause }
-        })?;
-        *last = Some(table.digest.clone());
+    if let Some((_, known)) = last.as_ref().filter(|(of, _)| *of == table.digest) {
+        return Ok(known.clone());
     }
-    Ok(())
+    let path = clipped(&table.path, 200);
+    let read = LatencyTable::parse_country_rtt(Path::new(&path), content).map_err(|error| {
+        let cause = error.to_string();
+        let cause = cause.strip_prefix(&format!("{path}: ")).unwrap_or(&cause).to_owned();
+        Fault::File { key: "network.latency".to_owned(), path: path.clone(), cause }
+    })?;
+    let known = countries(&read);
+    *last = Some((table.digest.clone(), known.clone()));
+    Ok(known)
+}
+
+fn countries(table: &LatencyTable) -> BTreeSet<Country> {
+    table.places().map(|place| table.country(place)).collect()
 }
 
 /// None where there is no such floor.
@@ -151,7 +177,7 @@ fn latency_floor(file: &NetworkFile) -> Checked<Option<SimDuration>> {
 }
 
 /// By both countries' codes, the first in the alphabet first.
-fn latency_between(file: &NetworkFile) -> Checked<BTreeMap<String, SimDuration>> {
+fn latency_between(file: &NetworkFile, countries: &BTreeSet<Country>) -> Checked<BTreeMap<String, SimDuration>> {
     let mut known = BTreeMap::new();
     for (given, &time) in file.latency_between.iter().flatten() {
         let key = format!("network.latency-between.{}", clipped(given, 20));
@@ -162,6 +188,12 @@ fn latency_between(file: &NetworkFile) -> Checked<BTreeMap<String, SimDuration>>
                 "two codes of countries, such as DE-FR",
             ));
         };
+        if let Some(missing) = [a, b].into_iter().find(|country| !countries.contains(country)) {
+            let all: Vec<&str> = countries.iter().map(Country::code).collect();
+            let reason =
+                format!("names {missing}, of which the table of latencies has nothing: it has {}", clipped(&all.join(", "), 200));
+            return Err(Fault::conflict(key, reason));
+        }
         let pair = format!("{}-{}", a.min(b), a.max(b));
         if known.insert(pair, within(&key, time, SimDuration::ZERO, MAX_LATENCY * 2)?).is_some() {
             return Err(Fault::conflict(key, "is the same pair of countries as another key of this table"));
