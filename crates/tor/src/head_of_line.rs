@@ -2,8 +2,8 @@
 //!
 //! TCP hands over bytes in order, and TLS only whole records. What arrives behind a lost segment therefore waits until that segment has been sent again, whether or not
 //! the two have a circuit in common. Counted is the part of this wait that a connection for each circuit would not have had, with every segment arriving when it did:
-//! a byte of a circuit's cell is ready when it and all that the circuit itself has in the stream before it since the hole are there, and waits from then until the hole is filled. So a
-//! channel with one circuit never counts anything, and on a shared one the bytes of the circuit whose cells were lost do not count, those of the others do.
+//! a byte of a circuit's cell is ready when it and all that the circuit itself has in the stream before it since the hole are there (the first, where several follow each other), and waits from
+//! then until the hole is filled. So a channel with one circuit never counts anything, and on a shared one the bytes of the circuit whose cells were lost do not count, those of the others do.
 //!
 //! Of the record that the hole cuts, the cells before the hole are there and cannot be read: they count from when the hole showed, if nothing of the record that was missing is
 //! their own circuit's. The header and the tag of a record count with the cells next to them. Not counted: what waits behind the next hole, until that is filled; the end of a record
@@ -35,6 +35,9 @@ impl Held {
     }
 }
 
+/// By circuit, while there are holes in a stream: when the last of its bytes behind the first of them arrived, of those that can be read by now.
+pub(crate) type There = Vec<(CircuitId, SimTime)>;
+
 /// A part of the stream that belongs to one circuit and arrived at one time.
 #[derive(Debug, Clone, Copy)]
 struct Part {
@@ -56,8 +59,12 @@ impl World {
             if self.ends[end.index()].opening != Opening::Open {
                 continue;
             }
-            let held = held(&self.parts(end, &filled), &filled);
-            if held.bytes > 0 {
+            let mut there = self.there.remove(&end).unwrap_or_default();
+            let held = held(&self.parts(end, &filled), &filled, &mut there);
+            if filled.more {
+                self.there.insert(end, there);
+            }
+            if held.byte_seconds > 0.0 {
                 self.channel_logs[end.channel()].held[end.side()].add(held);
                 self.descriptors[self.ends[end.index()].host.index()].held.add(held);
             }
@@ -106,10 +113,10 @@ impl World {
 }
 
 /// What of these parts, in the order of the stream, waited for others.
-fn held(parts: &[Part], filled: &Filled) -> Held {
+fn held(parts: &[Part], filled: &Filled, there: &mut There) -> Held {
     let mut held = Held::default();
-    // By circuit: when the last of its bytes so far arrived.
-    let mut there: Vec<(CircuitId, SimTime)> = Vec::new();
+    // What lies before a hole that follows another was behind that one, and is counted already.
+    let follows = !there.is_empty();
     for part in parts {
         let ready = if part.before {
             let missing = |other: &Part| other.cut && !other.before && other.circuit == part.circuit && other.at > filled.since;
@@ -126,7 +133,8 @@ fn held(parts: &[Part], filled: &Filled) -> Held {
         };
         let wait = filled.at.saturating_since(ready);
         if wait.as_nanos() > 0 {
-            held.add(Held { bytes: part.bytes, byte_seconds: part.bytes as f64 * wait.as_secs_f64() });
+            let bytes = if part.before && follows { 0 } else { part.bytes };
+            held.add(Held { bytes, byte_seconds: part.bytes as f64 * wait.as_secs_f64() });
         }
     }
     held
@@ -144,7 +152,7 @@ mod tests {
     }
 
     fn filled() -> Filled {
-        Filled { since: at(2), at: at(10), bytes: Vec::new() }
+        Filled { since: at(2), at: at(10), bytes: Vec::new(), more: false }
     }
 
     /// A segment of circuit 1 comes at 10 s, eight seconds after it is missed. Behind it 514 bytes of circuit 1 wait for their own, 514 of circuit 2 have waited since 2 s and 100 since 4 s
@@ -152,7 +160,7 @@ mod tests {
     #[test]
     fn who_waits_for_others_counts_and_who_waits_for_itself_does_not() {
         let parts = [part(1, 1000, 10), part(1, 514, 2), part(2, 514, 2), part(2, 100, 4), part(3, 50, 6), part(3, 50, 5)];
-        let got = held(&parts, &filled());
+        let got = held(&parts, &filled(), &mut There::new());
         assert_eq!(got.bytes, 514 + 100 + 100);
         assert!((got.byte_seconds - (514.0 * 8.0 + 100.0 * 6.0 + 100.0 * 4.0)).abs() < 1e-9, "{got:?}");
     }
@@ -165,7 +173,7 @@ mod tests {
             part.cut = true;
         }
         parts[0].before = true;
-        assert_eq!(held(&parts, &filled()), Held::default());
+        assert_eq!(held(&parts, &filled(), &mut There::new()), Held::default());
     }
 
     /// The record has a cell of circuit 2 before the hole, which only circuit 1's cells are in.
@@ -176,6 +184,23 @@ mod tests {
         for part in &mut parts {
             part.cut = true;
         }
-        assert_eq!(held(&parts, &filled()), Held { bytes: 300, byte_seconds: 2400.0 });
+        assert_eq!(held(&parts, &filled(), &mut There::new()), Held { bytes: 300, byte_seconds: 2400.0 });
+    }
+
+    /// A segment of circuit 1 is missed, then one of circuit 2; 600 bytes of circuit 1 lie behind both and come at once. The first hole is filled at 10 s, the second at 12 s. With a
+    /// connection of its own circuit 1 would have read them at 10 s: they waited two seconds for circuit 2, not ten. 100 bytes of circuit 3, in a record that the second hole cuts,
+    /// were counted until 10 s, and wait on.
+    #[test]
+    fn behind_a_second_hole_a_circuit_has_waited_for_its_own_until_the_first_was_filled() {
+        let mut there = There::new();
+        let mut other = part(3, 100, 2);
+        assert_eq!(
+            held(&[part(1, 1000, 10), other], &Filled { more: true, ..filled() }, &mut there),
+            Held { bytes: 100, byte_seconds: 800.0 }
+        );
+        (other.before, other.at, other.cut) = (true, at(10), true);
+        let second = Filled { since: at(10), at: at(12), ..filled() };
+        let got = held(&[other, part(2, 1000, 12), part(1, 600, 2)], &second, &mut there);
+        assert_eq!(got, Held { bytes: 600, byte_seconds: 200.0 + 1200.0 });
     }
 }

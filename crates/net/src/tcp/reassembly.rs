@@ -26,6 +26,8 @@ pub struct Filled {
     pub at: SimTime,
     /// The bytes of the hole and those behind it that are readable now, in order and without gaps.
     pub bytes: Vec<Arrived>,
+    /// There is another hole beyond them.
+    pub more: bool,
 }
 
 /// Ranges beyond the next expected byte; exists only while there is a hole, or one was filled of which the owner has not been told.
@@ -89,7 +91,8 @@ impl Reassembly {
         let with_fin = self.fin.is_some_and(|fin| fin < reached);
         let to = reached - u64::from(with_fin);
         self.arrived.push(Arrived { from: expected, to: next.min(to), at: now });
-        self.filled.push(Filled { since: self.since, at: now, bytes: pieces(&self.arrived, expected, to) });
+        let more = !self.ranges.is_empty();
+        self.filled.push(Filled { since: self.since, at: now, bytes: pieces(&self.arrived, expected, to), more });
         self.arrived.retain(|arrived| arrived.to > reached);
         self.since = now;
         (reached, with_fin)
