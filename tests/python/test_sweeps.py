@@ -359,3 +359,30 @@ def test_values_of_a_sweep_lie_where_their_point_is(small: Path) -> None:
     values = results.summary.filter(pl.col("metric") == "goodput", pl.col("kind") == WHOLE)
     assert rows["mean"].to_list() == pytest.approx(values["mean"].to_list())
     assert rows["treatment"].to_list() == values["treatment"].to_list()
+
+
+def test_more_relays_than_a_consensus_has_are_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "consensus").write_text(_core.synth('{"relays": 20}'), encoding="utf-8")
+    text = """
+title = "Relays"
+duration = "20 s"
+
+[network]
+kind = "consensus"
+path = "consensus"
+
+[[clients]]
+group = "web"
+count = 3
+load = { kind = "web", size = "50 kB", pause = "2 s" }
+
+[[treatments]]
+name = "plain"
+
+[sweep]
+"network.relays" = [12, 21]
+"""
+    (tmp_path / "relays.toml").write_text(text, encoding="utf-8")
+    with pytest.raises(onionlab.ScenarioError, match=r"line 18: at point 2 .* `network.relays` is 21, but must be at most 20"):
+        onionlab.run(tmp_path / "relays.toml", out=tmp_path / "out", report=False)
+    assert not (tmp_path / "out").exists()

@@ -50,8 +50,7 @@ impl Tcb {
         }
         if advanced && self.starved {
             // `tcp_should_expand_sndbuf`: the buffer grows while it, not the network, limits the writer.
-            let out = self.flight.as_deref().map_or(0, Flight::in_network);
-            if out < self.congestion.cwnd {
+            if !self.will_fill_window(cfg) {
                 self.tune_send_buffer(cfg);
             }
             if self.is_writable(cfg) {
@@ -60,6 +59,18 @@ impl Tcb {
             }
         }
         effects
+    }
+
+    /// Whether the congestion window is full once what this acknowledgement lets go has left: Linux sends first (`tcp_data_snd_check`), as much as its host's queue takes of one connection,
+    /// which is three buffers (a third may follow while two, or a millisecond of its pacing rate, are there), each of two segments or such a millisecond (`tcp_tso_autosize`).
+    fn will_fill_window(&self, cfg: &TcpConfig) -> bool {
+        let room = self.congestion.cwnd.saturating_sub(self.flight.as_deref().map_or(0, Flight::in_network));
+        if room == 0 || cfg.writable_at_once {
+            return room == 0;
+        }
+        let end = self.written.min(self.una + u64::from(self.peer_window));
+        let waiting = end.saturating_sub(self.next).div_ceil(u64::from(cfg.mss));
+        u64::from(room) <= waiting && room <= 3 * self.small_queue(cfg)
     }
 
     /// `tcp_sndbuf_expand`: room for two windows.

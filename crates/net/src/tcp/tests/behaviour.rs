@@ -144,6 +144,22 @@ fn the_receive_window_grows_to_its_maximum_where_the_path_needs_it() {
     assert_eq!(pair.ends[0].tcb.info(&pair.cfg).send_buffer, 4_194_304);
 }
 
+/// A writer who fills the congestion window whenever there is room keeps the buffer that a connection begins with, twice ten segments of 4,352 B: an acknowledgement of one segment lets two go,
+/// which fill the window again (`tcp_should_expand_sndbuf`, asked after that). A window larger than what the buffer holds makes it grow.
+#[test]
+fn a_full_congestion_window_leaves_the_send_buffer_as_it_is() {
+    let mut pair = Pair::connected(TcpConfig::linux(), millis(50), 1);
+    pair.wires[0].rate = Bandwidth::from_bits_per_sec(1_000_000_000);
+    pair.ends[0].to_write = 100_000_000;
+    let info = |pair: &Pair| pair.ends[0].tcb.info(&pair.cfg);
+    while info(&pair).cwnd_segments == 10 {
+        assert!(pair.step(at(3000)));
+    }
+    assert_eq!((info(&pair).cwnd_segments, info(&pair).send_buffer), (11, 87_040));
+    pair.run_until(at(3000));
+    assert_eq!(info(&pair).send_buffer, 4 << 20);
+}
+
 #[test]
 fn a_small_fixed_buffer_limits_the_rate() {
     let cfg = TcpConfig { receive_buffer: BufferLimits::fixed(100_000), ..TcpConfig::linux() };
