@@ -77,8 +77,8 @@ def test_a_sweep_is_run_and_its_results_know_their_points(small: Path) -> None:
     # A comparison takes each treatment at each point as a variant; the swept key is what differs between points.
     comparison = onionlab.compare([results.directory])
     assert comparison.labels == [f"{name}, count = {count}" for count in (2, 6) for name in ("round robin", "EWMA")]
-    told = {"clients.web.members.count.count", "treatment.circuitmux", "treatment.ewma-clock"}
-    assert comparison.brought_along == {"treatment.ewma-half-life", "treatment.ewma-tick"}
+    told = {"clients.web.count", "circuitmux", "ewma-clock"}
+    assert comparison.brought_along == {"ewma-half-life", "ewma-tick"}
     assert set(comparison.differing["key"]) == told | comparison.brought_along
     assert [comparison.pairs(variant) for variant in comparison.variants] == [2, 2, 2, 2]
     page = (results.directory / "report.html").read_text(encoding="utf-8")
