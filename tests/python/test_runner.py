@@ -94,7 +94,7 @@ def test_what_a_process_left_that_was_killed_at_its_first_write_is_ours(core: Fa
 
 
 def test_a_begin_is_a_text(core: FakeCore, experiment_file: Path) -> None:
-    with pytest.raises(ScenarioError, match="allowed are auto and a time"):
+    with pytest.raises(ScenarioError, match="allowed are auto, file and a time"):
         run(experiment_file, measure_from=3)
     assert not core.made
     assert run(experiment_file, measure_from="3 s").missing == ()

@@ -17,7 +17,7 @@ from onionlab.charts.sweep import SweptAxis, metric_chart
 from onionlab.plan import Plan, in_words
 from onionlab.report.sweep import page
 from onionlab.results import describe
-from onionlab.results.evaluation import check_measure_from
+from onionlab.results.evaluation import beginning
 from onionlab.stats.metrics import WHOLE
 from test_cli import call
 
@@ -285,12 +285,12 @@ def test_a_begin_of_the_measurement_lies_before_the_end_of_every_point(small: Pa
     plan = Plan.of(small, small.read_text(encoding="utf-8"))
     for chosen in ("6 s", "8 s"):
         with pytest.raises(onionlab.ScenarioError, match="less than the duration, which is 6 s at one point of the sweep"):
-            check_measure_from(chosen, plan)
-    check_measure_from("5 s", plan)
+            beginning(chosen, plan)
+    beginning("5 s", plan)
     small.write_text(SMALL + COUNTS, encoding="utf-8")
     plan = Plan.of(small, small.read_text(encoding="utf-8"))
     with pytest.raises(onionlab.ScenarioError, match=r"which is 12 s$"):
-        check_measure_from("12 s", plan)
+        beginning("12 s", plan)
 
 
 def test_what_is_said_of_all_points_is_true_of_all(small: Path) -> None:

@@ -48,8 +48,8 @@ def run(
         str | None,
         typer.Option(
             metavar='"40 s"',
-            help="Begin of the measurement: a time, or auto to find it. The results directory keeps it until the file says "
-            "another time or `onionlab report DIR --measure-from file` takes it back.",
+            help="Begin of the measurement: a time, auto to find it, or file: that of the experiment file. The results directory "
+            "keeps what was chosen until the file says another time, or this takes it back.",
             show_default="as chosen before, else the file's",
         ),
     ] = None,

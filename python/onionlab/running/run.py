@@ -60,7 +60,7 @@ def run(
         Number of sampled networks in place of the file's; network k is the same network in either case.
     measure_from : str, optional
         ``auto`` or a time such as ``"40 s"`` in place of the file's `measure-from`; ``auto`` is when the network's goodput has
-        settled (`onionlab.stats.steady_state`).
+        settled (`onionlab.stats.steady_state`). The results directory keeps it; ``file`` takes back what was chosen before.
     until_ci : onionlab.UntilCi or str, optional
         Add networks until an interval is narrow enough (`onionlab.running.until`): a width such as ``"5%"``, of the median time
         to the last byte of the first kind of client that has one, or a rule, which says of what (a key into

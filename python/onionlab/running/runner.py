@@ -16,7 +16,7 @@ from pathlib import Path
 from onionlab.errors import RunError
 from onionlab.plan import Plan, read_experiment, what_differs
 from onionlab.results.describe import plural
-from onionlab.results.evaluation import Evaluation, check_measure_from, still_chosen
+from onionlab.results.evaluation import Evaluation, beginning, still_chosen
 from onionlab.results.experiment import Experiment, Failure, opened
 from onionlab.running.directory import check_own, prepared, without_place
 from onionlab.running.observer import Observer, Passing, Replaced, Silent
@@ -61,7 +61,8 @@ def run_once(
         text = with_networks(text, networks)
     plan = Plan.of(experiment, text)
     if measure_from is not None:
-        check_measure_from(measure_from, plan)
+        # A begin that cannot be is refused before anything is made.
+        beginning(measure_from, plan)
     place.try_policies(experiment, text)
     watcher = observer or _default_observer()
     if not fresh:
@@ -171,7 +172,7 @@ def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, 
     """The results of an experiment whose runs are over."""
     kept = still_chosen(Evaluation.read(work.root), work.plan)
     if measure_from is not None:
-        kept = Evaluation(measure_from, instead_of=str(work.plan.scenario["measure-from"]))
+        kept = beginning(measure_from, work.plan)
     replace(kept, until_ci=None).write(work.root)
     results = opened(work.root, work.plan, failures)
     if not results.finished:
