@@ -23,8 +23,8 @@ from onionlab.charts import theme
 from onionlab.charts.comparison import comparison_charts
 from onionlab.errors import OnionlabError, ResultsError
 from onionlab.report.comparison import caveats, pairing
-from onionlab.report.write import MADE
 from onionlab.results import cost, written
+from onionlab.results.drawn import MADE
 from onionlab.stats import per_network
 from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
 from test_cli import call

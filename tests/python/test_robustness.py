@@ -23,7 +23,7 @@ from fake_core import FakeCore
 from onionlab.errors import ResultsError
 from onionlab.files import ABANDONED, draft_of_file, settle_replaced, write_all, write_bytes, write_directory
 from onionlab.plan import TABLES, Plan, is_finished
-from onionlab.report.write import MADE
+from onionlab.results.drawn import MADE
 from onionlab.running.observer import Replaced, Silent
 from test_core import SMALL, content, onionlab_command
 

@@ -28,7 +28,12 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Repeat finished runs, or keep them and add what is missing.")
     ] = False,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Draw the report at the end.")] = True,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report/--no-report", help="Draw the report at the end. An earlier one goes as soon as other runs are made."
+        ),
+    ] = True,
     until_ci: Annotated[
         str | None,
         typer.Option(metavar="5%", help="Add networks until the 95 % interval reaches no further than this to each side."),
@@ -61,7 +66,9 @@ def run(
     """Run an experiment: all treatments, sampled networks and seeds, on all cores; then draw the report.
 
     Each finished run is on disk at once. After Ctrl-C the same command goes on where it stopped; after networks, seeds or
-    treatments were added to the file it makes only what is missing.
+    treatments were added to the file it makes only what is missing. Where the file was changed so that finished runs are no
+    longer its own, nothing is run: --fresh replaces them, --out names another directory. What another build of onionlab made is
+    made again.
     """
     from onionlab.running.place import chosen
     from onionlab.running.run import default_directory

@@ -22,7 +22,7 @@ from onionlab.errors import ResultsError
 from onionlab.plan import in_words
 from onionlab.results.describe import repeated
 from onionlab.results.experiment import Experiment, load
-from onionlab.results.written import CONTENT, of_scenario, of_treatment
+from onionlab.results.written import CONTENT, NONE, of_scenario, of_treatment
 from onionlab.stats import per_network, summarise
 from onionlab.stats.compare import correct_for_number, more_missing_apart, not_judged, seeds_as_networks, verdict
 from onionlab.stats.metrics import WHOLE
@@ -33,7 +33,7 @@ _OF_NETWORK = ("network.", "base-seed")
 _OF_PATHS = ("network.loss", "network.jitter", "network.latency-")
 
 #: Values of a setting that a variant does not have.
-ABSENT = (None, "not set")
+ABSENT = (None, NONE)
 
 #: First column of `Comparison.differing`.
 _KEY = "key"
@@ -194,7 +194,7 @@ class Comparison:
         found = set()
         for key, *values in self.differing.iter_rows():
             there = {value for value in values if value not in ABSENT}
-            alike = len({variant.planned.get(key) or "not set" for variant in self.variants}) == 1
+            alike = len({variant.planned.get(key) or NONE for variant in self.variants}) == 1
             if len(there) == 1 and alike:
                 found.add(key)
         return found

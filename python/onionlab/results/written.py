@@ -19,6 +19,12 @@ EXTENT = ("title", "networks", "seeds", "treatments", "sweep")
 #: Behind the key that names a file: what is in it, by its digest.
 CONTENT = " (content)"
 
+#: End of the key that has the code of a circuit scheduler of one's own.
+OWN_CODE = f"circuitmux{CONTENT}"
+
+#: The value of a key that there is not.
+NONE = "not set"
+
 #: What an experiment file has for a resolved scenario's keys (`crates/lab/src/scenario/resolved`), tried in this order on each.
 _WRITTEN = tuple(
     (re.compile(pattern), instead)
@@ -82,7 +88,7 @@ def flatten(value: Any, prefix: str = "") -> dict[str, str]:
             by = "group" if part.get("group") else "name"
             found |= flatten({key: inner for key, inner in part.items() if key != by}, f"{prefix}.{part[by]}")
         return found
-    return {as_written(prefix): "not set" if value is None else value_text(value)}
+    return {as_written(prefix): NONE if value is None else value_text(value)}
 
 
 def of_scenario(scenario: Mapping[str, Any]) -> dict[str, str]:
@@ -106,6 +112,27 @@ def of_treatment(own: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
             value = {name: setting for name, setting in value.items() if name != "others"}
         found |= flatten(value, f"{prefix}{key}")
     return found
+
+
+def of_run(scenario: Mapping[str, Any], treatment: str) -> dict[str, str]:
+    """Every setting on which the records of a run depend."""
+    own: Mapping[str, Any] = next((entry for entry in scenario.get("treatments", []) if entry.get("name") == treatment), {})
+    found = of_scenario(scenario) | of_treatment(own)
+    found.pop("measure-from", None)
+    return found
+
+
+def differing(there: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    """Keys whose values are not the same, with both.
+
+    Examples
+    --------
+    >>> differing({"duration": "60 s", "network.relays": "12"}, {"duration": "60 s", "network.relays": "14", "nagle": "true"})
+    {'network.relays': ('12', '14'), 'nagle': ('not set', 'true')}
+    """
+    keys = dict.fromkeys([*there, *now])
+    pairs = {key: (there.get(key, NONE), now.get(key, NONE)) for key in keys}
+    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
 
 
 def _content(code: Any) -> Any:

@@ -39,8 +39,9 @@ def run(
     """Run an experiment file and draw its report.
 
     Runs that the results directory already holds are kept, so that the same call resumes an interrupted experiment, and adds what
-    is missing after networks, seeds, treatments or points of a sweep were added to the file. A keyboard interrupt stops at once
-    and keeps what is finished.
+    is missing after networks, seeds, treatments or points of a sweep were added to the file. Finished runs of another form of
+    the experiment are not replaced unless ``fresh`` says so; those of another build of onionlab are. A keyboard interrupt stops
+    at once and keeps what is finished.
 
     Parameters
     ----------
@@ -53,7 +54,8 @@ def run(
     fresh : bool
         Repeat finished runs too.
     report : bool
-        Draw ``report.html`` with its charts and tables at the end.
+        Draw ``report.html`` with its charts and tables at the end. An earlier one is removed before other runs are made than it
+        shows.
     observer : onionlab.Observer, optional
         Told about progress; a line below the cell in a notebook, nobody elsewhere by default.
     networks : int, optional
@@ -83,7 +85,7 @@ def run(
     RunError
         If no run finished at all.
     ResultsError
-        If the results cannot be written.
+        If the results cannot be written, or finished runs of another form of the experiment would be lost.
     ClusterError
         If the cluster cannot be used.
 
