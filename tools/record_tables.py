@@ -25,8 +25,14 @@ Written by `python tools/record_tables.py` from what the program describes its f
 
 A results directory holds `experiment.toml` (a copy of the file), `plan.json` (the runs, and the scenario with its defaults, but
 for those that depend on the version of tor or on the consensus: what these came to is in [`run`](#run), `treatment_json`), for
-each finished run a folder `runs/TREATMENT--netNETWORK--seedSEED` with the tables below as Parquet, and what is drawn from them:
-`report.html`, `charts/`, `tables/`. A folder of a run is there whole or not at all.
+each finished run a folder in `runs` with the tables below as Parquet, and what is drawn from them: `report.html`, `charts/`,
+`tables/`, which go before other runs are made than they show. A folder of a run is there whole or not at all.
+
+The folder of a run is called `TREATMENT--netNETWORK--seedSEED`, networks counted from 0. For TREATMENT stands the treatment's
+name in small letters, with one hyphen for whatever is neither a letter from a to z nor a digit, none at its ends, and of a long
+name its first 60 characters: `tor default` in network 0 with seed 1 lies in `runs/tor-default--net0--seed1`. In a sweep
+`--KEY-VALUE...-HASH` comes behind it, for the swept keys that concern the treatment. Rather than put it together, read it from
+`plan.json`: each entry of `runs` has `directory` beside `treatment`, `network` and `seed`.
 
 ```python
 import onionlab

@@ -78,6 +78,10 @@ class Plan:
         """The scenario of a run's point."""
         return self.scenarios[run.point] if self.points else self.scenario
 
+    def identity_of(self, run: PlannedRun) -> str:
+        """What tells a run from all others, as `fingerprint` has it."""
+        return fingerprint(self.scenario_of(run), (self.version, self.build), run.treatment, run.network, run.seed)
+
     def at(self, point: int) -> Plan:
         """The plan of one point, as if a file of its own had asked for it."""
         if not self.points:
@@ -330,7 +334,7 @@ def is_of(plan: Plan, run: PlannedRun, row: dict[str, Any]) -> bool:
         found = fingerprint(scenario, _code(row), row["treatment"], row["network"], row["seed"])
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return False
-    return found == fingerprint(plan.scenario_of(run), (plan.version, plan.build), run.treatment, run.network, run.seed)
+    return found == plan.identity_of(run)
 
 
 def what_differs(root: Path, plan: Plan, run: PlannedRun) -> Literal["code", "experiment"] | None:

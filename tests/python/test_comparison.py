@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import doctest
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -11,16 +14,17 @@ import pytest
 from scipy import stats
 
 import onionlab
-import onionlab.results.comparison
+import onionlab.results.written
 import onionlab.stats.welch
 from conftest import EXPERIMENT
 from fake_core import FakeCore
+from onionlab import _core
 from onionlab.charts import theme
 from onionlab.charts.comparison import comparison_charts
-from onionlab.errors import ResultsError
+from onionlab.errors import OnionlabError, ResultsError
 from onionlab.report.comparison import caveats, pairing
-from onionlab.report.write import MADE
-from onionlab.results import cost
+from onionlab.results import cost, written
+from onionlab.results.drawn import MADE
 from onionlab.stats import per_network
 from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
 from test_cli import call
@@ -66,7 +70,7 @@ def by_hand(core: FakeCore, tmp_path: Path) -> list[Path]:
     return directories
 
 
-@pytest.mark.parametrize("module", [onionlab.results.comparison, onionlab.stats.welch])
+@pytest.mark.parametrize("module", [onionlab.results.written, onionlab.stats.welch])
 def test_examples_in_the_documentation(module: object) -> None:
     result = doctest.testmod(module, optionflags=doctest.ELLIPSIS)  # type: ignore[arg-type]
     assert result.attempted > 0
@@ -78,8 +82,8 @@ def test_treatments_of_two_directories_are_paired_as_if_in_one(apart: tuple[Path
     assert comparison.labels == ["round robin", "EWMA"]
     assert comparison.unpaired == {}
     assert comparison.pairs(comparison.variants[1]) == 3
-    assert comparison.differing["key"].to_list() == ["treatment.fake-factor"]
-    assert comparison.differing.row(0) == ("treatment.fake-factor", None, "0.7")
+    assert comparison.differing["key"].to_list() == ["fake-factor"]
+    assert comparison.differing.row(0) == ("fake-factor", None, "0.7")
     together = onionlab.load(made(apart[0].parent, "both", EXPERIMENT)).summary
     assert comparison.summary.drop("pairing").equals(together)
     assert set(comparison.summary["pairing"].drop_nulls()) == {"paired"}
@@ -94,11 +98,63 @@ def test_of_relays_left_alone_only_what_differs_is_listed(apart: tuple[Path, Pat
     head = f'[[treatments]]\nname = "some"\ncircuitmux = {own}\nmss = 1434\ntls = "1.2"\n'
     some = made(tmp_path, "some", f"{HEAD}{head}relays = {{ share = 0.3, others = {others} }}\n")
     keys = dict(onionlab.compare([apart[0], some]).differing.select("key", "some").iter_rows())
-    assert keys["treatment.circuitmux"] == "python shortest_queue.py:Shortest"
-    assert keys["treatment.relays.others.circuitmux"] == "ewma"
-    assert keys["treatment.relays.share"] == "0.3"
-    assert not {"treatment.relays.others.mss", "treatment.relays.others.tls"} & set(keys)
-    assert keys["treatment.circuitmux.parameters.patience"] == "0.5"
+    assert keys["circuitmux"] == "python shortest_queue.py:Shortest"
+    assert keys["relays.others.circuitmux"] == "ewma"
+    assert keys["relays.share"] == "0.3"
+    assert not {"relays.others.mss", "relays.others.tls"} & set(keys)
+    assert keys["circuitmux.parameters.patience"] == "0.5"
+    assert keys["circuitmux (content)"] == "5c"
+    assert not any(key.endswith((".path", ".class", ".digest")) for key in keys)
+
+
+def test_networks_of_other_sizes_are_told_apart_by_the_key_that_one_writes(apart: tuple[Path, Path], core: FakeCore) -> None:
+    size = "[network]\nsize = { relays = 50 }\n\n[[clients]]"
+    other = made(apart[0].parent, "smaller", f"{HEAD.replace('[[clients]]', size, 1)}[[treatments]]{SECOND}")
+    comparison = onionlab.compare([apart[0], other])
+    assert comparison.unpaired == {"EWMA": "its networks are sampled otherwise: network.relays differs"}
+    assert comparison.differing["key"].to_list() == ["network.relays", "fake-factor"]
+    assert core.made
+
+
+def test_a_document_at_another_place_is_the_same(core: FakeCore, tmp_path: Path) -> None:
+    folders = []
+    for name, digest in (("here", "5c"), ("there", "5c"), ("other", "6d")):
+        core.documents = {"document": {"path": f"{name}/network.json", "digest": digest}}
+        folders.append(made(tmp_path, name, f"# {name}\n{HEAD}[[treatments]]{SECOND}"))
+    comparison = onionlab.compare(folders)
+    assert set(comparison.differing["key"]) == {"network.path", "network.path (content)"}
+    assert comparison.unpaired == {"other": "its networks are sampled otherwise: network.path (content) differs"}
+
+
+def _properties(schema: Any) -> Iterator[str]:
+    """Every key that a JSON Schema knows, wherever it belongs."""
+    if isinstance(schema, dict):
+        yield from schema.get("properties", {}) if isinstance(schema.get("properties"), dict) else ()
+        for part in schema.values():
+            yield from _properties(part)
+    elif isinstance(schema, list):
+        for part in schema:
+            yield from _properties(part)
+
+
+def test_settings_have_the_keys_of_an_experiment_file() -> None:
+    """Each part of a key that is no name is one that the schema of the real simulator knows."""
+    known = {*_properties(json.loads(_core.schema()))}
+    looked_at = 0
+    for path in sorted((Path(__file__).parents[2] / "experiments").glob("*/*.toml")):
+        try:
+            scenario = json.loads(_core.resolve(str(path)))
+        except OnionlabError:
+            continue  # no experiment, or one that rests on a file that is elsewhere
+        found = written.of_scenario(scenario)
+        for treatment in scenario["treatments"]:
+            found |= written.of_treatment(treatment)
+        for key in found:
+            parts = key.removesuffix(written.CONTENT).split(".")
+            name = 1 if parts[0] == "clients" else 2 if parts[:2] == ["network", "hosts"] else None
+            assert {part for place, part in enumerate(parts) if place != name} <= known, key
+            looked_at += 1
+    assert looked_at > 2000
 
 
 def test_a_treatment_keeps_the_colour_of_its_own_report(core: FakeCore, tmp_path: Path) -> None:
@@ -138,7 +194,7 @@ def test_a_treatment_may_be_called_key(core: FakeCore, tmp_path: Path) -> None:
     """The settings that differ have a column of that name."""
     comparison = onionlab.compare([made(tmp_path, "out", EXPERIMENT.replace("round robin", "key"))])
     assert comparison.labels == ["out: key", "out: EWMA"]
-    assert comparison.differing.rows() == [("treatment.fake-factor", None, "0.7")]
+    assert comparison.differing.rows() == [("fake-factor", None, "0.7")]
     assert comparison.differing.columns == ["key", *comparison.labels]
     assert core.made
 
@@ -180,7 +236,7 @@ def test_other_networks_are_two_samples(apart: tuple[Path, Path], core: FakeCore
     comparison = onionlab.compare([apart[0], other])
     assert comparison.unpaired == {"EWMA": "its networks are sampled otherwise: network.year differs"}
     assert comparison.pairs(comparison.variants[1]) == 0
-    assert comparison.differing["key"].to_list() == ["network.year", "treatment.fake-factor"]
+    assert comparison.differing["key"].to_list() == ["network.year", "fake-factor"]
     row = comparison.summary.filter(
         pl.col("treatment") == "EWMA", pl.col("kind") == "web", pl.col("metric") == "ttlb_median"
     ).row(0, named=True)
@@ -275,7 +331,7 @@ def test_variants_of_one_name_go_by_their_directory(apart: tuple[Path, Path], co
     again = made(tmp_path, "slow", f"{HEAD.replace('count = 12', 'count = 20')}[[treatments]]{FIRST}")
     comparison = onionlab.compare([apart[0], again])
     assert comparison.labels == ["rr", "slow"]
-    assert comparison.differing["key"].to_list() == ["clients.web.members.count.count"]
+    assert comparison.differing["key"].to_list() == ["clients.web.count"]
     assert comparison.unpaired == {}
     both = onionlab.compare([made(tmp_path, "both", EXPERIMENT), apart[0]])
     assert both.labels == ["both: round robin", "both: EWMA", "rr: round robin"]
@@ -309,14 +365,14 @@ def test_page_charts_and_tables(
     out = apart[0].parent / "compared"
     assert call(monkeypatch, "compare", *apart, "--out", out) == 0
     printed = capsys.readouterr().out
-    assert "treatment.fake-factor" in printed
+    assert "fake-factor" in printed
     assert "paired with" in printed
     assert "compare.html" in printed
     text = (out / "compare.html").read_text(encoding="utf-8")
     page = Page(text)
     assert page.open == []
     assert all(resource.startswith(("#", "data:")) for resource in page.resources)
-    for phrase in ("What differs", "treatment.fake-factor", "0.7", "How sure the differences are", "better: excludes zero"):
+    for phrase in ("What differs", "fake-factor", "0.7", "How sure the differences are", "better: excludes zero"):
         assert phrase in page.text, phrase
     names = {
         "differences",

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from onionlab.results import describe
+from test_cli import call
+from test_report import Page
 
 
 @pytest.mark.parametrize(
@@ -56,6 +59,38 @@ def test_only_networks_that_are_drawn_are_called_sampled(kind: str, drawn: bool)
     assert describe.sampled(experiment) is drawn
     assert ("1 sampled network × 2 seeds" in describe.extent(experiment)) is drawn
     assert "1 " in describe.extent(experiment)
+
+
+def test_why_there_are_no_figures_of_clients_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = """\
+title = "Load alone"
+duration = "3 s"
+
+[network]
+kind = "synthetic"
+relays = 12
+
+[[clients]]
+group = "bulk"
+count = 2
+record = false
+load = { kind = "bulk", size = "50 KiB" }
+
+[[treatments]]
+name = "one"
+"""
+    monkeypatch.chdir(tmp_path)
+    Path("load.toml").write_text(text, encoding="utf-8")
+    assert call(monkeypatch, "run", "load.toml") == 0
+    sentence = "All groups of clients have `record = false`"
+    assert sentence in capsys.readouterr().out
+    assert sentence in Page(Path("out/load/report.html").read_text(encoding="utf-8")).text
+    measured = '[[clients]]\ngroup = "web"\ncount = 2\nload = { kind = "bulk", size = "50 KiB" }\n'
+    Path("load.toml").write_text(text + measured, encoding="utf-8")
+    assert call(monkeypatch, "run", "load.toml", "--out", "out/both", "--no-report") == 0
+    assert sentence not in capsys.readouterr().out
 
 
 def test_many_users_behind_one_guard_are_pointed_out() -> None:

@@ -23,6 +23,7 @@ from onionlab.importing import ImportedError, Options, atlas, torrc
 from onionlab.importing.model import VERSIONS, Times
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
 from onionlab.importing.write import document, experiment
+from test_cli import call
 
 DATA = Path(__file__).parent / "testdata" / "importing"
 PUBLISHED = DATA / "small.network.json"
@@ -444,6 +445,30 @@ def test_bombs_are_refused_within_bounds(tmp_path: Path, monkeypatch: pytest.Mon
         untrusted.read_bytes(path)
     with pytest.raises(UntrustedError, match="no ordinary file"):
         untrusted.read_bytes(Path("/dev/zero"))
+
+
+def test_of_a_wrong_source_it_is_said_what_would_be_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("small.toml").write_text('title = "Small"\n', encoding="utf-8")
+    Path("plan.json").write_text("[1]", encoding="utf-8")
+    Path("folder").mkdir()
+    for source, what in (
+        ("folder", "folder has no shadow.config.yaml"),
+        ("small.toml", "small.toml is no JSON ("),
+        ("plan.json", "plan.json is no network of this form"),
+        ("nothing", "cannot read nothing: there is no such file"),
+    ):
+        assert call(monkeypatch, "import", source, "--out", "new") == 2
+        said = capsys.readouterr().err
+        assert said.startswith(f"onionlab: {what}")
+        assert said.endswith(
+            "; what can be imported is a folder that tornettools generated, with its shadow.config.yaml, or a published "
+            "NAME.network.json, plain, .xz or .gz\n"
+        )
+        assert said.count("\n") == 1
+    assert not Path("new").exists()
 
 
 Change = Callable[[dict[str, Any]], object]

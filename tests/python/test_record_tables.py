@@ -11,7 +11,7 @@ import pytest
 
 from conftest import tool_called
 from onionlab import _core
-from onionlab.plan import OPTIONAL_TABLES, TABLES
+from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +22,17 @@ def tool() -> ModuleType:
 def test_the_page_is_of_these_tables(tool: ModuleType) -> None:
     text = tool.page(json.loads(_core.record_tables()))
     assert tool.PAGE.read_text(encoding="utf-8") == text, "python tools/record_tables.py writes it anew"
+
+
+def test_folders_of_runs_are_called_as_the_page_says(tmp_path: Path) -> None:
+    """By a rule that is in the simulator, of which the page tells; whoever does not trust it reads `plan.json`."""
+    names = {"RR": "rr", "tor default": "tor-default", "½ (Vegas, 0.4.9)!": "vegas-0-4-9", "x" * 70: "x" * 60}
+    treatments = "".join(f'[[treatments]]\nname = "{name}"\n' for name in names)
+    file = tmp_path / "names.toml"
+    file.write_text(FILE[: FILE.index("[[treatments]]")].replace("OBSERVED", "false") + treatments, encoding="utf-8")
+    plan = json.loads(Plan.of(file, file.read_text(encoding="utf-8")).to_json())
+    found = {run["treatment"]: run["directory"] for run in plan["runs"]}
+    assert found == {name: f"runs/{folder}--net0--seed1" for name, folder in names.items()}
 
 
 def test_every_table_is_described() -> None:

@@ -21,7 +21,8 @@ from onionlab.charts.export import inline, to_svg
 from onionlab.charts.tails import tail_charts
 from onionlab.charts.theme import PALETTE
 from onionlab.files import ABANDONED, draft_of
-from onionlab.report.write import MADE, replace_folder
+from onionlab.report.write import replace_folder
+from onionlab.results.drawn import MADE
 from onionlab.stats.metrics import METRICS
 
 CHARTS = {

@@ -23,7 +23,7 @@ from fake_core import FakeCore
 from onionlab.errors import ResultsError
 from onionlab.files import ABANDONED, draft_of_file, settle_replaced, write_all, write_bytes, write_directory
 from onionlab.plan import TABLES, Plan, is_finished
-from onionlab.report.write import MADE
+from onionlab.results.drawn import MADE
 from onionlab.running.observer import Replaced, Silent
 from test_core import SMALL, content, onionlab_command
 
@@ -304,7 +304,7 @@ def test_a_full_disk_leaves_older_results_as_they_were(core: FakeCore, experimen
         filler = fill(disk, 0)
         experiment_file.write_text(text.replace("320 KiB", "321 KiB") + f"# {'longer ' * 2000}\n", encoding="utf-8")
         with pytest.raises(ResultsError, match="No space left on device"):
-            onionlab.run(experiment_file, disk / "out")
+            onionlab.run(experiment_file, disk / "out", fresh=True)
         with pytest.raises(ResultsError, match=r"cannot write .*: No space left on device"):
             onionlab.load(disk / "out").report()
         filler.unlink()

@@ -8,9 +8,11 @@ import fcntl
 import io
 import json
 import os
+import shutil
 import threading
 import time
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +25,13 @@ from conftest import EXPERIMENT
 from fake_core import FakeCore
 from onionlab.errors import ClusterError, DocumentError, ResultsError, RunError, ScenarioError
 from onionlab.plan import TABLES, Plan, PlannedRun
+from onionlab.quantity import seconds
+from onionlab.reproductions import runs as reproductions
+from onionlab.results.drawn import MADE, remove_reports
 from onionlab.running.observer import Replaced, Silent
 from onionlab.running.place import Place, made_at
 from onionlab.running.run import default_directory
+from onionlab.running.runner import run_once
 from onionlab.terminal.progress import ProgressDisplay, duration_of, pace_of
 
 ALL_RUNS = 3 * 2 * 2
@@ -53,15 +59,137 @@ def test_another_experiment_s_results_are_not_replaced(core: FakeCore, experimen
     with pytest.raises(ResultsError, match="holds the runs of another experiment"):
         run(other)
     assert not core.made
-    # The same experiment under another title has its runs still, and one that was changed is made again.
+    # The same experiment under another title has its runs still.
     other.write_text(EXPERIMENT.replace(title, 'title = "Another"'), encoding="utf-8")
     assert run(other).missing == ()
     assert not core.made
-    other.write_text(text.replace(title, 'title = "Another"'), encoding="utf-8")
-    assert run(other).missing == ()
-    assert len(core.made) == ALL_RUNS
-    experiment_file.write_text(EXPERIMENT, encoding="utf-8")
     run(experiment_file, fresh=True)
+
+
+def test_finished_runs_of_another_form_of_an_experiment_are_replaced_only_when_that_is_asked_for(
+    core: FakeCore, experiment_file: Path
+) -> None:
+    first = run(experiment_file).transfers
+    other = experiment_file.with_name("other.toml")
+    text = EXPERIMENT.replace("count = 12", "count = 14").replace("320 KiB", "100 KiB").replace("5120 KiB", "9 MiB")
+    text = text.replace('duration = "60 s"', 'duration = "80 s"')
+    other.write_text(text, encoding="utf-8")
+    core.made.clear()
+    root = experiment_file.parent / "out"
+    with pytest.raises(ResultsError) as refused:
+        run(other)
+    assert str(refused.value) == (
+        f"{root} holds {ALL_RUNS} finished runs of another form of this experiment, which would be lost: it differs in "
+        "clients.web.load.size (320 KiB there, 100 KiB now), clients.web.count (12 there, 14 now), clients.bulk.load.size "
+        "(5120 KiB there, 9 MiB now) and 1 more; --fresh replaces all runs there, --out names another directory"
+    )
+    assert not core.made
+    assert onionlab.load(root).transfers.equals(first)
+    # One treatment alone, in one network alone: what is left is as dear as all.
+    text = EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.6").replace("networks = 3", "networks = 1")
+    other.write_text(text.replace("seeds = [1, 2]", "seeds = [2]"), encoding="utf-8")
+    with pytest.raises(ResultsError, match=r"1 finished run of .*: it differs in fake-factor \(0.7 there, 0.6 now\); --fresh"):
+        run(other)
+    assert run(other, fresh=True).missing == ()
+    assert len(core.made) == 2
+
+
+def test_where_replacing_was_asked_for_once_the_same_command_goes_on(core: FakeCore, experiment_file: Path) -> None:
+    """What an interrupted ``--fresh`` has left of the older form was given up with it, also without a plan that says so."""
+    run(experiment_file)
+    experiment_file.write_text(EXPERIMENT.replace('duration = "60 s"', 'duration = "80 s"'), encoding="utf-8")
+    core.failing = {f"{treatment}--net{network}--seed2" for treatment in ("round-robin", "ewma") for network in range(3)}
+    assert len(run(experiment_file, fresh=True).failures) == ALL_RUNS // 2
+    core.failing = set()
+    core.made.clear()
+    assert run(experiment_file).missing == ()
+    assert len(core.made) == ALL_RUNS // 2
+
+
+def test_without_a_plan_what_would_be_lost_is_known_from_the_runs(core: FakeCore, experiment_file: Path) -> None:
+    root = run(experiment_file).directory
+    (root / "plan.json").unlink()
+    experiment_file.write_text(EXPERIMENT.replace('duration = "60 s"', 'duration = "80 s"'), encoding="utf-8")
+    with pytest.raises(ResultsError, match=rf"{ALL_RUNS} finished runs of .* duration \(60 s there, 80 s now\)"):
+        run(experiment_file)
+
+
+def test_what_can_be_replaced_without_loss_is(core: FakeCore, experiment_file: Path) -> None:
+    """Runs of another build, broken ones, and those of a treatment whose name alone is spelt otherwise."""
+    root = run(experiment_file).directory
+    core.made.clear()
+    longer = EXPERIMENT.replace('duration = "60 s"', 'duration = "80 s"')
+    experiment_file.write_text(longer, encoding="utf-8")
+    core.build_text = "fedcba9876543210"
+    assert run(experiment_file).missing == ()
+    assert len(core.made) == ALL_RUNS
+    core.made.clear()
+    experiment_file.write_text(longer.replace('"EWMA"', '"ewma"'), encoding="utf-8")
+    assert run(experiment_file).missing == ()
+    assert set(core.made) == {f"ewma--net{network}--seed{seed}" for network in range(3) for seed in (1, 2)}
+    core.made.clear()
+    for table in root.glob("runs/*/relays.parquet"):
+        table.write_bytes(b"PAR1 but no more")
+    experiment_file.write_text(EXPERIMENT, encoding="utf-8")
+    assert run(experiment_file).missing == ()
+    assert len(core.made) == ALL_RUNS
+
+
+def test_reproductions_replace_what_an_older_file_of_theirs_made(core: FakeCore, experiment_file: Path) -> None:
+    """Their files change with onionlab, and the directories are their own."""
+    for duration in ("60 s", "80 s", "90 s"):
+        experiment_file.write_text(EXPERIMENT.replace('"60 s"', f'"{duration}"'), encoding="utf-8")
+        results = reproductions.run(experiment_file, experiment_file.parent, lambda: nullcontext(Silent()))
+        assert (results.duration, results.missing) == (seconds(duration), ())
+    experiment_file.write_text(EXPERIMENT, encoding="utf-8")
+    (again,) = onionlab.running.runner.run_all([("pair", experiment_file, results.directory)])
+    assert again.missing == ()
+    assert len(core.made) == 4 * ALL_RUNS
+
+
+def test_no_report_shows_other_runs_than_there_are(core: FakeCore, experiment_file: Path) -> None:
+    """Without ``--no-report`` a new one takes its place, but not before all runs are over, which may be never."""
+    root = onionlab.run(experiment_file, experiment_file.parent / "out").directory
+    own = root / "charts" / "mine.svg"
+    own.write_text("mine", encoding="utf-8")
+    drawn = {path for path in root.rglob("*") if path.parent.name in ("charts", "tables")} | {root / "report.html"}
+    assert len(drawn) > 10
+    assert run(experiment_file).missing == ()
+    assert all(path.exists() for path in drawn), "all runs that it shows are there"
+    seen: list[bool] = []
+    core.on_step = lambda _: seen.append((root / "report.html").exists())
+    for change, options in (
+        (EXPERIMENT.replace("networks = 3", "networks = 4"), {}),
+        (EXPERIMENT.replace("networks = 3", "networks = 2"), {}),
+        (EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.6"), {"fresh": True}),
+        (EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.6"), {"measure_from": "20 s"}),
+    ):
+        onionlab.load(root).report()
+        experiment_file.write_text(change, encoding="utf-8")
+        seen.clear()
+        run(experiment_file, **options)
+        assert not any(seen)
+        assert [path for path in drawn if path.exists()] == [own]
+        assert not (root / "tables").exists()
+
+
+def test_reports_of_points_go_with_the_one_of_the_sweep(tmp_path: Path) -> None:
+    for folder in (tmp_path, tmp_path / "points" / "0", tmp_path / "points" / "mine"):
+        for name in ("charts", "tables"):
+            (folder / name).mkdir(parents=True)
+            (folder / name / "a.csv").write_text("a")
+            (folder / name / MADE).write_text("a.csv\n")
+        (folder / "report.html").write_text("a page")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a.csv").write_text("a")
+    (elsewhere / MADE).write_text("a.csv\n")
+    shutil.rmtree(tmp_path / "points" / "0" / "charts")
+    (tmp_path / "points" / "0" / "charts").symlink_to(elsewhere)
+    remove_reports(tmp_path)
+    left = {path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*") if path.is_file()}
+    mine = {f"points/mine/{folder}/{name}" for folder in ("charts", "tables") for name in ("a.csv", MADE)}
+    assert left == {"elsewhere/a.csv", f"elsewhere/{MADE}", "points/mine/report.html", *mine}
 
 
 @pytest.mark.parametrize("name", ["experiment.toml", "report.html"])
@@ -94,7 +222,7 @@ def test_what_a_process_left_that_was_killed_at_its_first_write_is_ours(core: Fa
 
 
 def test_a_begin_is_a_text(core: FakeCore, experiment_file: Path) -> None:
-    with pytest.raises(ScenarioError, match="allowed are auto and a time"):
+    with pytest.raises(ScenarioError, match="allowed are auto, file and a time"):
         run(experiment_file, measure_from=3)
     assert not core.made
     assert run(experiment_file, measure_from="3 s").missing == ()
@@ -167,7 +295,7 @@ def test_another_scenario_is_run_anew(core: FakeCore, experiment_file: Path, cha
     run(experiment_file)
     core.made.clear()
     experiment_file.write_text(EXPERIMENT.replace(*change), encoding="utf-8")
-    run(experiment_file)
+    run_once(experiment_file, experiment_file.parent / "out", renew=True, report=False)
     assert len(core.made) == ALL_RUNS
 
 
@@ -175,7 +303,7 @@ def test_a_changed_treatment_is_run_anew_and_the_other_kept(core: FakeCore, expe
     run(experiment_file)
     core.made.clear()
     experiment_file.write_text(EXPERIMENT.replace("fake-factor = 0.7", "fake-factor = 0.6"), encoding="utf-8")
-    run(experiment_file)
+    run_once(experiment_file, experiment_file.parent / "out", renew=True, report=False)
     assert len(core.made) == ALL_RUNS // 2
     assert all(name.startswith("ewma") for name in core.made)
 
@@ -191,7 +319,7 @@ def test_runs_of_another_form_of_the_experiment_are_announced_before_they_are_re
     said: list[str] = []
     core.on_step = lambda _: said.append(stream.getvalue()) if not said else None
     with ProgressDisplay(Console(file=stream, width=200, force_terminal=terminal)) as display:
-        run(experiment_file, observer=display, jobs=1)
+        run_once(experiment_file, experiment_file.parent / "out", renew=True, report=False, observer=display)
     assert len(core.made) == ALL_RUNS // 2
     assert f"{ALL_RUNS // 2} runs there are of another form of this experiment and are made again" in said[0]
     # Where all is made again because it was asked for, there is nothing to say; nor where nothing is there.
@@ -329,7 +457,7 @@ def test_an_interrupt_right_after_an_edit_leaves_what_there_was(core: FakeCore, 
 
     core.on_step, core.steps = step, 10
     with pytest.raises(KeyboardInterrupt):
-        run(experiment_file, jobs=1)
+        run(experiment_file, jobs=1, fresh=True)
     out = experiment_file.parent / "out"
     assert (out / "experiment.toml").read_text(encoding="utf-8") == EXPERIMENT
     assert onionlab.load(out).transfers.equals(before)
@@ -349,7 +477,10 @@ def test_a_document_that_changes_on_the_way_is_noticed(core: FakeCore, experimen
     assert core.made
     core.on_step = lambda _: None
     core.made.clear()
-    results = run(experiment_file)
+    # What was made before is not given up for it.
+    with pytest.raises(ResultsError, match="6 finished runs of another form of this experiment"):
+        run(experiment_file)
+    results = run(experiment_file, fresh=True)
     assert set(core.made) >= {f"{slug}--net0--seed{seed}" for slug in ("round-robin", "ewma") for seed in (1, 2)}
     assert len(results.finished) == ALL_RUNS
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from pathlib import Path
 
@@ -165,6 +166,25 @@ def test_begin_of_the_measurement_can_be_chosen_and_taken_back(
     assert core.made
 
 
+def test_the_same_words_choose_the_begin_of_the_measurement_everywhere(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = experiment_file.parent / "out"
+    run = functools.partial(onionlab.run, experiment_file, out, report=False)
+    assert run(measure_from="20 s").measure_from == 20
+    assert run(measure_from="file").measure_from == 10
+    assert not (out / "evaluation.json").exists()
+    assert run(measure_from="20 s").measure_from == 20
+    capsys.readouterr()
+    assert call(monkeypatch, "run", experiment_file, "--out", out, "--no-report", "--measure-from", "file") == 0
+    assert onionlab.load(out).measure_from == 10
+    assert "earlier command" not in capsys.readouterr().err
+    for command in (("run", experiment_file, "--out", out), ("report", out)):
+        assert call(monkeypatch, *command, "--measure-from", "never") == 2
+        assert "allowed are auto, file and a time such as '40 s'" in capsys.readouterr().err
+    assert core.made
+
+
 def test_begin_of_the_measurement_can_be_found(core: FakeCore, experiment_file: Path) -> None:
     longer = experiment_file.read_text(encoding="utf-8").replace('"60 s"', '"200 s"').replace("networks = 3", "networks = 1")
     experiment_file.write_text(longer, encoding="utf-8")
@@ -173,8 +193,8 @@ def test_begin_of_the_measurement_can_be_found(core: FakeCore, experiment_file: 
     assert expected is not None
     assert results.measure_from == expected < 100
     assert core.made
-    with pytest.raises(ScenarioError, match="allowed are auto and a time"):
-        onionlab.run(experiment_file, experiment_file.parent / "out", measure_from="file")
+    with pytest.raises(ScenarioError, match="allowed are auto, file and a time"):
+        onionlab.run(experiment_file, experiment_file.parent / "out", measure_from="the file's")
     (results.directory / "evaluation.json").write_text('{"measure_to": 3}')
     with pytest.raises(ResultsError, match="not what onionlab wrote"):
         onionlab.load(results.directory)

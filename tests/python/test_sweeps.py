@@ -17,7 +17,7 @@ from onionlab.charts.sweep import SweptAxis, metric_chart
 from onionlab.plan import Plan, in_words
 from onionlab.report.sweep import page
 from onionlab.results import describe
-from onionlab.results.evaluation import check_measure_from
+from onionlab.results.evaluation import beginning
 from onionlab.stats.metrics import WHOLE
 from test_cli import call
 
@@ -77,8 +77,8 @@ def test_a_sweep_is_run_and_its_results_know_their_points(small: Path) -> None:
     # A comparison takes each treatment at each point as a variant; the swept key is what differs between points.
     comparison = onionlab.compare([results.directory])
     assert comparison.labels == [f"{name}, count = {count}" for count in (2, 6) for name in ("round robin", "EWMA")]
-    told = {"clients.web.members.count.count", "treatment.circuitmux", "treatment.ewma-clock"}
-    assert comparison.brought_along == {"treatment.ewma-half-life", "treatment.ewma-tick"}
+    told = {"clients.web.count", "circuitmux", "ewma-clock"}
+    assert comparison.brought_along == {"ewma-half-life", "ewma-tick"}
     assert set(comparison.differing["key"]) == told | comparison.brought_along
     assert [comparison.pairs(variant) for variant in comparison.variants] == [2, 2, 2, 2]
     page = (results.directory / "report.html").read_text(encoding="utf-8")
@@ -285,12 +285,12 @@ def test_a_begin_of_the_measurement_lies_before_the_end_of_every_point(small: Pa
     plan = Plan.of(small, small.read_text(encoding="utf-8"))
     for chosen in ("6 s", "8 s"):
         with pytest.raises(onionlab.ScenarioError, match="less than the duration, which is 6 s at one point of the sweep"):
-            check_measure_from(chosen, plan)
-    check_measure_from("5 s", plan)
+            beginning(chosen, plan)
+    beginning("5 s", plan)
     small.write_text(SMALL + COUNTS, encoding="utf-8")
     plan = Plan.of(small, small.read_text(encoding="utf-8"))
     with pytest.raises(onionlab.ScenarioError, match=r"which is 12 s$"):
-        check_measure_from("12 s", plan)
+        beginning("12 s", plan)
 
 
 def test_what_is_said_of_all_points_is_true_of_all(small: Path) -> None:

@@ -166,15 +166,15 @@ def test_settings_are_those_that_the_runs_had(tmp_path: Path) -> None:
     assert "&#34;conflux&#34;: null" not in page
     comparison = onionlab.compare([windows, vegas])
     differing = {key: values for key, *values in comparison.differing.iter_rows()}
-    assert differing["treatment.conflux"] == ["false", "false", "true", "true"]
-    assert differing["treatment.cell-payload"] == ["498", "498", "488", "488"]
-    assert "treatment.conflux-legs" in comparison.brought_along
-    assert not {"treatment.conflux", "treatment.flow-control"} & comparison.brought_along
+    assert differing["conflux"] == ["false", "false", "true", "true"]
+    assert differing["cell-payload"] == ["498", "498", "488", "488"]
+    assert "conflux-legs" in comparison.brought_along
+    assert not {"conflux", "flow-control"} & comparison.brought_along
     text = printed(160, comparison)
-    assert "treatment.conflux-legs" not in text
+    assert not re.search(r"(?m)^ *conflux-legs", text)
     assert re.search(r"brought along by these: .*conflux-legs = 2, .* of consensus-params \(the page has them\)", text)
     shown = Page(comparison.report(tmp_path / "page").read_text(encoding="utf-8")).text
-    assert shown.index("treatment.conflux ") < shown.index("Brought along by these") < shown.index("treatment.conflux-legs")
+    assert shown.index("conflux ") < shown.index("Brought along by these") < shown.index("conflux-legs")
 
 
 def test_a_run_that_tells_no_settings_leaves_those_of_the_plan(core: FakeCore, experiment_file: Path) -> None:
@@ -204,13 +204,13 @@ def test_a_comparison_of_many_variants_cuts_no_key_and_no_name(tmp_path: Path, w
         assert f"{number} {label}" in told
     assert comparison.labels[-1] not in rest
     keys = [key for key, *_ in comparison.differing.iter_rows() if key not in comparison.brought_along]
-    assert {"treatment.cell-queue-high", "treatment.mss", "clients.web.members.count.count"} <= set(keys)
+    assert {"cell-queue-high", "mss", "clients.web.count"} <= set(keys)
     lines = [" ".join(line.split()) for line in rest.splitlines()]
     for key in keys:
         assert sum(line.startswith(f"{key} ") for line in lines) == 1, key
-    place = lines.index("treatment.cell-queue-high 200 1, 2, 5, 6")
+    place = lines.index("cell-queue-high 200 1, 2, 5, 6")
     assert lines[place + 1] == "300 3, 4, 7, 8"
-    assert "clients.web.members.count.count 2 1–4" in lines
+    assert "clients.web.count 2 1–4" in lines
     paired = [line for line in lines if "paired with" in line]
     assert len(paired) == 1, "what is true of all variants is said once"
     assert paired[0].startswith("“2”, “3”, “4”, “5”, “6”, “7”, “8” are paired with “1” over 1 network")
@@ -219,7 +219,7 @@ def test_a_comparison_of_many_variants_cuts_no_key_and_no_name(tmp_path: Path, w
 def test_few_variants_with_short_names_keep_them(tmp_path: Path) -> None:
     text = printed(80, onionlab.compare([made(tmp_path, "two", SMALL)]))
     assert re.search(r"key +round robin +EWMA", text)
-    assert "treatment.circuitmux" in text
+    assert "circuitmux" in text
     assert "difference to “round robin”" in text
 
 

@@ -207,5 +207,5 @@ def test_a_document_that_changes_while_a_run_is_ended_sooner_is_noticed(file: Pa
         (tmp_path / "consensus").write_text(_core.synth('{"relays": 60, "seed": 4}'))
 
     watch.advanced = changing  # type: ignore[method-assign]
-    with pytest.raises(DocumentError, match="has changed while the experiment ran; the same command makes it anew"):
+    with pytest.raises(DocumentError, match="has changed while the experiment ran; the same command goes on if it is put back"):
         list(run_all([("two", file, tmp_path / "out")], observer=watch, limit=limit))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -205,8 +207,18 @@ def test_circuits_resources_and_size(exported: tuple[onionlab.Experiment, Export
 
 def test_what_cannot_be_exported_is_refused(exported: tuple[onionlab.Experiment, Exported, Path], tmp_path: Path) -> None:
     experiment, done, out = exported
-    assert any("client_goodput" in note for note in done.notes)
+    page = (Path(__file__).parents[2] / "docs" / "export.md").read_text(encoding="utf-8")
+    for note in (note for note in done.notes if note.startswith("not written: ")):
+        what = note.removeprefix("not written: ").partition(":")[0]
+        names = re.findall(r"perfclient_goodput\S*\.json|client_goodput\w*|ram_\w+", what)
+        assert names, note
+        assert all(f"`{name}`" in page for name in names), "the page says the same"
     assert any("2 seeds" in note for note in done.notes)
+    assert not any("onion" in note for note in done.notes), "there are no onion services"
+    scenario = experiment.plan.scenario
+    groups = [*scenario["clients"], {**scenario["clients"][0], "group": "hidden", "onion": {"hosts": [7]}}]
+    other = replace(experiment, plan=replace(experiment.plan, scenario={**scenario, "clients": groups}))
+    assert "not written: clients that load from onion services (hidden)" in export_tornettools(other, tmp_path / "onion").notes
     with pytest.raises(onionlab.ResultsError, match="no empty folder"):
         export_tornettools(experiment, out)
     with pytest.raises(onionlab.ResultsError, match="no group of clients 'ftp'; it has web, perf"):

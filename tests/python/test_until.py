@@ -185,7 +185,7 @@ def test_failed_run_ends_the_search(core: FakeCore, short_file: Path) -> None:
         (["--until-ci", "5%", "--max-networks", "4"], "pilot of 10"),
         (["--metric", "ttfb_median"], "--metric belongs to --until-ci"),
         (["--max-networks", "30"], "--max-networks belongs to --until-ci"),
-        (["--measure-from", "soon"], "allowed are auto and a time"),
+        (["--measure-from", "soon"], "allowed are auto, file and a time"),
         (["--measure-from", "30 s"], "less than the duration, which is 30 s"),
     ],
 )

@@ -31,7 +31,10 @@ def schema(
 
 def import_(
     source: Annotated[
-        Path, typer.Argument(metavar="SOURCE", help="A folder that tornettools generated, or a published NAME.network.json.xz.")
+        Path,
+        typer.Argument(
+            metavar="SOURCE", help="A folder that tornettools generated, or a published NAME.network.json, plain, .xz or .gz."
+        ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the experiment; it must be new or empty.")],
     relay_info: Annotated[

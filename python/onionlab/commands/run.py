@@ -28,7 +28,12 @@ def run(
     fresh: Annotated[
         bool, typer.Option("--fresh/--resume", help="Repeat finished runs, or keep them and add what is missing.")
     ] = False,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Draw the report at the end.")] = True,
+    report: Annotated[
+        bool,
+        typer.Option(
+            "--report/--no-report", help="Draw the report at the end. An earlier one goes as soon as other runs are made."
+        ),
+    ] = True,
     until_ci: Annotated[
         str | None,
         typer.Option(metavar="5%", help="Add networks until the 95 % interval reaches no further than this to each side."),
@@ -48,8 +53,8 @@ def run(
         str | None,
         typer.Option(
             metavar='"40 s"',
-            help="Begin of the measurement: a time, or auto to find it. The results directory keeps it until the file says "
-            "another time or `onionlab report DIR --measure-from file` takes it back.",
+            help="Begin of the measurement: a time, auto to find it, or file: that of the experiment file. The results directory "
+            "keeps what was chosen until the file says another time, or this takes it back.",
             show_default="as chosen before, else the file's",
         ),
     ] = None,
@@ -61,7 +66,9 @@ def run(
     """Run an experiment: all treatments, sampled networks and seeds, on all cores; then draw the report.
 
     Each finished run is on disk at once. After Ctrl-C the same command goes on where it stopped; after networks, seeds or
-    treatments were added to the file it makes only what is missing.
+    treatments were added to the file it makes only what is missing. Where the file was changed so that finished runs are no
+    longer its own, nothing is run: --fresh replaces them, --out names another directory. What another build of onionlab made is
+    made again.
     """
     from onionlab.running.place import chosen
     from onionlab.running.run import default_directory

@@ -30,11 +30,12 @@ from onionlab.results.measuring import loads_from_onion_services, measures
 from onionlab.results.request_times import answered, on_time, with_requests
 from onionlab.stats.metrics import FAILURES
 
-#: Charts of ``tornettools plot`` that stay empty, and why.
+#: What stays empty in the charts of ``tornettools plot``, and why; `docs/export.md` says the same.
 MISSING = (
-    "client_goodput, client_goodput_5MiB: the records have no times at which a transfer passes 0.5, 1, 4 and 5 MiB",
-    "ram_realtime, ram_simtime: the records have the greatest memory of a process, maybe of several runs, and no course of it",
-    "everything of onion services: groups of clients that load from them are not written",
+    "perfclient_goodput*.json, the charts client_goodput and client_goodput_5MiB: the records have no times at which a transfer "
+    "passes 0.5, 1, 4 and 5 MiB",
+    "memory over time, the charts ram_realtime and ram_simtime: the records have the greatest memory of a process, maybe of "
+    "several runs, and no course of it",
 )
 
 #: What tgen calls an outcome (``tgen-stream.c``).
@@ -129,7 +130,10 @@ def _files(experiment: Experiment, folders: dict[str, str], measuring: list[str]
 
 def _notes(experiment: Experiment) -> list[str]:
     """What a reader of tornettools' charts must know."""
-    notes = [f"not written, {reason}" for reason in MISSING]
+    notes = [f"not written: {reason}" for reason in MISSING]
+    onion = [str(group["group"]) for group in experiment.plan.scenario["clients"] if loads_from_onion_services(group)]
+    if onion:
+        notes.append(f"not written: clients that load from onion services ({', '.join(onion)})")
     if scale_of(experiment) is None:
         notes.append("the share of Tor that was simulated is unknown: tornettools draws public Tor's goodput of relays as zero")
     if len(experiment.plan.seeds) > 1:

@@ -10,6 +10,12 @@ from onionlab.errors import ImportedError
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions
 from onionlab.untrusted import clipped
 
+#: What can be read, for who names something else.
+SOURCES = (
+    "what can be imported is a folder that tornettools generated, with its shadow.config.yaml, or a published NAME.network.json, "
+    "plain, .xz or .gz"
+)
+
 #: Most hosts of each kind that are taken in.
 MOST_HOSTS = 100_000
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
-from onionlab.errors import ImportedError
+from onionlab.errors import ImportedError, UntrustedError
 from onionlab.importing.atlas import LATENCY_FACTOR, LATENCY_FLOOR, ROUND_TRIPS, any_vertex
-from onionlab.importing.model import MOST_HOSTS, ROLES, Host, Markov, Network, Perf, Relay
+from onionlab.importing.model import MOST_HOSTS, ROLES, SOURCES, Host, Markov, Network, Perf, Relay
 from onionlab.untrusted import Fields, clipped, read_json
 
 #: Fastest link that is taken in, in bytes/s.
@@ -53,12 +53,16 @@ def read(path: Path) -> Network:
 
     Raises
     ------
-    UntrustedError
+    ImportedError, UntrustedError
         If it is not of this form.
     """
-    document = Fields(str(path), read_json(path))
-    if "relays" not in document or "clients" not in document:
-        raise ImportedError(f"{path} is no network of this form: it has no `relays` or no `clients`")
+    try:
+        content = read_json(path)
+    except UntrustedError as error:
+        raise ImportedError(f"{error}; {SOURCES}") from error
+    if not isinstance(content, dict) or "relays" not in content or "clients" not in content:
+        raise ImportedError(f"{path} is no network of this form: it has no `relays` or no `clients`; {SOURCES}")
+    document = Fields(str(path), content)
     rows = enumerate(document.rows("relays", MOST_HOSTS))
     relays = tuple(_relay(Fields(f"{path}, relays[{index}]", row)) for index, row in rows)
     servers = _hosts(document, "servers")

@@ -28,7 +28,7 @@ from onionlab.errors import ImportedError
 from onionlab.importing import atlas, exit_policy, graphml, torrc, yaml_document
 from onionlab.importing.common import Common
 from onionlab.importing.gml import Vertex, lines, read_vertices
-from onionlab.importing.model import MOST_HOSTS, Host, Markov, Network, Perf, Relay, Times
+from onionlab.importing.model import MOST_HOSTS, SOURCES, Host, Markov, Network, Perf, Relay, Times
 from onionlab.importing.options import OF_MARKOV_CLIENTS, OF_PERF_CLIENTS, TorOptions, limits
 from onionlab.importing.torrc import Torrc
 from onionlab.untrusted import Fields, clipped, inside, read_json, read_text
@@ -88,10 +88,12 @@ def read(folder: Path, relay_info: Path | None = None) -> Network:
 
     Raises
     ------
-    UntrustedError
+    ImportedError, UntrustedError
         If it is not there, or not of this form.
     """
     path = _inside(folder, CONFIG)
+    if not path.exists():
+        raise ImportedError(f"{folder} has no {CONFIG}; {SOURCES}")
     config = Fields(str(path), yaml_document.read(read_text(path, MOST_CONFIG), path))
     listed = config.table("hosts").items()
     if len(listed) > 3 * MOST_HOSTS:

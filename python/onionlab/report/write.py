@@ -15,6 +15,7 @@ from onionlab.charts import Chart
 from onionlab.charts.export import inline, to_png, to_svg
 from onionlab.files import draft_of, remove_abandoned, remove_drafts, write_text, writing
 from onionlab.report import content, sweep
+from onionlab.results.drawn import MADE, PAGE, made_before
 
 if TYPE_CHECKING:
     from onionlab.results.experiment import Experiment
@@ -45,7 +46,7 @@ def write_report(experiment: Experiment, into: Path | None = None) -> Path:
         for chart in charts
         if chart.name in drawings
     }
-    path = root / "report.html"
+    path = root / PAGE
     remove_drafts(root, (path.name,))
     write_text(path, render(experiment, charts, pictures))
     return path
@@ -68,10 +69,6 @@ def environment() -> jinja2.Environment:
     )
 
 
-#: In a folder of charts or tables: names of the files there that a report made.
-MADE = ".made-by-onionlab"
-
-
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Fill a folder anew: nothing of it changes before all of its new files are there.
 
@@ -89,21 +86,11 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
             new = sorted(path.name for path in draft.iterdir())
             for name in new:
                 (draft / name).replace(folder / name)
-            for old in _made_before(folder).difference(new):
+            for old in made_before(folder).difference(new):
                 (folder / old).unlink(missing_ok=True)
             write_text(folder / MADE, "".join(f"{name}\n" for name in new))
     finally:
         shutil.rmtree(draft, ignore_errors=True)
-
-
-def _made_before(folder: Path) -> set[str]:
-    """Names of the files in a folder that the report before made; none where its list is missing or no such thing."""
-    try:
-        names = (folder / MADE).read_text(encoding="utf-8").splitlines()
-    except (OSError, ValueError):
-        return set()
-    # A list that was tampered with reaches nothing outside of the folder, nor what is no picture or table.
-    return {name for name in names if Path(name).name == name and Path(name).suffix in {".svg", ".png", ".csv", ".json"}}
 
 
 def write_charts(folder: Path, charts: list[Chart], drawings: dict[str, str]) -> None:

@@ -62,7 +62,7 @@ def run(file: Path, out: Path, observe: Observe, changes: Changes | None = None)
     """
     _, file, results = prepare(file, out, changes)
     with observe() as observer:
-        return whole(runner.run_once(file, results, report=False, observer=observer))
+        return whole(runner.run_once(file, results, renew=True, report=False, observer=observer))
 
 
 def prepare(file: Path, out: Path, changes: Changes | None = None) -> Ahead:

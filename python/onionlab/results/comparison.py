@@ -19,23 +19,21 @@ from typing import Any
 import polars as pl
 
 from onionlab.errors import ResultsError
-from onionlab.plan import in_words, value_text
+from onionlab.plan import in_words
 from onionlab.results.describe import repeated
 from onionlab.results.experiment import Experiment, load
+from onionlab.results.written import CONTENT, NONE, of_scenario, of_treatment
 from onionlab.stats import per_network, summarise
 from onionlab.stats.compare import correct_for_number, more_missing_apart, not_judged, seeds_as_networks, verdict
 from onionlab.stats.metrics import WHOLE
 from onionlab.stats.welch import welch_interval, welch_p_value, welch_ratio
-
-#: Keys that say how an experiment is called or how often it is run, not what happens in it.
-_EXTENT = ("title", "networks", "seeds", "treatments", "sweep")
 
 #: Keys that decide which networks are sampled; and those that say what happens to packets between the same hosts.
 _OF_NETWORK = ("network.", "base-seed")
 _OF_PATHS = ("network.loss", "network.jitter", "network.latency-")
 
 #: Values of a setting that a variant does not have.
-ABSENT = (None, "not set")
+ABSENT = (None, NONE)
 
 #: First column of `Comparison.differing`.
 _KEY = "key"
@@ -50,7 +48,7 @@ class Variant:
     #: The experiment; of a sweep, that at one point.
     experiment: Experiment
     treatment: str
-    #: Every setting by its dotted key, as text.
+    #: Every setting by its dotted key in an experiment file (a treatment's own as in its table), as text.
     settings: Mapping[str, str]
     #: The same as the plan has it, which leaves open what depends on the version of tor or on the consensus.
     planned: Mapping[str, str] = field(default_factory=dict)
@@ -73,34 +71,6 @@ class Variant:
         return frame.filter(pl.col("treatment") == self.treatment).with_columns(treatment=pl.lit(self.label))
 
 
-def flatten(value: Any, prefix: str = "") -> dict[str, str]:
-    """Settings of a resolved scenario by dotted key; entries of a list that have a name go by it.
-
-    What is null there does not exist under the other settings, or was left open where no run says what it came to.
-
-    Examples
-    --------
-    >>> flatten({"duration": "60 s", "clients": [{"group": "web", "load": {"size": "1 MiB"}}], "jitter": None})
-    {'duration': '60 s', 'clients.web.load.size': '1 MiB', 'jitter': 'not set'}
-    """
-    if isinstance(value, dict) and value:
-        found: dict[str, str] = {}
-        for key, part in value.items():
-            found |= flatten(part, f"{prefix}.{key}" if prefix else str(key))
-        return found
-    if (
-        isinstance(value, list)
-        and value
-        and all(isinstance(part, dict) and (part.get("group") or part.get("name")) for part in value)
-    ):
-        found = {}
-        for part in value:
-            by = "group" if part.get("group") else "name"
-            found |= flatten({key: inner for key, inner in part.items() if key != by}, f"{prefix}.{part[by]}")
-        return found
-    return {prefix: "not set" if value is None else value_text(value)}
-
-
 def settings(experiment: Experiment, treatment: str) -> dict[str, str]:
     """Every setting of one treatment of an experiment: its scenario's, the treatment's own, and which simulator ran it.
 
@@ -117,43 +87,11 @@ def _planned(experiment: Experiment, treatment: str) -> dict[str, str]:
 
 def _settings(experiment: Experiment, own: Mapping[str, Any]) -> dict[str, str]:
     """Every setting of an experiment with those of one treatment."""
-    found = flatten({key: value for key, value in experiment.plan.scenario.items() if key not in _EXTENT})
-    found |= _of_treatment(own, "treatment")
+    found = of_scenario(experiment.plan.scenario) | of_treatment(own)
     chosen = experiment.evaluation.measure_from
     if chosen is not None:
         found["measure-from"] = chosen
     return found | {"onionlab": f"{experiment.plan.version}, build {experiment.plan.build or 'unknown'}"}
-
-
-def _of_treatment(own: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    """A treatment's settings; of the relays that it leaves alone only those that are other there."""
-    found: dict[str, str] = {}
-    for key, value in own.items():
-        if key in ("name", "slug"):
-            continue
-        if key == "circuitmux" and isinstance(value, dict):
-            found[f"{prefix}.{key}"] = _own_policy(value)
-        if key == "relays" and isinstance(value, dict):
-            others = {name: setting for name, setting in value.get("others", {}).items() if setting != own.get(name)}
-            found |= _of_treatment(others, f"{prefix}.{key}.others")
-            value = {name: setting for name, setting in value.items() if name != "others"}
-        found |= flatten(value, f"{prefix}.{key}")
-    return found
-
-
-def _own_policy(circuitmux: Mapping[str, Any]) -> str:
-    """A circuit scheduler of one's own in short, such as ``python shortest_queue.py:ShortestQueue``.
-
-    Examples
-    --------
-    >>> _own_policy({"python": {"path": "/mine/shortest_queue.py", "class": "ShortestQueue", "digest": "5c"}, "parameters": {}})
-    'python shortest_queue.py:ShortestQueue'
-    """
-    for language, code in circuitmux.items():
-        if isinstance(code, dict) and "path" in code:
-            name = code.get("class")
-            return f"{language} {Path(code['path']).name}{f':{name}' if name else ''}"
-    return "own"
 
 
 def variants(directories: Sequence[Path]) -> list[Variant]:
@@ -256,7 +194,7 @@ class Comparison:
         found = set()
         for key, *values in self.differing.iter_rows():
             there = {value for value in values if value not in ABSENT}
-            alike = len({variant.planned.get(key) or "not set" for variant in self.variants}) == 1
+            alike = len({variant.planned.get(key) or NONE for variant in self.variants}) == 1
             if len(there) == 1 and alike:
                 found.add(key)
         return found
@@ -343,8 +281,10 @@ def _why_unpaired(base: Variant, variant: Variant) -> str:
     """Why a variant's networks are not the base's; empty where they are."""
     # Of networks of different kinds all else differs, too.
     for key in sorted(dict.fromkeys([*base.settings, *variant.settings]), key=lambda key: key != "network.kind"):
-        # The same document may lie elsewhere: its digest counts.
-        if not key.startswith(_OF_NETWORK) or key.startswith(_OF_PATHS) or key.endswith(".path"):
+        if not key.startswith(_OF_NETWORK) or key.startswith(_OF_PATHS):
+            continue
+        # The same document may lie elsewhere: its content counts.
+        if f"{key}{CONTENT}" in base.settings and f"{key}{CONTENT}" in variant.settings:
             continue
         if base.settings.get(key) != variant.settings.get(key):
             return f"its networks are sampled otherwise: {key} differs"

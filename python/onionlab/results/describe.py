@@ -261,6 +261,7 @@ def warnings(experiment: Experiment) -> list[str]:
     """What to keep in mind when reading the figures."""
     found = missing_runs(experiment)
     found += [f"{failure.run.label} failed: {failure.reason}" for failure in experiment.failures]
+    found += _unrecorded(experiment)
     found += statistics_warnings(
         networks=experiment.repeats,
         sampled=sampled(experiment),
@@ -276,6 +277,17 @@ def warnings(experiment: Experiment) -> list[str]:
     found += _unfinished(experiment)
     found += _unsolved(experiment)
     return found
+
+
+def _unrecorded(experiment: Experiment) -> list[str]:
+    """A warning where no client has records, so that all figures of clients are missing."""
+    clients = experiment.plan.scenario["clients"]
+    if not clients or any(group.get("record", True) for group in clients):
+        return []
+    return [
+        "All groups of clients have `record = false`: their transfers and circuits leave no records, and there are no figures of "
+        "clients, only those of the network. Leave it out of the groups that are to be measured."
+    ]
 
 
 def links_alone(experiment: Experiment) -> list[str]:

@@ -7,7 +7,7 @@ number of networks was found. It is there only if something was chosen.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -79,16 +79,29 @@ class Evaluation:
                 raise ValueError("`until_ci` is no outcome of a search")
 
 
-def check_measure_from(chosen: str, plan: Plan, *, known: str = "auto and a time such as '40 s'") -> None:
-    """Refuse a begin of the measurement that is neither ``auto`` nor a time before the end of the simulation, at any point."""
-    if chosen == AUTO:
-        return
+def beginning(chosen: str, plan: Plan) -> Evaluation:
+    """What the option ``--measure-from`` chooses: ``auto``, a time, or ``file`` for what the experiment file says.
+
+    Raises
+    ------
+    ScenarioError
+        If it is none of these, or a time that is not before the end of the simulation at any point.
+    """
+    if chosen == FROM_FILE:
+        return Evaluation()
+    if chosen != AUTO:
+        _check_time(chosen, plan)
+    return Evaluation(chosen, instead_of=str(plan.scenario["measure-from"]))
+
+
+def _check_time(chosen: str, plan: Plan) -> None:
+    """Refuse a begin of the measurement that is no time before the end of the simulation, at any point."""
     try:
         if not isinstance(chosen, str):
             raise ValueError
         begin = seconds(chosen)
     except ValueError:
-        raise ScenarioError(f"--measure-from is {chosen!r}; allowed are {known}") from None
+        raise ScenarioError(f"--measure-from is {chosen!r}; allowed are auto, file and a time such as '40 s'") from None
     durations = dict.fromkeys(str(scenario["duration"]) for scenario in (plan.scenario, *plan.scenarios))
     shortest = min(durations, key=seconds)
     if begin >= seconds(shortest):
@@ -97,15 +110,13 @@ def check_measure_from(chosen: str, plan: Plan, *, known: str = "auto and a time
 
 
 def remember_measure_from(chosen: str, root: Path, plan: Plan) -> None:
-    """Evaluate a results directory from ``chosen`` on: ``auto``, a time, or ``file`` for what its experiment file says.
+    """Evaluate a results directory from ``chosen`` on, as `beginning` reads it.
 
     A number of networks that was found with another begin is no longer said to have been found.
     """
-    if chosen != FROM_FILE:
-        check_measure_from(chosen, plan, known="auto, file and a time such as '40 s'")
-    before, begin = Evaluation.read(root), None if chosen == FROM_FILE else chosen
-    until = before.until_ci if begin == before.measure_from else None
-    Evaluation(begin, until, None if begin is None else str(plan.scenario["measure-from"])).write(root)
+    begins, before = beginning(chosen, plan), Evaluation.read(root)
+    until = before.until_ci if begins.measure_from == before.measure_from else None
+    replace(begins, until_ci=until).write(root)
 
 
 def still_chosen(kept: Evaluation, plan: Plan) -> Evaluation:

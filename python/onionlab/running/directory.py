@@ -15,14 +15,28 @@ from typing import IO
 
 from onionlab.errors import OnionlabError, ResultsError, UntrustedError
 from onionlab.files import REPLACED, remove_drafts, settle_replaced, write_all
-from onionlab.plan import MOST_OF_A_PLAN, OPTIONAL_TABLES, TABLES, Plan, is_finished
-from onionlab.untrusted import read_text
+from onionlab.plan import (
+    MOST_OF_A_PLAN,
+    OPTIONAL_TABLES,
+    TABLES,
+    Plan,
+    is_finished,
+    is_readable,
+    read_run_table,
+    what_differs,
+)
+from onionlab.results.drawn import PAGE
+from onionlab.results.written import OWN_CODE, differing, of_run
+from onionlab.untrusted import clipped, read_text
 
 #: What is copied and planned, beside the runs themselves.
 OWN = ("experiment.toml", "plan.json")
 
 #: What is written after the runs: how they are evaluated, and the report.
-DERIVED = ("evaluation.json", "report.html")
+DERIVED = ("evaluation.json", PAGE)
+
+#: How many keys a refusal names in which an experiment differs from what lies there.
+_NAMED = 3
 
 #: Hidden directories in ``runs`` that a killed process left: the draft of a run, or a run while a newer one takes its place.
 _LEFT = re.compile(r"\..+--net\d+--seed\d+((\.[0-9a-f]+)+\.partial|" + re.escape(REPLACED) + ")")
@@ -37,17 +51,24 @@ def check_replaceable(directory: Path) -> None:
         raise ResultsError(f"{directory} holds files that onionlab did not write; move them away")
 
 
-def check_own(root: Path, plan: Plan, otherwise: str = "") -> None:
+def plan_there(root: Path) -> Plan | None:
+    """The plan that a results directory has from before; None where there is none, or one that cannot be read."""
+    try:
+        return Plan.from_json(read_text(root / "plan.json", MOST_OF_A_PLAN))
+    except (UntrustedError, ResultsError):
+        return None
+
+
+def check_own(root: Path, before: Plan | None, plan: Plan, otherwise: str = "") -> None:
     """Refuse to run into the results of another experiment, all of which would be replaced.
 
-    The refusal names another directory as the way out, and goes on with ``otherwise``.
+    ``before`` is the plan that lies there (`plan_there`). The refusal names another directory as the way out, and goes on with
+    ``otherwise``.
     """
-    try:
-        other = Plan.from_json(read_text(root / "plan.json", MOST_OF_A_PLAN))
-    except (UntrustedError, ResultsError):
+    if before is None:
         return
-    titles = [str(of.scenario.get("title")) for of in (other, plan)]
-    if titles[0] == titles[1] or not any(is_finished(root, other, run) for run in other.runs):
+    titles = [str(of.scenario.get("title")) for of in (before, plan)]
+    if titles[0] == titles[1] or not any(is_finished(root, before, run) for run in before.runs):
         return
     if not any(is_finished(root, plan, run) for run in plan.runs):
         raise ResultsError(
@@ -55,14 +76,54 @@ def check_own(root: Path, plan: Plan, otherwise: str = "") -> None:
         )
 
 
-def without_place(root: Path, plan: Plan) -> int:
+def check_form(root: Path, before: Plan | None, plan: Plan) -> None:
+    """Refuse to replace finished runs that the same simulator made of another form of this experiment.
+
+    Only they are lost for good: what another build made is outdated, and what is broken was none. Where a circuit scheduler of
+    one's own was changed and nothing else, its code is as much a part of the simulator as ours.
+    """
+    lost = list(_lost(root, before, plan))
+    if not lost:
+        return
+    keys = {key: values for differing in lost for key, values in differing.items()}
+    named = [f"{key} ({clipped(there, 40)} there, {clipped(now, 40)} now)" for key, (there, now) in list(keys.items())[:_NAMED]]
+    more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
+    runs = "1 finished run" if len(lost) == 1 else f"{len(lost):,} finished runs"
+    raise ResultsError(
+        f"{root} holds {runs} of another form of this experiment, which would be lost: it differs in {', '.join(named)}{more}; "
+        "--fresh replaces all runs there, --out names another directory"
+    )
+
+
+def _lost(root: Path, before: Plan | None, plan: Plan) -> Iterator[dict[str, tuple[str, str]]]:
+    """In what each finished run that would be replaced differs from the one that would take its place."""
+    planned = {} if before is None else {run.directory: run for run in before.runs}
+    for run in plan.runs:
+        own = planned.get(run.directory)
+        if before is not None and own is not None and before.identity_of(own) == plan.identity_of(run):
+            continue
+        # What is not of the plan there was given up when that plan was written, say with a --fresh that was interrupted.
+        if before is not None and own is not None and not is_finished(root, before, own):
+            continue
+        if what_differs(root, plan, run) != "experiment" or not is_readable(root, run):
+            continue
+        row = read_run_table(root / run.directory)
+        try:
+            there = of_run(json.loads(row["scenario"]), row["treatment"]) if row is not None else {}
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue  # of nothing that can be run again either
+        found = differing(there, of_run(plan.scenario_of(run), run.treatment))
+        # Under another name it may be the same.
+        if any(not key.endswith(OWN_CODE) for key in found):
+            yield found
+
+
+def without_place(root: Path, before: Plan | None, plan: Plan) -> int:
     """How many finished runs the directory has for which this experiment has no place, say from before it was a sweep."""
-    try:
-        other = Plan.from_json(read_text(root / "plan.json", MOST_OF_A_PLAN))
-    except (UntrustedError, ResultsError):
+    if before is None:
         return 0
     places = {run.directory for run in plan.runs}
-    return sum(run.directory not in places and is_finished(root, other, run) for run in other.runs)
+    return sum(run.directory not in places and is_finished(root, before, run) for run in before.runs)
 
 
 def _is_plan(path: Path) -> bool:
@@ -85,7 +146,7 @@ def _check_foreign(root: Path) -> None:
         if not _is_plan(root / "plan.json"):
             raise ResultsError(f"{root / 'plan.json'} is no onionlab's and would be replaced; --out names another place")
         return
-    for name in ("experiment.toml", "report.html"):
+    for name in ("experiment.toml", PAGE):
         if (root / name).exists():
             raise ResultsError(f"{root / name} is no results directory's and would be replaced; --out names another place")
 

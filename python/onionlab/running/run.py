@@ -39,8 +39,9 @@ def run(
     """Run an experiment file and draw its report.
 
     Runs that the results directory already holds are kept, so that the same call resumes an interrupted experiment, and adds what
-    is missing after networks, seeds, treatments or points of a sweep were added to the file. A keyboard interrupt stops at once
-    and keeps what is finished.
+    is missing after networks, seeds, treatments or points of a sweep were added to the file. Finished runs of another form of
+    the experiment are not replaced unless ``fresh`` says so; those of another build of onionlab are. A keyboard interrupt stops
+    at once and keeps what is finished.
 
     Parameters
     ----------
@@ -53,14 +54,15 @@ def run(
     fresh : bool
         Repeat finished runs too.
     report : bool
-        Draw ``report.html`` with its charts and tables at the end.
+        Draw ``report.html`` with its charts and tables at the end. An earlier one is removed before other runs are made than it
+        shows.
     observer : onionlab.Observer, optional
         Told about progress; a line below the cell in a notebook, nobody elsewhere by default.
     networks : int, optional
         Number of sampled networks in place of the file's; network k is the same network in either case.
     measure_from : str, optional
         ``auto`` or a time such as ``"40 s"`` in place of the file's `measure-from`; ``auto`` is when the network's goodput has
-        settled (`onionlab.stats.steady_state`).
+        settled (`onionlab.stats.steady_state`). The results directory keeps it; ``file`` takes back what was chosen before.
     until_ci : onionlab.UntilCi or str, optional
         Add networks until an interval is narrow enough (`onionlab.running.until`): a width such as ``"5%"``, of the median time
         to the last byte of the first kind of client that has one, or a rule, which says of what (a key into
@@ -83,7 +85,7 @@ def run(
     RunError
         If no run finished at all.
     ResultsError
-        If the results cannot be written.
+        If the results cannot be written, or finished runs of another form of the experiment would be lost.
     ClusterError
         If the cluster cannot be used.
 

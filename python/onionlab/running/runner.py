@@ -16,9 +16,10 @@ from pathlib import Path
 from onionlab.errors import RunError
 from onionlab.plan import Plan, read_experiment, what_differs
 from onionlab.results.describe import plural
-from onionlab.results.evaluation import Evaluation, check_measure_from, still_chosen
+from onionlab.results.drawn import remove_reports
+from onionlab.results.evaluation import Evaluation, beginning, still_chosen
 from onionlab.results.experiment import Experiment, Failure, opened
-from onionlab.running.directory import check_own, prepared, without_place
+from onionlab.running.directory import check_form, check_own, plan_there, prepared, without_place
 from onionlab.running.observer import Observer, Passing, Replaced, Silent
 from onionlab.running.place import Place, chosen
 from onionlab.running.rewriting import with_networks
@@ -34,6 +35,7 @@ def run_once(
     *,
     place: Place | None = None,
     fresh: bool = False,
+    renew: bool = False,
     report: bool = True,
     observer: Observer | None = None,
     networks: int | None = None,
@@ -49,6 +51,9 @@ def run_once(
         Where the runs are made; by default where the ``with`` around the call says.
     fresh, report, observer, networks, measure_from
         As for `onionlab.run`.
+    renew : bool
+        Make finished runs of another form of the experiment anew, too, which are otherwise refused to be replaced without
+        ``fresh``: for those who write experiment files themselves, as reproductions do.
 
     Raises
     ------
@@ -61,14 +66,18 @@ def run_once(
         text = with_networks(text, networks)
     plan = Plan.of(experiment, text)
     if measure_from is not None:
-        check_measure_from(measure_from, plan)
+        # A begin that cannot be is refused before anything is made.
+        beginning(measure_from, plan)
     place.try_policies(experiment, text)
     watcher = observer or _default_observer()
+    before = plan_there(root)
     if not fresh:
-        check_own(root, plan, ", --fresh replaces them")
+        check_own(root, before, plan, ", --fresh replaces them")
+    if not fresh and not renew:
+        check_form(root, before, plan)
     # What cannot be evaluated is refused now and not when all runs are made.
     Evaluation.read(root)
-    left = without_place(root, plan)
+    left = without_place(root, before, plan)
     with prepared(root, text, plan):
         if fresh and measure_from is None:
             Evaluation().write(root)
@@ -76,6 +85,8 @@ def run_once(
         waiting = work.waiting(fresh=fresh)
         replaced = Replaced() if fresh else _replaced(waiting)
         watcher.planned(plan, len(plan.runs) - len(waiting), replace(replaced, left=left))
+        if waiting or plan != before:
+            remove_reports(root)
         with closing(place.make(waiting)) as ended:
             failures = [end.failure for end in ended if end.failure is not None]
         return _results(work, failures, measure_from, report=report)
@@ -119,11 +130,13 @@ def run_all(
     watcher, place = observer or _default_observer(), chosen(None, None)
     with ExitStack() as stack:
         works: list[Work] = []
+        there: dict[Path, Plan | None] = {}
         for name, path, root in experiments:
             text = read_experiment(path)
             plan = Plan.of(path, text)
             place.try_policies(path, text)
-            check_own(root, plan)
+            there[root] = plan_there(root)
+            check_own(root, there[root], plan)
             Evaluation.read(root)
             stack.enter_context(prepared(root, text, plan))
             before = sum(max(1, len(work.plan.points)) for work in works)
@@ -134,6 +147,9 @@ def run_all(
         together = Plan.together([work.plan for work in works])
         watcher.planned(together, len(together.runs) - len(waiting), _replaced(waiting))
         left = Counter(task.work.root for task in waiting)
+        for work in works:
+            if left[work.root] or work.plan != there[work.root]:
+                remove_reports(work.root)
         failures: dict[Path, list[Failure]] = {work.root: [] for work in works}
         with closing(place.make(waiting)) as ended:
             for work in works:
@@ -169,9 +185,10 @@ def _why(failures: Sequence[Failure]) -> str:
 
 def _results(work: Work, failures: Sequence[Failure], measure_from: str | None, *, report: bool) -> Experiment:
     """The results of an experiment whose runs are over."""
-    kept = still_chosen(Evaluation.read(work.root), work.plan)
-    if measure_from is not None:
-        kept = Evaluation(measure_from, instead_of=str(work.plan.scenario["measure-from"]))
+    before = Evaluation.read(work.root)
+    kept = still_chosen(before, work.plan) if measure_from is None else beginning(measure_from, work.plan)
+    if kept.measure_from != before.measure_from:
+        remove_reports(work.root)
     replace(kept, until_ci=None).write(work.root)
     results = opened(work.root, work.plan, failures)
     if not results.finished:

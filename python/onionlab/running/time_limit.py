@@ -138,7 +138,8 @@ def as_it_ended(work: Work) -> Work:
     plan = Plan.of(work.experiment, text)
     if plan.scenario != json.loads(row["scenario"]):
         raise DocumentError(
-            f"a file that {work.experiment} names has changed while the experiment ran; the same command makes it anew"
+            f"a file that {work.experiment} names has changed while the experiment ran; "
+            "the same command goes on if it is put back"
         )
     write_all({work.root / "experiment.toml": text.encode(), work.root / "plan.json": plan.to_json().encode()})
     return replace(work, text=text, plan=plan)

@@ -273,12 +273,15 @@ def run_until(
         measured from another time on.
     """
     pilot = networks = _pilot(experiment, rule, root, measure_from)
+    # Where finished runs may be replaced, so may be those in the places of networks that are added later.
+    renew = fresh
     while True:
         results = run_once(
             experiment,
             root,
             place=place,
             fresh=fresh,
+            renew=renew,
             report=False,
             observer=observer,
             networks=networks,

@@ -49,7 +49,8 @@ class Work:
             return
         if not is_of(self.plan, run, row):
             raise DocumentError(
-                f"a file that {self.experiment} names has changed while the experiment ran; the same command makes it anew"
+                f"a file that {self.experiment} names has changed while the experiment ran; "
+                "the same command goes on if it is put back"
             )
 
     def failure(self, run: PlannedRun, error: BaseException) -> Failure:

@@ -110,10 +110,10 @@ def _brought_along(comparison: Comparison) -> str:
     for key, *values in comparison.differing.iter_rows():
         if key not in comparison.brought_along:
             continue
-        if key.startswith("treatment.consensus-params."):
+        if key.startswith("consensus-params."):
             parameters += 1
         else:
-            found.append(f"{key.removeprefix('treatment.')} = {next(value for value in values if value not in ABSENT)}")
+            found.append(f"{key} = {next(value for value in values if value not in ABSENT)}")
     return ", ".join([*found, *([f"{parameters} of consensus-params (the page has them)"] if parameters else [])])
 
 

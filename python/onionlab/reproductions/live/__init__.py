@@ -47,7 +47,7 @@ def reproduce(
     reasons = load_differences(experiments / "differences.toml")
     asked = then.load(experiments / "steps.toml") if usual.is_file() else None
     with watching(observe) as observer:
-        experiment = runner.run_once(file, out / "today", observer=observer)
+        experiment = runner.run_once(file, out / "today", renew=True, observer=observer)
     if experiment.missing:
         raise RunError(f"{experiment.missing[0].label} did not finish")
     taken = []
