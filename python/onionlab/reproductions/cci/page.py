@@ -55,13 +55,13 @@ LACKING = """\
 
 WHAT_IS_COUNTED = """\
 *Links shared* counts pairs of relays on which several circuits have open streams, whatever their connections, for both ways
-alike: under PCTLS such circuits meet on a pair of relays and share no connection, which is what the paper calls no shared links.
-*Busy ones* counts likewise, by direction, circuits of which a cell passed their client, either way, since the sample before, here
-within a second; the paper logs cells from the client on alone. *Held up* is not nothing under PCTLS because a client's own circuits share its connection to the guard
-there as well, as tor's do; between relays nothing is held up. *Idle connections* are what a kernel, TLS and tor need for open
-connections while nothing is in them, 20.4 kB each ([measured](../models/links.md)), of all relays together; *in sockets* is
-payload in the kernel's buffers on top. The paper's memory holds both. *Circuit* is the time of circuits that were built; those
-given up or cut off by the end have none."""
+alike: under PCTLS such circuits meet on a pair of relays and share no connection, which is what the paper calls no shared
+links. *Busy ones* counts likewise, by direction, circuits of which a cell passed their client, either way, since the sample
+before, here within a second; the paper logs cells from the client on alone. *Held up* is not nothing under PCTLS because a
+client's own circuits share its connection to the guard there as well, as tor's do; between relays nothing is held up. *Idle
+connections* are what a kernel, TLS and tor need for open connections while nothing is in them, 20.4 kB each
+([measured](../models/links.md)), of all relays together; *in sockets* is payload in the kernel's buffers on top. The paper's
+memory holds both. *Circuit* is the time of circuits that were built; those given up or cut off by the end have none."""
 
 EXPECTED = """\
 What each part of the whole, without `--quick`, takes is in [its folder](../../experiments/cci/README.md). It can be made at
