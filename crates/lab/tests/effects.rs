@@ -86,7 +86,7 @@ const AXES: &[(&str, &str)] = &[
     ("channel-scheduler = \"vanilla\"", "channel-scheduler = \"refill\""),
     ("channel-scheduler = \"refill\"\nflow-control = \"windows\"", "outbuf-high = \"64 KiB\""),
     ("channel-scheduler = \"refill\"", "outbuf-low = \"4 KiB\""),
-    ("max-cell-queue-in = 50", "destroy-cells = \"overtake\""),
+    ("max-cell-queue-in = 70", "destroy-cells = \"overtake\""),
     ("", "optimistic-data = false"),
     ("", "random-cells = false"),
     ("tor = \"0.3.5\"", "random-cells = true"),
