@@ -2,6 +2,7 @@
 
 use super::error::{Fault, Place, ScenarioError, clipped};
 use super::file::ScenarioFile;
+use super::sweep::Point;
 use serde::Deserialize;
 use std::ops::Range;
 use std::path::Path;
@@ -97,6 +98,13 @@ pub(super) fn is_within_sweep(text: &str, error: &toml::de::Error) -> bool {
     let Ok(document) = DeTable::parse(text) else { return false };
     let key = error.span().and_then(|span| key_at(document.get_ref(), span.start)).unwrap_or_default();
     key == "sweep" || key.starts_with("sweep.")
+}
+
+/// The line of the swept key that nothing knows, where the error is placed at the table that the key leads into: of a table with a `kind` serde says no more.
+pub(super) fn swept_key(text: &str, point: &Point, fault: &Fault) -> Option<usize> {
+    let Fault::UnknownKey { key, .. } = fault else { return None };
+    let name = point.values.iter().map(|(name, _)| name).find(|name| name.rsplit('.').next() == Some(key))?;
+    line_of_sweep(text, name)
 }
 
 /// The line of the value or table that `key` (as `clients[1].load.size`) leads to, or of its nearest parent that is there.

@@ -105,7 +105,11 @@ impl Scenario {
             Ok(file) => Ok(Self { file, path: path.into(), text, points, point: Some(point) }),
             Err(error) => {
                 let mut explained = diagnose::explain(path, &text, &error);
-                if diagnose::is_within_sweep(&text, &error) {
+                let named = diagnose::swept_key(&text, &point, &explained.fault);
+                if let Some(line) = named {
+                    explained.place.line = Some(line);
+                }
+                if named.is_some() || diagnose::is_within_sweep(&text, &error) {
                     explained.fault = Fault::AtPoint { point: point.to_string(), fault: Box::new(explained.fault) };
                 }
                 Err(explained)

@@ -100,10 +100,10 @@ def page(measured: Mapping[str, network.Measured], rule: Rule) -> Iterator[str]:
         yield ""
         networks = plural(sampled.networks, "sampled network")
         extent = f"{networks} of {sampled.relays} relays and {sampled.minutes:g} simulated minutes"
-        yield (
-            f"{question.says} {extent}; in brackets the paired difference to “{sampled.treatments[0]}”, with an asterisk where "
-            "its 95 % interval excludes zero."
-        )
+        sure = "with an asterisk where its 95 % interval excludes zero"
+        if sampled.networks == 1:
+            sure = "without an interval, which one network has not: what is said of it may be otherwise in the next"
+        yield f"{question.says} {extent}; in brackets the paired difference to “{sampled.treatments[0]}”, {sure}."
         yield ""
         yield f"| {question.place} | | {' | '.join(COLUMNS)} |"
         yield f"| ---: | --- |{' ---: |' * len(COLUMNS)}"
