@@ -36,7 +36,7 @@ impl Held {
 }
 
 /// By circuit, while there are holes in a stream: when the last of its bytes behind the first of them arrived, of those that can be read by now.
-pub(crate) type There = Vec<(CircuitId, SimTime)>;
+pub(crate) type OwnArrivals = Vec<(CircuitId, SimTime)>;
 
 /// A part of the stream that belongs to one circuit and arrived at one time.
 #[derive(Debug, Clone, Copy)]
@@ -59,10 +59,10 @@ impl World {
             if self.ends[end.index()].opening != Opening::Open {
                 continue;
             }
-            let mut there = self.there.remove(&end).unwrap_or_default();
+            let mut there = self.own_arrivals.remove(&end).unwrap_or_default();
             let held = held(&self.parts(end, &filled), &filled, &mut there);
             if filled.more {
-                self.there.insert(end, there);
+                self.own_arrivals.insert(end, there);
             }
             if held.byte_seconds > 0.0 {
                 self.channel_logs[end.channel()].held[end.side()].add(held);
@@ -113,7 +113,7 @@ impl World {
 }
 
 /// What of these parts, in the order of the stream, waited for others.
-fn held(parts: &[Part], filled: &Filled, there: &mut There) -> Held {
+fn held(parts: &[Part], filled: &Filled, there: &mut OwnArrivals) -> Held {
     let mut held = Held::default();
     // What lies before a hole that follows another was behind that one, and is counted already.
     let follows = !there.is_empty();
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn who_waits_for_others_counts_and_who_waits_for_itself_does_not() {
         let parts = [part(1, 1000, 10), part(1, 514, 2), part(2, 514, 2), part(2, 100, 4), part(3, 50, 6), part(3, 50, 5)];
-        let got = held(&parts, &filled(), &mut There::new());
+        let got = held(&parts, &filled(), &mut OwnArrivals::new());
         assert_eq!(got.bytes, 514 + 100 + 100);
         assert!((got.byte_seconds - (514.0 * 8.0 + 100.0 * 6.0 + 100.0 * 4.0)).abs() < 1e-9, "{got:?}");
     }
@@ -173,7 +173,7 @@ mod tests {
             part.cut = true;
         }
         parts[0].before = true;
-        assert_eq!(held(&parts, &filled(), &mut There::new()), Held::default());
+        assert_eq!(held(&parts, &filled(), &mut OwnArrivals::new()), Held::default());
     }
 
     /// The record has a cell of circuit 2 before the hole, which only circuit 1's cells are in.
@@ -184,7 +184,7 @@ mod tests {
         for part in &mut parts {
             part.cut = true;
         }
-        assert_eq!(held(&parts, &filled(), &mut There::new()), Held { bytes: 300, byte_seconds: 2400.0 });
+        assert_eq!(held(&parts, &filled(), &mut OwnArrivals::new()), Held { bytes: 300, byte_seconds: 2400.0 });
     }
 
     /// A segment of circuit 1 is missed, then one of circuit 2; 600 bytes of circuit 1 lie behind both and come at once. The first hole is filled at 10 s, the second at 12 s. With a
@@ -192,7 +192,7 @@ mod tests {
     /// were counted until 10 s, and wait on.
     #[test]
     fn behind_a_second_hole_a_circuit_has_waited_for_its_own_until_the_first_was_filled() {
-        let mut there = There::new();
+        let mut there = OwnArrivals::new();
         let mut other = part(3, 100, 2);
         assert_eq!(
             held(&[part(1, 1000, 10), other], &Filled { more: true, ..filled() }, &mut there),

@@ -13,7 +13,7 @@ use crate::client::{Client, ClientConfig, Flow, PathSource, Sequence, Transfer};
 use crate::coarse_clock::CoarseClock;
 use crate::conflux::Set;
 use crate::event_loop::EventLoop;
-use crate::head_of_line::There;
+use crate::head_of_line::OwnArrivals;
 use crate::ids::{CircuitId, ClientId, EndId, FlowId, LetterId, SequenceId, StreamId, TransferId};
 use crate::light_heavy::Classes;
 use crate::node::{Node, Role};
@@ -132,8 +132,8 @@ pub struct World {
     pub(crate) ends: Vec<ChannelEnd>,
     /// By channel, that is by half of an end's number.
     pub(crate) channel_logs: Vec<ChannelLog>,
-    /// By end of a channel with holes in what came: what head-of-line blocking is counted by.
-    pub(crate) there: HashMap<EndId, There>,
+    /// By end of a channel in whose stream there are holes: when circuits had their own bytes, by which head-of-line blocking is counted.
+    pub(crate) own_arrivals: HashMap<EndId, OwnArrivals>,
     /// Places of closed channels in these, to be used again; how many channels there were.
     pub(crate) free_channels: Vec<u32>,
     pub(crate) next_channel: u32,
@@ -266,7 +266,7 @@ impl World {
             nodes,
             ends: Vec::new(),
             channel_logs: Vec::new(),
-            there: HashMap::new(),
+            own_arrivals: HashMap::new(),
             free_channels: Vec::new(),
             next_channel: 0,
             channels: HashMap::new(),
