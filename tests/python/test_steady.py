@@ -201,11 +201,12 @@ def test_begin_of_the_measurement_can_be_found(core: FakeCore, experiment_file: 
 
 
 def test_a_choice_that_has_become_too_late_is_told(core: FakeCore, experiment_file: Path) -> None:
-    """Chosen beside a file of 60 s, which then was made one of 30 s."""
+    """Chosen beside a file of 60 s, which then was made one of 30 s, and run by another build, which makes all runs again."""
     out = experiment_file.parent / "out"
     onionlab.run(experiment_file, out, report=False, measure_from="40 s")
     text = experiment_file.read_text(encoding="utf-8").replace('duration = "60 s"', 'duration = "30 s"')
     experiment_file.write_text(text, encoding="utf-8")
+    core.build_text = "fedcba9876543210"
     results = onionlab.run(experiment_file, out, report=False)
     with pytest.raises(ResultsError, match="measured from 40 s, when its 30 s are over; `onionlab report DIR --measure-from"):
         _ = results.figures
