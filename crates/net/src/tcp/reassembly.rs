@@ -192,6 +192,7 @@ mod tests {
                     prop_assert_eq!(filled.len(), 1);
                     prop_assert_eq!((pieces[0].from, pieces[pieces.len() - 1].to), (before - 1, next - 1));
                     prop_assert!(pieces.windows(2).all(|pair| pair[0].to == pair[1].from));
+                    prop_assert_eq!(filled[0].more, bytes[next as usize..].contains(&true));
                 } else {
                     reassembly.insert(start, start + len, false, SimTime::ZERO);
                 }
