@@ -17,11 +17,12 @@ import onionlab
 from onionlab import _core, cli
 from onionlab.errors import ResultsError
 from onionlab.plan import Plan, fingerprint, read_experiment
-from onionlab.reproductions import REPRODUCTIONS, Request, cci
+from onionlab.reproductions import REPRODUCTIONS, Request, cci, claims_table
 from onionlab.reproductions.cci import further, further_charts, network, page, quarter, testbeds
 from onionlab.reproductions.claims import Claim, Comparison, Judged, Rule
 from onionlab.reproductions.figures import capped, frame, mean
 from onionlab.reproductions.kept import Kept, Reduced, identity
+from onionlab.reproductions.scales import UNDECIDED
 from onionlab.running.runner import Silent
 
 ROOT = Path(__file__).parents[2]
@@ -340,6 +341,38 @@ def test_nagle_is_explained_where_no_claim_meets_it(monkeypatch: pytest.MonkeyPa
     other = Judged(Claim("4.3", "and so", (Comparison("time", "PCTLS", "vanilla", "one-bulk", None, "less"),)), (), "holds")
     for judged, words in (([other], "No claim meets"), ([other, met], "Claim 2 meets"), ([met, met], "Claims 1 and 2 meet")):
         assert next(page._nagle(beds, judged, rule)).startswith(f"{words} Nagle's algorithm")
+
+
+def test_what_hangs_on_the_loss_is_said_beside_it() -> None:
+    """Building a circuit at each loss, and in a quarter of Tor at the one that it was run with."""
+    asked = cci.read(FOLDER)
+    judged = [Judged(claim, (), UNDECIDED) for claim in (*asked.testbed_claims, *asked.network_claims)]
+    building = {"0 %": (0.5, 1.0), "0.5 %": (9.0, 1.5)}
+    rows = [
+        (loss, name, network_, "build", seconds * (1 + network_ / 10))
+        for loss, both in building.items()
+        for name, seconds in zip(("vanilla", "PCTLS"), both, strict=True)
+        for network_ in (1, 2, 3)
+    ]
+    sampled = network.Measured(frame(rows), pl.DataFrame(), 3, 134, 20.0, 300.0)
+    large = network.Measured(
+        frame([row for row in rows if row[0] == "0.5 %" and row[2] == 1]), pl.DataFrame(), 1, 1675, 10.0, 240.0
+    )
+    (text, blank) = page._loss(sampled, None, judged, asked.rule)
+    assert text.startswith("Claims 14, 15, 16 hang on a loss that the paper does not print")
+    assert "less vanilla: +0.600 s (+0.476 to +0.724)*, +100.0 % with 0 % lost; −9.000 s (−10.863 to −7.137)*, −83.3 %" in text
+    assert ("quarter" not in text, blank) == (True, "")
+    assert next(page._loss(sampled, large, judged, asked.rule)).endswith(
+        "In a quarter of Tor with 0.5 % lost, once: −8.250 s, −83.3 %."
+    )
+    assert not list(page._loss(sampled, large, judged[:13], asked.rule))
+
+
+def test_a_claim_that_was_changed_says_so_below_the_table() -> None:
+    claims = cci.read(FOLDER).testbed_claims
+    lines = list(claims_table.table([Judged(claim, (), UNDECIDED) for claim in claims], {}))
+    assert lines[-2].startswith("Changed after first runs. 1: First this was an equality within 5 %")
+    assert not [line for line in claims_table.table([Judged(claims[1], (), UNDECIDED)], {}) if line.startswith("Changed")]
 
 
 def test_a_quarter_of_tor_beside_the_paper() -> None:
