@@ -190,6 +190,17 @@ def test_some_relays_have_a_treatment(tmp_path: Path) -> None:
     assert tables(experiment, "own") != tables(experiment, "EWMA")
 
 
+def test_the_lock_file_of_the_example_knows_what_the_crates_need() -> None:
+    """It is no member of the workspace, so that nothing else looks at its lock file before a user does."""
+    cargo = shutil.which("cargo")
+    if cargo is None:
+        pytest.skip("no cargo here")
+    command = [cargo, "metadata", "--locked", "--offline", "--format-version", "1"]
+    found = subprocess.run(command, cwd=EXAMPLE, check=False, capture_output=True, text=True)
+    # Without the registry's index nothing can be said of it.
+    assert "lock file" not in found.stderr, found.stderr
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_documented_example_decides_alike_in_both_languages(tmp_path: Path) -> None:
