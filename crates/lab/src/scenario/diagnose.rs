@@ -100,11 +100,15 @@ pub(super) fn is_within_sweep(text: &str, error: &toml::de::Error) -> bool {
     key == "sweep" || key.starts_with("sweep.")
 }
 
-/// The line of the swept key that nothing knows, where the error is placed at the table that the key leads into: of a table with a `kind` serde says no more.
-pub(super) fn swept_key(text: &str, point: &Point, fault: &Fault) -> Option<usize> {
+/// The line of the swept key that nothing knows, where the error is placed at the table that the key leads into: of a table with a `kind` serde says no more. Without its sweep the file does
+/// not have that error.
+pub(super) fn swept_key(text: &str, point: &Point, fault: &Fault, error: &toml::de::Error) -> Option<usize> {
     let Fault::UnknownKey { key, .. } = fault else { return None };
     let name = point.values.iter().map(|(name, _)| name).find(|name| name.rsplit('.').next() == Some(key))?;
-    line_of_sweep(text, name)
+    let mut alone: toml::Table = text.parse().ok()?;
+    alone.remove("sweep");
+    let said = ScenarioFile::deserialize(alone).err();
+    said.is_none_or(|said| said.message() != error.message()).then(|| line_of_sweep(text, name)).flatten()
 }
 
 /// The line of the value or table that `key` (as `clients[1].load.size`) leads to, or of its nearest parent that is there.

@@ -105,7 +105,7 @@ impl Scenario {
             Ok(file) => Ok(Self { file, path: path.into(), text, points, point: Some(point) }),
             Err(error) => {
                 let mut explained = diagnose::explain(path, &text, &error);
-                let named = diagnose::swept_key(&text, &point, &explained.fault);
+                let named = diagnose::swept_key(&text, &point, &explained.fault, &error);
                 if let Some(line) = named {
                     explained.place.line = Some(line);
                 }

@@ -65,6 +65,7 @@ impl Tcb {
     /// which is three buffers (a third may follow while two, or a millisecond of its pacing rate, are there), each of two segments or such a millisecond (`tcp_tso_autosize`).
     fn will_fill_window(&self, cfg: &TcpConfig) -> bool {
         let room = self.congestion.cwnd.saturating_sub(self.flight.as_deref().map_or(0, Flight::in_network));
+        // The others ask as it is now.
         if room == 0 || cfg.writable_at_once {
             return room == 0;
         }
