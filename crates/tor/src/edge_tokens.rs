@@ -102,6 +102,22 @@ mod tests {
     use onionlab_net::SocketId;
     use onionlab_quantities::{Bandwidth, Bytes};
 
+    const EXIT: HostId = HostId(3);
+
+    /// The exit of `in_a_row` gets a limit, in bytes a second and bytes.
+    fn limited(world: &mut World, rate: u64, burst: u64) -> HostId {
+        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(rate), burst: Bytes::new(burst), relayed: None };
+        world.limit(EXIT, Buckets::new(limit, RefillClock::Exact));
+        EXIT
+    }
+
+    /// It has no tokens left for this at the moment.
+    fn use_up(world: &mut World, operation: Operation) {
+        while let Some(share) = world.share(EXIT, Connection::Edge, operation) {
+            world.charge(EXIT, Connection::Edge, operation, share);
+        }
+    }
+
     /// A limited exit's array has its channels and the streams that are open, whatever has come and gone: without the places of old streams new ones would wait in another order.
     #[test]
     fn the_array_of_connections_holds_what_is_open() {
@@ -110,9 +126,7 @@ mod tests {
             Bandwidth::from_bits_per_sec(1_000_000),
             "kind = \"web\"\nsize = \"50 kB\"\npause = \"1 s\"",
         );
-        let exit = HostId(3);
-        let rate = Bandwidth::from_bytes_per_sec(1_000_000);
-        world.limit(exit, Buckets::new(RateLimit { rate, burst: Bytes::new(1_000_000), relayed: None }, RefillClock::Exact));
+        let exit = limited(&mut world, 1_000_000, 1_000_000);
         let (mut most, mut least) = (0, usize::MAX);
         for millis in (10_000..16_000).step_by(10) {
             world.run_until(at(millis));
@@ -135,9 +149,7 @@ mod tests {
     fn an_exits_connection_without_tokens_waits_whatever_comes() {
         let mut world =
             in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
-        let exit = HostId(3);
-        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(100_000), burst: Bytes::new(1000), relayed: None };
-        world.limit(exit, Buckets::new(limit, RefillClock::Exact));
+        limited(&mut world, 100_000, 1000);
         world.run_until(at(12_000));
         let stream = &world.streams[0];
         assert!(stream.blocked.reading, "{:?}", stream.blocked);
@@ -155,10 +167,9 @@ mod tests {
         for (waited, shares) in [(true, 1), (false, 0)] {
             let mut world =
                 in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
-            let (exit, id) = (HostId(3), StreamId(0));
+            let id = StreamId(0);
             world.run_until(at(12_000));
-            let rate = Bandwidth::from_bytes_per_sec(1_000_000);
-            world.limit(exit, Buckets::new(RateLimit { rate, burst: Bytes::new(1_000_000), relayed: None }, RefillClock::Exact));
+            let exit = limited(&mut world, 1_000_000, 1_000_000);
             // Until no SENDME is under way that would have it read.
             for millis in (12_000..14_000).step_by(10) {
                 world.streams[0].blocked.reading = true;
@@ -191,13 +202,9 @@ mod tests {
     fn a_callback_without_tokens_packages_what_was_read() {
         let mut world =
             in_a_row(Settings::default(), Bandwidth::from_bits_per_sec(1_000_000), "kind = \"bulk\"\nsize = \"5 MB\"");
-        let exit = HostId(3);
-        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(100_000), burst: Bytes::new(1000), relayed: None };
-        world.limit(exit, Buckets::new(limit, RefillClock::Exact));
+        limited(&mut world, 100_000, 1000);
         world.run_until(at(12_000));
-        while world.share(exit, Connection::Edge, Operation::Read).is_some() {
-            world.charge(exit, Connection::Edge, Operation::Read, 1000);
-        }
+        use_up(&mut world, Operation::Read);
         let stream = &mut world.streams[0];
         (stream.blocked.reading, stream.end(Place::Exit).inbuf) = (false, 2 * 498);
         let (socket, sent) = (stream.socket, world.sampler.bytes_from_exits);
@@ -215,13 +222,9 @@ mod tests {
         let settings = Settings { flow_control: FlowControl::Vegas(CongestionSettings::default()), ..Settings::default() };
         let load = "kind = \"sequence\"\nrequest = \"6 MB\"\ntransfers = [{ size = \"1 kB\" }]";
         let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(50_000_000), load);
-        let exit = HostId(3);
         world.run_until(at(12_000));
-        let limit = RateLimit { rate: Bandwidth::from_bytes_per_sec(20_000), burst: Bytes::new(20_000), relayed: None };
-        world.limit(exit, Buckets::new(limit, RefillClock::Exact));
-        while world.share(exit, Connection::Edge, Operation::Write).is_some() {
-            world.charge(exit, Connection::Edge, Operation::Write, 20_000);
-        }
+        limited(&mut world, 20_000, 20_000);
+        use_up(&mut world, Operation::Write);
         let control = world.stream_controls()[Place::Exit as usize].clone();
         let stream = &mut world.streams[0];
         let fresh = StreamEnd { outbuf: 1000, ..StreamEnd::new(control) };
