@@ -26,7 +26,9 @@ Written by `python tools/record_tables.py` from what the program describes its f
 A results directory holds `experiment.toml` (a copy of the file), `plan.json` (the runs, and the scenario with its defaults, but
 for those that depend on the version of tor or on the consensus: what these came to is in [`run`](#run), `treatment_json`), for
 each finished run a folder in `runs` with the tables below as Parquet, and what is drawn from them: `report.html`, `charts/`,
-`tables/`, which go before other runs are made than they show. A folder of a run is there whole or not at all.
+`tables/`, which are deleted as soon as runs begin that they do not show; `evaluation.json`, if there is one, is where the
+measurement begins by `--measure-from` and what came of `--until-ci`. What a sweep draws of each point is in `points/`, what
+`onionlab plot` draws in `paper/`. A folder of a run is there whole or not at all.
 
 The folder of a run is called `TREATMENT--netNETWORK--seedSEED`, networks counted from 0. For TREATMENT stands the treatment's
 name in small letters, with one hyphen for whatever is neither a letter from a to z nor a digit, none at its ends, and of a long

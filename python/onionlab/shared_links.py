@@ -156,7 +156,7 @@ def _request(files: Sequence[str], question: Question, method: str, repeat: int,
     if not 0 <= internal <= 1:
         raise QuestionError(f"the share of internal circuits is {internal:g}: write a number from 0 to 1")
     if internal == 1 and (question.ports is not None or question.traffic is not None):
-        raise QuestionError("internal circuits have no exit: leave ports and traffic away, or make only a share of them internal")
+        raise QuestionError("internal circuits have no exit: leave out ports and traffic, or make only a share of them internal")
     if 0 < internal < 1 and question.traffic == "everything":
         raise QuestionError(
             'traffic "everything" has nine internal circuits of ten: for another share write "mixture" with a share of your own'

@@ -145,7 +145,7 @@ def reproduce(
         typer.Option(
             help="shadow-tor, shadow-networks: folder of the reference's own measurements, which shadow-tor can do without; "
             "live: a file or a folder with the live network's figures.",
-            show_default="../shared/data/reference/PAPER",
+            show_default="../shared/data/reference/PAPER; live: shadow-networks/targets.json there",
         ),
     ] = None,
     consensus: Annotated[
@@ -218,16 +218,21 @@ def reproduce(
         bool,
         typer.Option(
             "--as-kept",
-            help="With --kept: run nothing of what can be kept, and take it as it is there, whatever settings and build made it: "
-            "to write a page anew.",
+            help="swrr, cci, predictor, switching, with --kept: run nothing of what can be kept, and take it as it is there, "
+            "whatever settings and build made it: to write a page anew.",
         ),
     ] = False,
     jobs: Annotated[
-        int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
+        int | None,
+        typer.Option(
+            min=1, help="Runs at the same time; salsa makes none.", show_default="all cores, or all threads of the cluster"
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(metavar="tcp://HOST:PORT", help="Make the runs on a Dask cluster.", show_default="on this machine"),
+        typer.Option(
+            metavar="tcp://HOST:PORT", help="Make the runs on a Dask cluster; salsa makes none.", show_default="on this machine"
+        ),
     ] = None,
     out: Annotated[Path | None, typer.Option(help="Results go below it.", show_default="out/PAPER")] = None,
     docs: Annotated[

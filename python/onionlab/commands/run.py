@@ -21,7 +21,12 @@ if TYPE_CHECKING:
 
 def run(
     experiment: Annotated[Path, typer.Argument(metavar="EXPERIMENT.toml", help="The experiment file.")],
-    out: Annotated[Path | None, typer.Option(help="Results directory.", show_default="out/<name of the file>")] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="Results directory.", show_default="out/<name of the file>; of an experiment.toml, out/<name of its folder>"
+        ),
+    ] = None,
     jobs: Annotated[
         int | None, typer.Option(min=1, help="Runs at the same time.", show_default="all cores, or all threads of the cluster")
     ] = None,
@@ -31,7 +36,8 @@ def run(
     report: Annotated[
         bool,
         typer.Option(
-            "--report/--no-report", help="Draw the report at the end. An earlier one goes as soon as other runs are made."
+            "--report/--no-report",
+            help="Draw the report at the end. An earlier one is deleted as soon as runs begin that it does not show.",
         ),
     ] = True,
     until_ci: Annotated[

@@ -44,7 +44,7 @@ pub struct ClientsFile {
     pub onion: Option<OnionFile>,
     /// When the clients start: one time for all ("5 s") or a range to draw from uniformly. Default: from "0 s" to "10 s", or to half of a run shorter than 20 s.
     pub start: Option<StartFile>,
-    /// How long before its start a client's tor runs and builds circuits, at most since time zero. Default: "10 s".
+    /// How long before a client's start its tor starts to run and to build circuits, "0 s" to "7 d"; never before time zero. Default: "10 s".
     #[schemars(with = "Option<DurationText>")]
     pub boot_before: Option<SimDuration>,
     /// From this time on no transfer starts. Default: the end of the run.
@@ -52,10 +52,10 @@ pub struct ClientsFile {
     pub stop: Option<SimDuration>,
     /// What each client loads.
     pub load: LoadModel,
-    /// A transfer that is not complete after this time has failed. Default: "120 s"; "10 min" for the loads "markov", "tor-users" and "replay", none for "audio" and "video".
+    /// A transfer that is not complete after this time has failed, "1 ms" to "7 d"; not with a load "perf", whose sizes have time-outs of their own. Default: "120 s"; "10 min" for the loads "markov", "tor-users" and "replay", none for "audio" and "video".
     #[schemars(with = "Option<DurationText>")]
     pub timeout: Option<SimDuration>,
-    /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed. Default: "30 s", with the loads "audio" and "video" twice their interval if that is longer; "5 min" for "markov", "tor-users" and "replay", none for "perf".
+    /// A transfer on which nothing happens for this time, no answer to its request for a stream and no byte either way, has failed, "1 ms" to "7 d". Default: "30 s", with the loads "audio" and "video" twice their interval if that is longer; "5 min" for "markov", "tor-users" and "replay", none for "perf".
     #[schemars(with = "Option<DurationText>")]
     pub stall: Option<SimDuration>,
     /// The servers close a connection of these clients' streams on which they have neither received nor written anything for this time, "1 s" to "7 d"; not with `onion`. tgen's do after 30 s where they are told nothing else. Default: they wait for ever.
@@ -67,13 +67,13 @@ pub struct ClientsFile {
     /// A stream whose exit does not answer for this time tries another circuit (tor's `CircuitStreamTimeout`), "10 s" to "7 d". Default: 10 s twice, then 15 s each time.
     #[schemars(with = "Option<DurationText>")]
     pub circuit_stream_timeout: Option<SimDuration>,
-    /// A stream that gets no circuit for this time has failed, and an older one tries no other circuit (tor's `SocksTimeout`), "1 s" to "7 d". Default: "120 s".
+    /// A stream that gets no circuit for this time has failed, and an older one tries no other circuit (tor's `SocksTimeout`), "1 s" to "7 d". A value must be below `timeout` and `stall`, which end a transfer in any case: for most loads after 30 s by default. Default: "120 s".
     #[schemars(with = "Option<DurationText>")]
     pub socks_timeout: Option<SimDuration>,
     /// While so many circuits are being built, none is launched for a stream (tor's `MaxClientCircuitsPending`), 1 to 1024; not with `onion`. Default: 32.
     #[schemars(range(min = 1, max = 1024))]
     pub max_client_circuits_pending: Option<u32>,
-    /// Time between two looks for circuits that are to be closed (tor's `NewCircuitPeriod`), "1 s" to "7 d". Default: "30 s".
+    /// How long tor waits between two looks for circuits that are to be closed (`NewCircuitPeriod`), "1 s" to "7 d". It looks when more than this has passed, once a second, and so a second later: every 31 s by default. Default: "30 s".
     #[schemars(with = "Option<DurationText>")]
     pub new_circuit_period: Option<SimDuration>,
     /// Access rate of each client towards the network; not in an explicit network nor with a network document. Default: the mean of consumers in its country, and with `users` at least 10 Mbit/s for each.
@@ -86,9 +86,9 @@ pub struct ClientsFile {
     pub circuit_per_transfer: Option<bool>,
     /// Whether transfers and circuits of these clients have rows in the records; without, they are counted in the table `network` only. Default: true.
     pub record: Option<bool>,
-    /// With flow-control "vegas": record the congestion control at the exits of these clients' circuits, a row for each SENDME, in the table `vegas`; with "predictor": each plan of relays for them, in the table `plans`. Default: false.
+    /// With flow-control "vegas": record the congestion control at the exits of these clients' circuits, a row for each SENDME, in the table `vegas`; with "predictor": each plan of relays for them, in the table `plans`. Not with `record = false`. Default: false.
     pub trace: Option<bool>,
-    /// Record how long payload takes over these clients' circuits, from the exit to the entry, and how much of it arrives, for each circuit and sample interval, in the table `latency`. Default: false.
+    /// Record how long payload takes over these clients' circuits, from the exit to the entry, and how much of it arrives, for each circuit and sample interval, in the table `latency`. Not with `record = false`, `onion`, switching or links "light-and-heavy". Default: false.
     pub record_latency: Option<bool>,
     /// Follow a DATA cell that the client sends to the server each time so long has passed since the last, in the table `probes`, "1 ms" to "1 h": how long a cell of 498 B takes from the client's tor to the server. Not with `record = false`. Default: none is followed.
     #[schemars(with = "Option<DurationText>")]

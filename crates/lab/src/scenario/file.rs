@@ -28,7 +28,7 @@ pub struct ScenarioFile {
     /// Statistics ignore transfers that start before this simulated time. Default: "0 s".
     #[schemars(with = "Option<DurationText>")]
     pub measure_from: Option<SimDuration>,
-    /// How many networks are sampled; runs of different networks are independent of each other. Default: 1.
+    /// How many networks are sampled; runs of different networks are independent of each other. More than 1 not with network kinds "explicit" and "file", which are one network. Default: 1.
     #[schemars(range(min = 1, max = 10_000))]
     pub networks: Option<u32>,
     /// The seed from which the seed of each sampled network is derived. Default: 1.
@@ -45,7 +45,7 @@ pub struct ScenarioFile {
     /// The groups of clients and what they load; at least one.
     #[schemars(length(min = 1, max = 1000))]
     pub clients: Vec<ClientsFile>,
-    /// Set the load by the utilisation of the relays instead of by the number of clients.
+    /// Set the load by the utilisation of the relays instead of by the number of clients. Not with network kinds "explicit" and "file", nor with `onion`.
     pub load_target: Option<LoadTargetFile>,
     /// Settings common to all treatments.
     pub base: Option<BaseFile>,

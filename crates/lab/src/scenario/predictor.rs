@@ -77,11 +77,11 @@ pub(super) fn checked(key: &impl Fn(&str) -> String, all: &BaseFile) -> Checked<
         return Ok(None);
     }
     if all.links.is_some_and(|links| links != Links::PerCircuit) {
-        let reason = "goes not with flow-control = \"predictor\", whose token buckets are those of one circuit each: leave it away, or \"per-circuit\"";
+        let reason = "cannot be combined with flow-control = \"predictor\", whose token buckets are those of one circuit each: omit it, or write \"per-circuit\"";
         return Err(Fault::conflict(key("links"), reason));
     }
     if all.per_circuit_clients == Some(false) {
-        let reason = "is false, but with flow-control = \"predictor\" each circuit has connections of its own on every hop: leave it away, or true";
+        let reason = "is false, but with flow-control = \"predictor\" each circuit has connections of its own on every hop: omit it, or write true";
         return Err(Fault::conflict(key("per-circuit-clients"), reason));
     }
     let usual = PredictorSettings::default();

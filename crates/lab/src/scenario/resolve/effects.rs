@@ -5,7 +5,7 @@ use crate::scenario::predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::switching;
 use crate::scenario::treatment::{
-    BaseFile, ChannelScheduler, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, Links, Tcp,
+    BaseFile, ChannelScheduler, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, Links, RoundTrips, Tcp,
 };
 use crate::scenario::version::TorVersion;
 
@@ -41,6 +41,7 @@ pub(super) fn without_effect(
     let ahead = treatment.predicted_circuits != Some(false);
     let for_windows = "flow-control = \"windows\"";
     let queue = treatment.uplink_queue.has_packets();
+    let times_out = treatment.net != LinkProfile::Shadow || treatment.round_trips.is_some_and(|trips| trips != RoundTrips::Never);
     [
         ("uplink-queue-packets", given.uplink_queue_packets.is_some(), queue, "uplink-queue = \"drop-tail\" or \"small-queues\""),
         ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
@@ -51,6 +52,12 @@ pub(super) fn without_effect(
         ("kist-socket-buffer-factor", given.kist_socket_buffer_factor.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kist-knows-unsent", given.kist_knows_unsent.is_some(), kist, "channel-scheduler = \"kist\""),
         ("kernel-tick", given.kernel_tick.is_some(), intervals || network.limited, KIST_OR_LIMIT),
+        (
+            "min-rto",
+            given.min_rto.is_some(),
+            times_out,
+            "net other than \"shadow\", or round-trips = \"released\" or \"measured\"",
+        ),
         ("round-trips", given.round_trips.is_some(), treatment.net == LinkProfile::Shadow, "net = \"shadow\""),
         (
             "outbuf-high",

@@ -90,7 +90,7 @@ axes! {
     /// With circuitmux "ewma": time after which a sent cell counts half (tor's `CircuitPriorityHalflife`), "10 ms" to "1 d". Default: as the consensus says, else "30 s".
     #[schemars(with = "Option<DurationText>")]
     ewma_half_life: SimDuration,
-    /// With circuitmux "ewma": how often counts are rescaled (`CircuitPriorityTickSecs`), "1 s" to "10 min". Default: as the consensus says (0.4.9), else "10 s".
+    /// With circuitmux "ewma": how often counts are rescaled (`CircuitPriorityTickSecs`), "1 s" to "10 min", and at most a thousand half-lives. Default: as the consensus says (0.4.9), else "10 s".
     #[schemars(with = "Option<DurationText>")]
     ewma_tick: SimDuration,
     /// With circuitmux "ewma": the clock by which cells are weighed. Default: "coarse"; with tor "0.2.4" "wall".
@@ -100,7 +100,7 @@ axes! {
     /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a relay (tor's `KISTSchedRunInterval`), "2 ms" to "100 ms", with an older tor than "0.4.9" from "1 ms". Default: as the consensus says, else "2 ms" (0.4.9) or "10 ms".
     #[schemars(with = "Option<DurationText>")]
     kist_interval: SimDuration,
-    /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a client (`KISTSchedRunIntervalClient`). Default: as the consensus says, else "2 ms" (0.4.9); as `kist-interval` before.
+    /// With channel-scheduler "kist" or "kist-lite": shortest time between two runs of a client (`KISTSchedRunIntervalClient`), within the same bounds. Default: as the consensus says, else "2 ms" (0.4.9); as `kist-interval` before.
     #[schemars(with = "Option<DurationText>")]
     kist_client_interval: SimDuration,
     /// With channel-scheduler "kist": unsent bytes that a socket may hold, in congestion windows (tor's `KISTSockBufSizeFactor`), 0 to 10. Default: 1.0.
@@ -141,13 +141,13 @@ axes! {
     /// With flow-control "windows": circuit window in DATA cells. Default: as the consensus says (`circwindow`), else 1000.
     #[schemars(range(min = 1, max = 65_535))]
     circuit_window: u32,
-    /// With flow-control "windows": DATA cells that one circuit SENDME acknowledges. Default: 100.
+    /// With flow-control "windows": DATA cells that one circuit SENDME acknowledges, 1 to `circuit-window`. Default: 100.
     #[schemars(range(min = 1, max = 65_535))]
     circuit_window_increment: u32,
     /// With flow-control "windows": stream window in DATA cells. Default: 500.
     #[schemars(range(min = 1, max = 65_535))]
     stream_window: u32,
-    /// With flow-control "windows": DATA cells that one stream SENDME acknowledges. Default: 50.
+    /// With flow-control "windows": DATA cells that one stream SENDME acknowledges, 1 to `stream-window`. Default: 50.
     #[schemars(range(min = 1, max = 65_535))]
     stream_window_increment: u32,
     /// With flow-control "predictor": which problem a relay solves. Default: "journal".
@@ -185,10 +185,10 @@ axes! {
     circuit_lifetime: SimDuration,
     /// Whether clients build circuits before any stream needs them, and to learn how long that takes; otherwise only when a stream waits for one (tor's `DisablePredictedCircuits` and `LearnCircuitBuildTimeout`). Default: true.
     predicted_circuits: bool,
-    /// Unless circuits are not predicted: width of the bins into which a client sorts the times that circuits took (tor's `CBT_BIN_WIDTH`), whole milliseconds, "1 ms" to "1 s". Default: "10 ms"; with an older tor than "0.4.9" "50 ms".
+    /// With predicted-circuits true: width of the bins into which a client sorts the times that circuits took (tor's `CBT_BIN_WIDTH`), whole milliseconds, "1 ms" to "1 s". Default: "10 ms"; with an older tor than "0.4.9" "50 ms".
     #[schemars(with = "Option<DurationText>")]
     build_time_bin: SimDuration,
-    /// Unless circuits are not predicted: the port for which a client builds its first circuits, 1 to 65535. Default: 443; with tor "0.2.4" 80.
+    /// With predicted-circuits true: the port for which a client builds its first circuits, 1 to 65535; not in an explicit network. Default: 443; with tor "0.2.4" 80.
     #[schemars(range(min = 1, max = 65_535))]
     first_port: u32,
     /// How circuits share the connections between relays: see docs/models/links.md. Default: "shared"; with flow-control "predictor" "per-circuit".
@@ -216,7 +216,7 @@ axes! {
     /// A circuit's queue of so many cells stops the streams attached to it there (tor's `cellq_high`). Default: as the consensus says (0.4.9), else 256.
     #[schemars(range(min = 1, max = 1000))]
     cell_queue_high: u32,
-    /// A queue of so few cells lets them go on (tor's `cellq_low`). Default: as the consensus says, else 10 (0.4.9); 64 before.
+    /// A queue of so few cells lets them go on (tor's `cellq_low`), 1 to `cell-queue-high`, without which to 256. Default: as the consensus says, else 10 (0.4.9); 64 before.
     #[schemars(range(min = 1, max = 1000))]
     cell_queue_low: u32,
     /// A queue of so many cells towards the client closes the circuit (`circ_max_cell_queue_size`). Default: as the consensus says, else 2500 (0.4.9) or 50000 (0.3.5); 0.2.4 has no limit.
@@ -232,10 +232,10 @@ axes! {
     memory_counts: MemoryCounts,
     /// What DESTROY cells do beside others. Default: "alternate"; with tor "0.2.4" "overtake".
     destroy_cells: DestroyCells,
-    /// With channel-scheduler "vanilla", "kist-lite" or "refill": bytes to which a connection's outbuf is filled (tor's `orconn_high`). Default: as the consensus says (0.4.9), else "32 KiB".
+    /// With channel-scheduler "vanilla", "kist-lite" or "refill": bytes to which a connection's outbuf is filled (tor's `orconn_high`), "514 B" to "1 GiB". Default: as the consensus says (0.4.9), else "32 KiB".
     #[schemars(with = "Option<BytesText>")]
     outbuf_high: Bytes,
-    /// With channel-scheduler "vanilla" or "refill": bytes below which it wants more (tor's `orconn_low`). Default: as the consensus says (0.4.9), else "16 KiB".
+    /// With channel-scheduler "vanilla" or "refill": bytes below which it wants more (tor's `orconn_low`), "514 B" to `outbuf-high`. Default: as the consensus says (0.4.9), else "16 KiB".
     #[schemars(with = "Option<BytesText>")]
     outbuf_low: Bytes,
     /// Usable bytes of a chunk of the outbuf, and so the most data in a TLS record, "514 B" to "16 KiB". Default: "4048 B"; with tor "0.2.4" "4064 B".
@@ -247,7 +247,7 @@ axes! {
     channel_reads: ChannelReads,
     /// With a relay that has a `rate` of its own: how token buckets are filled. Default: "lazy"; with tor "0.2.4" "timer".
     token_refill: TokenRefill,
-    /// With a relay that has a `rate` of its own: in which order its tor is told of connections that are ready together, which decides who has any where they are never enough. Default: "linux".
+    /// With a relay that has a `rate` of its own: in which order its tor is told of connections that are ready together: the first get tokens where there are not enough for all. Default: "linux".
     epoll: Epoll,
     /// Whether a client's request leaves together with BEGIN, which takes a program that does not wait for tor's answer and a tor that sends early; otherwise it leaves a round trip later. Default: true; with tor "0.2.4" as the consensus says (`UseOptimisticData`), else false.
     optimistic_data: bool,
@@ -307,7 +307,7 @@ axes! {
     net: LinkProfile,
     /// TCP congestion control. Default: "cubic"; with net "shadow" "reno", with "nstor" "unlimited".
     tcp: Tcp,
-    /// Time between two ticks of the hosts' kernels, for which the timers of KIST and KIST-lite wait and by which token buckets are filled, "1 ms" to "10 ms"; "0 s": clocks are exact and no time passes within an event, as in Shadow. Default: "4 ms", a kernel of 250 Hz; with net "shadow" and "nstor" "0 s".
+    /// Time between two ticks of the hosts' kernels, for which the timers of KIST and KIST-lite wait and by which token buckets are filled, "1 ms" to "10 ms"; "0 s": clocks are exact and no time passes within an event, as in Shadow. It changes no other clock: EWMA's is `ewma-clock`. Default: "4 ms", a kernel of 250 Hz; with net "shadow" and "nstor" "0 s".
     #[schemars(with = "Option<DurationText>")]
     kernel_tick: SimDuration,
     /// Whether TCP holds back a short segment while others are unacknowledged. Default: true; with net "shadow" and "nstor" false.
@@ -328,15 +328,15 @@ axes! {
     /// Shortest delay of an acknowledgement that waits for a second segment, "0 s" to "1 s". Default: "40 ms"; with net "shadow" "1 ms", with "nstor" "200 ms".
     #[schemars(with = "Option<DurationText>")]
     delayed_ack: SimDuration,
-    /// Least time that a retransmission time-out allows beyond the round trip (with net "shadow" and "nstor": altogether), "1 ms" to "10 s". Default: "200 ms"; with net "shadow" and "nstor" "1 s".
+    /// Least time that a retransmission time-out allows beyond the round trip (with net "shadow" and "nstor": altogether), "1 ms" to "10 s". With net "shadow" it needs round-trips "released" or "measured": without a round trip the time-out is 1 s. Default: "200 ms"; with net "shadow" and "nstor" "1 s".
     #[schemars(with = "Option<DurationText>")]
     min_rto: SimDuration,
     /// With net "shadow": which round trips set the retransmission time-out. Default: "never".
     round_trips: RoundTrips,
-    /// Most bytes that a socket's send buffer grows to. Default: "4 MiB"; with net "nstor" "128 KiB".
+    /// Most bytes that a socket's send buffer grows to, "4 KiB" to "1 GiB". Default: "4 MiB"; with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
     send_buffer: Bytes,
-    /// Most bytes that a socket's receive buffer grows to. Default: "32 MiB"; with net "shadow" "6 MiB", with net "nstor" "128 KiB".
+    /// Most bytes that a socket's receive buffer grows to, "4 KiB" to "1 GiB". Default: "32 MiB"; with net "shadow" "6 MiB", with net "nstor" "128 KiB".
     #[schemars(with = "Option<BytesText>")]
     receive_buffer: Bytes,
     /// How an access link keeps its rate. Default: "serialise"; with net "shadow" "token-batches".
@@ -348,16 +348,16 @@ axes! {
     uplink_queue_packets: u32,
     /// The queue before each host's access link from the network. Default: "drop-tail"; with net "shadow" "codel".
     downlink_queue: DownlinkQueue,
-    /// Most data that this queue holds. Default: "1500 kB"; with net "shadow" and "nstor" "1 GiB".
+    /// Most data that this queue holds, "4 KiB" to "1 GiB". Default: "1500 kB"; with net "shadow" and "nstor" "1 GiB".
     #[schemars(with = "Option<BytesText>")]
     downlink_queue_size: Bytes,
     /// Most packets that this queue holds, whatever their size. Default: no limit; with net "nstor" 1100.
     #[schemars(range(min = 1, max = 1_000_000))]
     downlink_queue_packets: u32,
-    /// With downlink-queue "codel": the queueing delay that is acceptable. Default: "5 ms"; with net "shadow" "10 ms".
+    /// With downlink-queue "codel": the queueing delay that is acceptable, "1 ms" to "10 s". Default: "5 ms"; with net "shadow" "10 ms".
     #[schemars(with = "Option<DurationText>")]
     codel_target: SimDuration,
-    /// With downlink-queue "codel": how long the delay must exceed the target before packets are dropped. Default: "100 ms".
+    /// With downlink-queue "codel": how long the delay must exceed the target before packets are dropped, "1 ms" to "100 s". Default: "100 ms".
     #[schemars(with = "Option<DurationText>")]
     codel_interval: SimDuration,
 }
