@@ -34,9 +34,9 @@ HEAD = """\
 
 Written by `python tools/experiment_file.py` from the JSON Schema that `onionlab schema` prints, by which files are read too:
 change the comments in `crates/lab/src/scenario` and `crates/load/src`, not this page. A first file, line by line, is in the
-[README](../README.md); [sweeps](sweeps.md), [networks made elsewhere](import.md), [loads](models/load.md) and [policies of your own](own-scheduler.md)
-have pages of their own; a network by hand is in [`no-dropping.toml`](../experiments/cci/no-dropping.toml). An experiment has at
-most 10,000 runs.
+[README](../README.md); [sweeps](sweeps.md), [networks made elsewhere](import.md), [loads](models/load.md) and
+[policies of your own](own-scheduler.md) have pages of their own; a network by hand is in
+[`no-dropping.toml`](../experiments/cci/no-dropping.toml). An experiment has at most 10,000 runs.
 
 A key that does not exist, a value that is not allowed, and a key that has no effect where it stands are refused before anything
 runs, with their line; what only a sampled network can tell, as that it has too few guards for so many `conflux-legs`, fails its

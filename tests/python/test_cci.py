@@ -43,6 +43,7 @@ def test_the_files_are_there_and_every_experiment_can_be_run() -> None:
     asked = cci.read(FOLDER)
     assert len(asked.testbed_claims) == 12
     assert len(asked.network_claims) == 4
+    assert len(asked.left_out) == 4
     printed = {(case["experiment"], case["treatment"]) for case in asked.published["eight"]["cases"]}
     assert printed == {(place, treatment) for place in testbeds.EIGHT for treatment in (testbeds.VANILLA, testbeds.PCTLS)}
     for name in (*testbeds.TESTBEDS, "network", "quarter", *(question.stem for question in further.QUESTIONS)):
@@ -150,6 +151,8 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert pages[0] == pages[1]
     for claim in (*asked.testbed_claims, *asked.network_claims):
         assert claim.says in pages[0]
+    for row in asked.left_out:
+        assert f"- {row['where']}: {row['says']} ({row['why']})\n" in pages[0]
     assert "Not on this page" not in pages[0]
     # What is kept is on the page, though no part is asked for.
     written, _ = cci.reproduce(FOLDER, tmp_path / "nothing", tmp_path / "other", quick=True, kept=tmp_path / "kept", parts=[])
@@ -303,6 +306,21 @@ def test_bytes_beyond_reno_by_hand() -> None:
     )
     assert "each pair of the 134 relays here is asked for 13 times as much as one of the paper's 1,750" in text
     assert not list(page.beyond(network.Measured(frame([]), pl.DataFrame(), 1, 134, 20.0, 300.0), {}))
+
+
+def test_what_is_not_judged_is_on_the_page_with_its_reason() -> None:
+    rows = [
+        {"where": "4.5", "says": "Windows of 120 segments", "why": "no records"},
+        {"where": "4.6", "says": "More", "why": "as well"},
+    ]
+    assert list(claims_table.left_out(rows)) == [
+        "Not judged of what the paper says:",
+        "",
+        "- 4.5: Windows of 120 segments (no records)",
+        "- 4.6: More (as well)",
+        "",
+    ]
+    assert list(claims_table.left_out([])) == []
 
 
 def test_the_claims_say_the_numbers_that_are_published() -> None:

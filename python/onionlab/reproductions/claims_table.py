@@ -85,6 +85,14 @@ def table(judged: Sequence[Judged], words: Words) -> Iterator[str]:
         yield from (f"Changed after first runs. {' '.join(changed)}", "")
 
 
+def left_out(rows: Sequence[Mapping[str, str]]) -> Iterator[str]:
+    """What else the paper says, ``where``, and ``why`` it is not judged."""
+    if rows:
+        yield from ("Not judged of what the paper says:", "")
+        yield from (f"- {row['where']}: {row['says']} ({row['why']})" for row in rows)
+        yield ""
+
+
 def asked(part: Comparison, words: Words) -> str:
     """A comparison in words."""
     name = words[part.metric][0]

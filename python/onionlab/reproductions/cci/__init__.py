@@ -51,6 +51,8 @@ class Asked:
         Its numbers.
     testbed_claims, network_claims
         Its claims about testbeds and about the sampled network.
+    left_out
+        What else it says of them, ``where`` and ``why`` it is not judged.
     rule
         When they hold.
     """
@@ -59,6 +61,7 @@ class Asked:
     published: Mapping[str, Any]
     testbed_claims: tuple[Claim, ...]
     network_claims: tuple[Claim, ...]
+    left_out: Sequence[Mapping[str, str]]
     rule: Rule
 
 
@@ -76,6 +79,7 @@ def read(experiments: Path) -> Asked:
             published=beside.published(experiments / "published.json"),
             testbed_claims=read_claims(of_testbeds, testbeds.METRICS, treatments, testbeds.TESTBEDS),
             network_claims=read_claims(of_network, network.METRICS, treatments, network.LOSSES),
+            left_out=[{key: str(row[key]) for key in ("where", "says", "why")} for row in claims["left-out"]],
             rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), place="place", replicate="replicate"),
         )
 
@@ -179,6 +183,7 @@ def reproduce(
         large=network.together(large) if large else None,
         made=made,
         lacking=lacking,
+        left_out=asked.left_out,
         options=options(quick=quick, kept=kept, as_kept=as_kept, parts=parts, networks=networks)
         if lacking or as_kept
         else " --quick" * quick,

@@ -81,6 +81,8 @@ class Found:
         The testbeds and the sampled network, reduced; None where that was not run.
     judged
         The claims on both.
+    left_out
+        What else the paper says of them: ``where``, what it ``says``, ``why`` it is not judged.
     further, quarter
         Lines of the page on what the paper leaves open, and on a quarter of Tor, as far as they were run.
     large
@@ -101,6 +103,7 @@ class Found:
     made: Mapping[str, Sequence[Made]]
     large: network.Measured | None = None
     lacking: Sequence[str] = ()
+    left_out: Sequence[Mapping[str, str]] = ()
     options: str = ""
 
 
@@ -120,6 +123,7 @@ def page(assumptions: Sequence[Mapping[str, str]], published: Mapping[str, Any],
     replicates = f"{beds.seeds} seeds" if sampled is None else f"{beds.seeds} seeds or {plural(sampled.networks, 'network')}"
     lines += claims_table.explanation(rule, judged, replicates, "What each figure is: `experiments/cci/claims.toml`.")
     lines += claims_table.table(judged, WORDS)
+    lines += claims_table.left_out(found.left_out)
     lines += _nagle(beds, judged, rule)
     if sampled is not None:
         lines += _loss(sampled, found.large, judged, rule)

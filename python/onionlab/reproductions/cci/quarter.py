@@ -75,9 +75,10 @@ def section(reduced: Sequence[Reduced], printed: Mapping[str, Any]) -> Iterator[
     taken = {cost.treatment: cost for one in reduced for cost in costs(one.facts)}
     yield from ("### A quarter of Tor", "")
     yield (
-        f"The paper's size, once: {sampled.relays:,} relays, {loss} lost, {sampled.minutes:g} simulated minutes. One network has "
-        "no interval: this shows that it can be run, and how much is shared. Memory is the most that the program had until "
-        "the run's end; the paper's are those of its simulation of an hour."
+        f"The paper's size, once: {sampled.relays:,} relays, {loss} lost, {sampled.minutes:g} simulated minutes; a download that "
+        f"failed counts as {format_duration(sampled.longest)}, after which clients give up here. One network has no interval: "
+        "this shows that it can be run, and how much is shared. Memory is the most that the program had until the run's end; the "
+        "paper's are those of its simulation of an hour."
     )
     yield ""
     yield f"| | {' | '.join(COLUMNS)} | time, one core | memory | the paper's | shared, the paper's, % |"
