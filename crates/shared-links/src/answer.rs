@@ -99,7 +99,7 @@ pub fn answer(
     answer_while(network, question, method, repeat, seed, &|| true)
 }
 
-/// The same as long as `goes_on` says so, which is asked before each repetition, and for each group of relays that an expectation adds up.
+/// The same as long as `goes_on` says so, which is asked before each repetition and within long ones, and for each group of relays that an expectation adds up.
 ///
 /// # Errors
 /// As [`answer`]; it is to stop, or has too many repetitions.
@@ -177,7 +177,7 @@ fn draw_repeatedly(
         if !goes_on() {
             return Err(SharedLinksError::Stopped);
         }
-        let count = draw::draw(network, positions, question, Seed(seeds.at(repetition).bits()))?;
+        let count = draw::draw_while(network, positions, question, Seed(seeds.at(repetition).bits()), goes_on)?;
         let part = 1.0 / answer.repeat as f64;
         answer.links += part * count.links as f64;
         answer.shared_links += part * count.shared_links as f64;

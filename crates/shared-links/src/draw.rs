@@ -35,11 +35,28 @@ impl Count {
 /// A circuit that obeys the exclusions is looked for this often.
 const TRIES: u32 = 10_000;
 
+/// Circuits, and parts that are counted, between two questions whether it goes on: some milliseconds.
+const AT_A_TIME: u64 = 1 << 17;
+
 /// Draws the circuits of `question` once and counts links; the same seed gives the same circuits.
 ///
 /// # Errors
 /// Numbers of the question are impossible, or exclusions leave no circuit.
 pub fn draw(network: &Consensus, positions: &Positions, question: &Question, seed: Seed) -> Result<Count, SharedLinksError> {
+    draw_while(network, positions, question, seed, &|| true)
+}
+
+/// The same as long as `goes_on` says so, which is asked every now and then.
+///
+/// # Errors
+/// As [`draw`]; it is to stop.
+pub fn draw_while(
+    network: &Consensus,
+    positions: &Positions,
+    question: &Question,
+    seed: Seed,
+    goes_on: &dyn Fn() -> bool,
+) -> Result<Count, SharedLinksError> {
     question.check()?;
     let exclusions = Excluding::new(network, &question.exclusions)?;
     let mut parts = Vec::with_capacity(2 * question.circuits as usize);
@@ -50,6 +67,9 @@ pub fn draw(network: &Consensus, positions: &Positions, question: &Question, see
     let (guards, middles, lasts) = (stream("guard"), stream("middle"), stream("last relay"));
     let choices = stream("choice of guard");
     for circuit in 0..question.circuits {
+        if circuit % AT_A_TIME == AT_A_TIME - 1 && !goes_on() {
+            return Err(SharedLinksError::Stopped);
+        }
         let client = circuit / question.per_client;
         // A client has few guards: the chance that two of them are the same relay is left in.
         let nth = if question.guards_per_client == 1 { 0 } else { choices.at(circuit).below(question.guards_per_client) };
@@ -64,11 +84,12 @@ pub fn draw(network: &Consensus, positions: &Positions, question: &Question, see
         link(guard, middle);
         link(middle, last);
     }
-    Ok(count(&parts, positions.relays()))
+    count(&parts, positions.relays(), goes_on).ok_or(SharedLinksError::Stopped)
 }
 
-/// Counts links: parts are brought together by their first relay (counting sort), then counted by the second.
-fn count(parts: &[(u32, u32)], relays: usize) -> Count {
+/// Counts links: parts are brought together by their first relay (counting sort), then counted by the second. `None` if it was to stop.
+fn count(parts: &[(u32, u32)], relays: usize, goes_on: &dyn Fn() -> bool) -> Option<Count> {
+    let at_a_time = AT_A_TIME as usize;
     let mut ends = vec![0_usize; relays + 1];
     for &(from, _) in parts {
         ends[from as usize + 1] += 1;
@@ -80,6 +101,9 @@ fn count(parts: &[(u32, u32)], relays: usize) -> Count {
     // (second relay, part), by first relay.
     let mut sorted = vec![(0_u32, 0_u32); parts.len()];
     for (part, &(from, to)) in parts.iter().enumerate() {
+        if part % at_a_time == at_a_time - 1 && !goes_on() {
+            return None;
+        }
         let at = &mut ends[from as usize];
         sorted[*at] = (to, part as u32);
         *at += 1;
@@ -89,6 +113,9 @@ fn count(parts: &[(u32, u32)], relays: usize) -> Count {
     let mut shared = vec![false; parts.len()];
     for from in 0..relays {
         let of_relay = &sorted[starts[from]..starts[from + 1]];
+        if starts[from] / at_a_time != starts[from + 1] / at_a_time && !goes_on() {
+            return None;
+        }
         for &(to, _) in of_relay {
             on_link[to as usize] += 1;
         }
@@ -115,7 +142,7 @@ fn count(parts: &[(u32, u32)], relays: usize) -> Count {
             _ => result.with_one += 1,
         }
     }
-    result
+    Some(result)
 }
 
 /// What may not be together, by relay.
@@ -204,7 +231,7 @@ mod tests {
         #[test]
         fn counting_by_buckets_is_counting(circuits in prop::collection::vec([0..12_u32, 0..12, 0..12], 0..300)) {
             let parts: Vec<_> = circuits.iter().flat_map(|&[a, b, c]| [(a, b), (b, c)]).collect();
-            prop_assert_eq!(count(&parts, 12), count_plainly(&parts));
+            prop_assert_eq!(count(&parts, 12, &|| true), Some(count_plainly(&parts)));
         }
     }
 }
