@@ -37,11 +37,13 @@ pub enum SharedLinksError {
     /// The caller does not want the answer any more.
     #[error("the answer was stopped")]
     Stopped,
-    /// A client without guards.
-    #[error("a client with 0 guards has no circuits: from 1 to 20 guards per client are allowed, not {guards}")]
+    /// A client without guards, or with too many.
+    #[error("{guards} guards per client are impossible: from 1 to {max} are allowed")]
     Guards {
         /// The number given.
         guards: u64,
+        /// The greatest number allowed.
+        max: u64,
     },
     /// A port or range that does not exist.
     #[error("{text:?} is no port: write ports from 1 to 65535 and ranges of them, for example 80,443,6881-6889")]

@@ -49,7 +49,9 @@ impl Positions {
         };
         let flags = |filter: crate::Filter| {
             move || match (filter.needed.to_string(), filter.refused.to_string()) {
+                (needed, refused) if needed.is_empty() && refused.is_empty() => "whatever its flags".to_owned(),
                 (needed, refused) if refused.is_empty() => format!("flags needed: {needed}"),
+                (needed, refused) if needed.is_empty() => format!("flags refused: {refused}"),
                 (needed, refused) => format!("flags needed: {needed}; refused: {refused}"),
             }
         };

@@ -5,7 +5,7 @@ use crate::traffic::{Ports, TrafficClass};
 use onionlab_directory::{Flag, Flags};
 use serde::{Deserialize, Serialize};
 
-/// One question about shared links. Everything but the number of circuits may be left away where a question is read from a file.
+/// One question about shared links. Everything but the number of circuits may be left out where a question is read from a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Question {
@@ -42,6 +42,8 @@ const fn one_by_default() -> u64 {
 impl Question {
     /// A thousand times what Tor has; a draw of them takes 3 GiB of memory.
     pub const MAX_CIRCUITS: u64 = 100_000_000;
+    /// More guards than any client of tor's has.
+    pub const MAX_GUARDS: u64 = 20;
     /// Links with more circuits than this are counted as if they had so many.
     pub const MAX_PER_LINK: usize = 100_000;
 
@@ -81,7 +83,9 @@ impl Question {
             Self { circuits, per_client, .. } if per_client == 0 || per_client > circuits => {
                 Err(SharedLinksError::PerClient { per_client, circuits })
             }
-            Self { guards_per_client: guards, .. } if !(1..=20).contains(&guards) => Err(SharedLinksError::Guards { guards }),
+            Self { guards_per_client: guards, .. } if !(1..=Self::MAX_GUARDS).contains(&guards) => {
+                Err(SharedLinksError::Guards { guards, max: Self::MAX_GUARDS })
+            }
             _ => Ok(()),
         }
     }
@@ -219,13 +223,13 @@ impl Default for Filters {
     }
 }
 
-/// Which relays may not be together in one circuit. Tor obeys all three.
+/// Which relays may not be together in one circuit. Tor obeys all three; any of them includes `same_relay`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub struct Exclusions {
     /// One relay may stand in a circuit once only.
     pub same_relay: bool,
-    /// No two relays of one IPv4 /16 (includes `same_relay`).
+    /// No two relays of one IPv4 /16.
     pub same_subnet: bool,
     /// No two relays of one family: a number for each relay of the consensus in its order, equal within a family, 0 for none.
     /// A consensus says nothing of families; they stand in the relays' descriptors.
@@ -250,7 +254,10 @@ mod tests {
         assert!(error(Question::external(u64::MAX)).contains("too many"));
         assert!(error(Question { per_client: 11, ..Question::external(10) }).contains("from 1 to 10"));
         assert!(error(Question { per_client: 0, ..Question::external(10) }).contains("0 circuits per client"));
-        assert!(error(Question { guards_per_client: 0, ..Question::external(10) }).contains("from 1 to 20"));
+        for guards in [0, 21] {
+            let told = error(Question { guards_per_client: guards, ..Question::external(10) });
+            assert_eq!(told, format!("{guards} guards per client are impossible: from 1 to 20 are allowed"));
+        }
         assert!(Question { per_client: 10, ..Question::external(10) }.check().is_ok());
     }
 
