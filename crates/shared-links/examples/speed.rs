@@ -47,6 +47,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         println!("  expectation         {:8.1} ms", milliseconds(|| expect(&positions, &question)));
         let question = Question { per_client: 64, ..question };
         println!("  expectation, k = 64 {:8.1} ms", milliseconds(|| expect(&positions, &question)));
+        for guards in [3, 20] {
+            let question = Question { guards_per_client: guards, ..question.clone() };
+            println!("  {guards:2} guards           {:8.1} ms", milliseconds(|| expect(&positions, &question)));
+        }
     }
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     if let Some(peak) = status.lines().find(|line| line.starts_with("VmHWM")) {

@@ -1,9 +1,9 @@
 //! Draw and closed form against each other, on networks that need no file.
 
 use onionlab_directory::synth::{Model, Options, embedded, synth};
-use onionlab_directory::{Consensus, Flavour, Size};
+use onionlab_directory::{Consensus, Flag, Flavour, Size};
 use onionlab_quantities::Seed;
-use onionlab_shared_links::{Answer, Blend, Method, Question, SharedLinksError, TrafficClass, answer, answer_while};
+use onionlab_shared_links::{Answer, Blend, Filter, Method, Question, SharedLinksError, TrafficClass, answer, answer_while};
 use proptest::prelude::*;
 
 fn both(network: &Consensus, question: &Question, repeat: u64) -> (Answer, Answer) {
@@ -70,12 +70,30 @@ fn approximations_are_as_good_as_stated() {
         assert!((a.one / b.one - 1.0).abs() < circuits_within, "{a:?} {b:?}");
         assert!((a.two / b.two - 1.0).abs() < 3.0 * circuits_within, "{a:?} {b:?}");
     }
-    // Three guards per client instead of one.
-    for per_client in [6, 30] {
-        let question = Question { per_client, guards_per_client: 3, ..Question::external(6_000) };
-        let (drawn, expected) = both(&network, &question, 200);
-        println!("three guards, k {per_client}: drawn {:.4}, approximated {:.4}", drawn.shared_percent, expected.shared_percent);
-        assert!((drawn.shared_percent / expected.shared_percent - 1.0).abs() < 0.02);
+}
+
+/// Several guards per client: fewer circuits than guards and more, where little is shared, so that most of it is between circuits of one client, and much.
+#[test]
+fn guard_sets_are_drawn_as_expected() {
+    let network = synth(&Model::built_in(), &Options { size: Size::Relays(400), ..Options::default() }).unwrap();
+    for (circuits, per_client, guards_per_client, repeat) in
+        [(60, 2, 2, 8_000), (60, 3, 3, 8_000), (60, 9, 3, 8_000), (60, 12, 20, 8_000), (6_000, 30, 3, 200)]
+    {
+        let asked = Question { per_client, guards_per_client, ..Question::external(circuits) };
+        for question in [asked.clone(), asked.undirected()] {
+            let (drawn, expected) = both(&network, &question, repeat);
+            let name = format!("{circuits} circuits, k {per_client}, {guards_per_client} guards, directed {}", question.directed);
+            let error = drawn.stddev_percent.unwrap() / (repeat as f64).sqrt();
+            // The mean of quotients is less than the quotient of means by a part of the variance of the links, which is small beside one draw's deviation.
+            close(&name, drawn.shared_percent, expected.shared_percent, error);
+            let error = (drawn.shared_links * 2.0 / repeat as f64).sqrt();
+            close("  shared links", drawn.shared_links, expected.shared_links, error);
+            // Every part is on a shared link or alone on its link.
+            let parts = expected.shared_circuits.one + 2.0 * expected.shared_circuits.two;
+            let shared_parts = 2.0 * circuits as f64 - expected.circuits_per_link[0];
+            println!("  parts on shared links {parts:.4}, {shared_parts:.4}");
+            assert!((parts / shared_parts - 1.0).abs() < if question.directed { 0.001 } else { 0.1 }, "{parts} {shared_parts}");
+        }
     }
 }
 
@@ -157,11 +175,41 @@ fn impossible_questions_say_so() {
     let twice = || asked.replace(asked.get() + 1) < 2;
     let stopped = answer_while(&network, &Question::external(10), Method::Draw, 10, Seed(1), &twice).unwrap_err();
     assert!(matches!(stopped, SharedLinksError::Stopped) && asked.get() == 3);
+    // Within a draw too: once a repetition begins, then while circuits are drawn and while they are counted.
+    let many = Question::external(300_000);
+    for enough in 1..6 {
+        asked.set(0);
+        let enough_times = || asked.replace(asked.get() + 1) < enough;
+        let stopped = answer_while(&network, &many, Method::Draw, 1, Seed(1), &enough_times).unwrap_err();
+        assert!(matches!(stopped, SharedLinksError::Stopped) && asked.get() == enough + 1, "{enough}");
+    }
     let mut without_exits = network.clone();
-    without_exits.relays.retain(|relay| !relay.flags.contains(onionlab_directory::Flag::Exit));
+    without_exits.relays.retain(|relay| !relay.flags.contains(Flag::Exit));
     let error = ask(&without_exits, &Question::external(10)).to_string();
     assert!(error.contains("exit position (flags needed: Exit; refused: BadExit)"), "{error}");
     assert!(answer(&without_exits, &Question::internal(10), Method::Expectation, 1, Seed(1)).is_ok());
+    let mut refusing = Question::external(10);
+    refusing.filters.exit = Filter { refused: [Flag::Running].into_iter().collect(), ..Filter::default() };
+    let mut all_run = network.clone();
+    all_run.relays.iter_mut().for_each(|relay| relay.flags.insert(Flag::Running));
+    let error = ask(&all_run, &refusing).to_string();
+    assert!(error.contains("exit position (flags refused: Running)"), "{error}");
+}
+
+/// One circuit shares nothing, and not less.
+#[test]
+fn nothing_shared_is_nothing() {
+    for relays in [20, 400, 6_000] {
+        let network = synth(&Model::built_in(), &Options { size: Size::Relays(relays), ..Options::default() }).unwrap();
+        for question in [Question::external(1), Question::internal(1), Question::external(2)] {
+            for question in [question.clone(), question.undirected()] {
+                let answer = answer(&network, &question, Method::Expectation, 1, Seed(1)).unwrap();
+                assert!(answer.shared_links >= 0.0 && answer.shared_percent >= 0.0, "{answer:?}");
+                assert!(answer.shared_circuits.one >= 0.0 && answer.shared_circuits.two >= 0.0, "{answer:?}");
+                assert!(answer.circuits_per_link.iter().all(|&links| links >= 0.0), "{answer:?}");
+            }
+        }
+    }
 }
 
 /// Few clients with many circuits each: between one client's circuits on a link and another's lie numbers that hardly occur, and what lies beyond them counts.
@@ -200,10 +248,10 @@ proptest! {
 
     /// Whatever the question: numbers that hang together.
     #[test]
-    fn answers_are_consistent(relays in 5..80_usize, circuits in 1..3_000_u64, k in 1..40_u64, directed: bool, internal: bool, seed: u64) {
+    fn answers_are_consistent(relays in 5..80_usize, circuits in 1..3_000_u64, k in 1..40_u64, guards in 1..6_u64, directed: bool, internal: bool, seed: u64) {
         let network = synth(&Model::built_in(), &Options { size: Size::Relays(relays), seed: Seed(seed), ..Options::default() }).unwrap();
         let blend = if internal { Blend::internal() } else { Blend::external() };
-        let question = Question { blend, directed, per_client: k.min(circuits), ..Question::external(circuits) };
+        let question = Question { blend, directed, per_client: k.min(circuits), guards_per_client: guards, ..Question::external(circuits) };
         for method in [Method::Draw, Method::Expectation] {
             let answer = answer(&network, &question, method, 1, Seed(seed)).unwrap();
             prop_assert!(answer.shared_links <= answer.links && answer.links <= 2.0 * circuits as f64 + 1e-6);

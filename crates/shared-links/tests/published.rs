@@ -176,7 +176,7 @@ fn over_the_years() {
     assert!(fixed.iter().all(|answer| (1.0..10.0).contains(&answer.shared_percent)));
 }
 
-/// What the paper leaves away, measured: no relay twice, no two of one /16.
+/// What the paper leaves out, but for families, measured: no relay twice, no two of one /16.
 #[test]
 fn the_papers_simplification() {
     let Some(network) = read("md-2021-07-20.xz") else { return };

@@ -10,7 +10,8 @@ const MOST_CLIENTS: f64 = 32.0;
 /// A client is likely to use the link: it does not with less than this chance.
 const LIKELY: f64 = 0.9;
 
-/// With more circuits than this the product takes longer than anybody waits: milliseconds for each pair of relays, of which there are thousands.
+/// With more circuits than this the product takes longer than anybody waits: milliseconds for each pair of relays, of which there are thousands. So many
+/// where clients are of three kinds, as with one guard; with more, fewer.
 const MOST_CIRCUITS: f64 = 1500.0;
 
 /// How the numbers of parts on a link lie.
@@ -25,32 +26,37 @@ pub(super) enum Hills {
 
 /// How parts on the link lie, the chances exactly: the last client may have fewer circuits than `per_client`.
 ///
-/// There is one hill where there are many clients, they seldom use the link, or their circuits are no whole number.
-pub(super) fn parts(pair: &Pair, clients: f64, per_client: f64) -> Hills {
-    if clients > MOST_CLIENTS || per_client.fract() != 0.0 {
+/// There is one hill where there are many clients, or they seldom use the link.
+pub(super) fn parts(pair: &Pair, clients: f64, per_client: f64, guards: usize) -> Hills {
+    if clients > MOST_CLIENTS {
         return Hills::One;
     }
-    let untouched: f64 = pair.states().iter().map(|(share, one, two)| share * libm::pow(1.0 - one - two, per_client)).sum();
+    let (mut untouched, mut kinds) = (0.0, 0.0);
+    pair.for_each_kind(guards, |kind| {
+        untouched += kind.share * libm::pow(1.0 - kind.one - kind.two, per_client);
+        kinds += 1.0;
+    });
     if untouched > LIKELY {
         return Hills::One;
     }
-    if clients * per_client > MOST_CIRCUITS {
+    // A client's polynomial takes time in proportion to the square of its degree, for each kind.
+    if clients * per_client * libm::sqrt(f64::max(kinds / 3.0, 1.0)) > MOST_CIRCUITS {
         return Hills::TooHigh;
     }
-    let client = of_client(pair, per_client as usize);
+    let client = of_client(pair, per_client as usize, guards);
     let whole = (clients + 1e-9).floor();
     let last = ((clients - whole) * per_client).round().max(0.0) as usize;
-    Hills::Few((0..whole as usize).fold(of_client(pair, last), |all, _| product(&all, &client)))
+    Hills::Few((0..whole as usize).fold(of_client(pair, last, guards), |all, _| product(&all, &client)))
 }
 
-/// One client's polynomial: a blend, over the kinds of its guard, of as many powers.
-fn of_client(pair: &Pair, circuits: usize) -> Vec<f64> {
+/// One client's polynomial: a blend, over the kinds of clients, of as many powers.
+fn of_client(pair: &Pair, circuits: usize, guards: usize) -> Vec<f64> {
     let mut blend = vec![0.0; 2 * circuits + 1];
-    for (share, one, two) in pair.states() {
-        let circuit = [1.0 - one - two, one, two];
-        let power = (0..circuits).fold(vec![share], |power, _| product(&power, &circuit));
+    pair.for_each_kind(guards, |kind| {
+        let circuit = [1.0 - kind.one - kind.two, kind.one, kind.two];
+        let power = (0..circuits).fold(vec![kind.share], |power, _| product(&power, &circuit));
         blend.iter_mut().zip(power).for_each(|(sum, chance)| *sum += chance);
-    }
+    });
     blend
 }
 

@@ -1,5 +1,6 @@
 //! One link: chances of the numbers of parts on it, from the chances of its two relays.
 
+use super::guards::Guards;
 use crate::positions::Group;
 
 /// Chances of one circuit for one link, by what its guard is.
@@ -9,6 +10,18 @@ pub(super) struct Pair {
     pub over: [(f64, f64, f64); 2],
     /// The same for all other guards.
     pub other: (f64, f64),
+}
+
+/// Clients with as many of the pair's relays among their guards.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Kind {
+    /// Chance that a client is of this kind.
+    pub share: f64,
+    /// Chances that a circuit of such a client puts one part, and two, on the link.
+    pub one: f64,
+    pub two: f64,
+    /// Chances that such a circuit is over each of the pair's relays as its guard.
+    pub over: [f64; 2],
 }
 
 /// What is needed to know of one link.
@@ -36,8 +49,8 @@ pub(super) enum Tail {
     Binomial { circuits: f64, ratio: f64 },
     /// Power of the polynomial of one circuit, degree 2 (Miller's recurrence): circuits, a1/a0, a2/a0.
     Trinomial { circuits: f64, a1: f64, a2: f64 },
-    /// Power of the polynomial of one client, made from the chances that of its circuits but one none is on the link.
-    Clients { clients: f64, per_client: f64, alone: [f64; 3], pair: Pair },
+    /// Power of the polynomial of one client.
+    Clients { clients: f64, per_client: f64, guards: usize, pair: Pair },
     /// A link that practically every circuit uses: its mean stands for all.
     Mean,
 }
@@ -99,35 +112,73 @@ impl Pair {
         }
     }
 
-    /// `per_client` circuits of each client over its one guard.
-    pub(super) fn clients(&self, clients: f64, per_client: f64) -> LinkChances {
-        let (mut untouched, mut one, mut parts) = (0.0, 0.0, 0.0);
-        // By kind of guard: of a client's other circuits, none is on the link.
-        let mut alone = [1.0; 3];
-        for ((share, p1, p2), alone) in self.states().into_iter().zip(&mut alone) {
-            if share > 0.0 && p1 + p2 > 0.0 {
-                *alone = power_of_one_less(p1 + p2, per_client - 1.0);
-                untouched += share * (1.0 - *alone * (1.0 - p1 - p2));
-                one += share * per_client * p1 * *alone;
-                parts += share * per_client * (p1 + 2.0 * p2);
+    /// `per_client` circuits of each client, each over one of its guards at random.
+    pub(super) fn clients(&self, clients: f64, per_client: f64, guards: usize) -> LinkChances {
+        let (mut touched, mut one, mut parts) = (0.0, 0.0, 0.0);
+        // Of a client's other circuits none is on the link: for a circuit over each of the pair's guards, and over any.
+        let (mut alone_over, mut alone) = ([0.0; 2], 0.0);
+        let mut certain = false;
+        self.for_each_kind(guards, |kind| {
+            let q = kind.one + kind.two;
+            let others = power_of_one_less(q, per_client - 1.0);
+            touched += kind.share * (1.0 - others * (1.0 - q));
+            one += kind.share * per_client * kind.one * others;
+            parts += kind.share * per_client * (q + kind.two);
+            alone += kind.share * others;
+            for (sum, over) in alone_over.iter_mut().zip(kind.over) {
+                *sum += kind.share * over * others;
             }
-        }
-        let others = power_of_one_less(untouched, clients - 1.0);
-        let certain = self.states().iter().any(|&(share, p1, p2)| share > 0.0 && p1 + p2 > CERTAIN);
+            certain |= q > CERTAIN;
+        });
+        let others = power_of_one_less(touched, clients - 1.0);
+        let beside = |at: usize| {
+            let guard = self.over[at].0;
+            if guard > 0.0 { 1.0 - others * alone_over[at] / guard } else { 0.0 }
+        };
         LinkChances {
-            none: others * (1.0 - untouched),
+            none: others * (1.0 - touched),
             one: clients * one * others,
             parts: clients * parts,
-            beside_first: [1.0 - others * alone[0], 1.0 - others * alone[1]],
-            beside_second: 1.0 - others * alone[2],
-            tail: if certain { Tail::Mean } else { Tail::Clients { clients, per_client, alone, pair: *self } },
+            beside_first: [beside(0), beside(1)],
+            beside_second: 1.0 - others * alone,
+            tail: if certain { Tail::Mean } else { Tail::Clients { clients, per_client, guards, pair: *self } },
         }
     }
 
-    /// Kinds of guard: their chance, and the chances that a circuit over one puts one part, and two, on the link.
-    pub(super) fn states(&self) -> [(f64, f64, f64); 3] {
-        let [first, second] = self.over;
-        [first, second, (1.0 - first.0 - second.0, self.other.0, self.other.1)]
+    /// Calls `each` with every kind of client that there is. The draw picks each guard of a client independently of its others.
+    #[inline]
+    pub(super) fn for_each_kind(&self, guards: usize, mut each: impl FnMut(Kind)) {
+        let [(g0, one0, two0), (g1, one1, two1)] = self.over;
+        let (one, two) = self.other;
+        let mut call = |kind: Kind| {
+            if kind.share > 0.0 {
+                each(kind);
+            }
+        };
+        if guards == 1 {
+            call(Kind { share: g0, one: one0, two: two0, over: [1.0, 0.0] });
+            call(Kind { share: g1, one: one1, two: two1, over: [0.0, 1.0] });
+            call(Kind { share: 1.0 - g0 - g1, one, two, over: [0.0; 2] });
+            return;
+        }
+        let each_one = 1.0 / guards as f64;
+        // Of the guards that are not the first relay, each is the second with this chance.
+        let others = 1.0 - g0;
+        let second = if g1 < others { g1 / others } else { 1.0 };
+        let (of_first, of_second) = (Guards::new(g0, guards), Guards::new(second, guards));
+        of_first.for_each_number(guards, |firsts, share| {
+            let first = firsts as f64 * each_one;
+            of_second.for_each_number(guards - firsts, |seconds, of_these| {
+                let second = seconds as f64 * each_one;
+                let neither = (guards - firsts - seconds) as f64 * each_one;
+                call(Kind {
+                    share: share * of_these,
+                    one: first * one0 + second * one1 + neither * one,
+                    two: first * two0 + second * two1 + neither * two,
+                    over: [first, second],
+                });
+            });
+        });
     }
 }
 

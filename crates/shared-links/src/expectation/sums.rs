@@ -2,7 +2,7 @@
 
 use super::Expected;
 use super::few::{self, Hills};
-use super::pair::{LinkChances, Pair, Tail};
+use super::pair::{LinkChances, Pair, Tail, power_of_one_less};
 use super::power_sums::PowerSums;
 use crate::positions::Group;
 use crate::question::Question;
@@ -26,9 +26,20 @@ pub(super) struct Sums<'a> {
     /// Coefficients of one client's polynomial and of all clients': kept to be used again.
     of_client: Vec<f64>,
     of_all: Vec<f64>,
+    of_kinds: Vec<Coefficients>,
     /// By group of the middle: chance that a circuit's first part, and its second, is on a shared link.
     pub first: Vec<f64>,
     pub second: Vec<f64>,
+}
+
+/// Of the polynomial of one kind of client: chance, a1/a0, a2/a0 and the last two coefficients.
+#[derive(Debug, Clone, Copy)]
+struct Coefficients {
+    share: f64,
+    a1: f64,
+    a2: f64,
+    before: f64,
+    last: f64,
 }
 
 /// 1/n for the first few n.
@@ -71,6 +82,7 @@ impl<'a> Sums<'a> {
             parts: 0.0,
             of_client: Vec::new(),
             of_all: Vec::new(),
+            of_kinds: Vec::new(),
             first: vec![0.0; groups],
             second: vec![0.0; groups],
         }
@@ -147,8 +159,8 @@ impl<'a> Sums<'a> {
     /// Adds `count` links with these chances.
     #[inline]
     fn add(&mut self, count: f64, link: &LinkChances) {
-        let hills = if let Tail::Clients { clients, per_client, pair, .. } = &link.tail {
-            few::parts(pair, *clients, *per_client)
+        let hills = if let Tail::Clients { clients, per_client, guards, pair } = &link.tail {
+            few::parts(pair, *clients, *per_client, *guards)
         } else {
             Hills::One
         };
@@ -234,31 +246,30 @@ impl<'a> Sums<'a> {
         }
     }
 
-    /// The polynomial of a client is the blend of three powers; raised to the number of clients by Miller's recurrence.
+    /// The polynomial of a client is the blend of as many powers as there are kinds of clients; raised to the number of clients by Miller's recurrence.
     fn add_client_tail(&mut self, count: f64, link: &LinkChances) {
         /// No tail is that long where at most 300 parts are expected and a client is a small part of all.
         const LONGEST: usize = 3000;
         /// Rounding leaves less of the chances.
         const UNCERTAIN: f64 = 1e-7;
-        let Tail::Clients { clients, per_client, alone, pair } = &link.tail else { return };
+        let Tail::Clients { clients, per_client, guards, pair } = &link.tail else { return };
         let (clients, per_client) = (*clients, *per_client);
         if count * (1.0 - link.none - link.one) <= NEGLIGIBLE {
             return;
         }
-        // Of one client, by kind of guard: chance, a1/a0, a2/a0 and the last two coefficients. A kind whose circuits do not
-        // use the link counts in the first coefficient only.
-        let mut states = [(0.0, 0.0, 0.0, 0.0, 0.0); 3];
-        let mut used = 0;
+        let mut of_kinds = std::mem::take(&mut self.of_kinds);
+        of_kinds.clear();
         let mut untouched = 0.0;
-        for ((share, p1, p2), alone) in pair.states().into_iter().zip(alone) {
-            let zero = 1.0 - p1 - p2;
-            untouched += share * alone * zero;
-            if share > 0.0 && zero < 1.0 {
-                states[used] = (share, p1 / zero, p2 / zero, 0.0, alone * zero);
-                used += 1;
+        pair.for_each_kind(*guards, |kind| {
+            let used = kind.one + kind.two;
+            let zero = 1.0 - used;
+            let last = power_of_one_less(used, per_client - 1.0) * zero;
+            untouched += kind.share * last;
+            // A kind whose circuits do not use the link counts in the first coefficient only.
+            if zero < 1.0 {
+                of_kinds.push(Coefficients { share: kind.share, a1: kind.one / zero, a2: kind.two / zero, before: 0.0, last });
             }
-        }
-        let states = &mut states[..used];
+        });
         let (mut of_client, mut of_all) = (std::mem::take(&mut self.of_client), std::mem::take(&mut self.of_all));
         of_client.clear();
         of_all.clear();
@@ -271,7 +282,7 @@ impl<'a> Sums<'a> {
             let at = n as f64;
             let inverse = INVERSES.get(n).copied().unwrap_or(1.0 / at);
             let mut coefficient = 0.0;
-            for (share, a1, a2, before, last) in states.iter_mut() {
+            for Coefficients { share, a1, a2, before, last } in &mut of_kinds {
                 let next = ((per_client + 1.0 - at) * *a1 * *last + (2.0 * (per_client + 1.0) - at) * *a2 * *before) * inverse;
                 (*before, *last) = (*last, next.max(0.0));
                 coefficient += *share * *last;
@@ -298,7 +309,7 @@ impl<'a> Sums<'a> {
         if left >= UNCERTAIN {
             self.put_mean(count, left, parts);
         }
-        (self.of_client, self.of_all) = (of_client, of_all);
+        (self.of_client, self.of_all, self.of_kinds) = (of_client, of_all, of_kinds);
     }
 
     /// Adds links with `n` parts.
@@ -312,7 +323,9 @@ impl<'a> Sums<'a> {
     }
 
     pub(super) fn into_expected(mut self, groups: &[Group], circuits: f64) -> Expected {
-        let share = (self.links - self.one) / self.links;
+        // Where nothing is shared, rounding may leave less than nothing.
+        let shared_links = (self.links - self.one).max(0.0);
+        let share = shared_links / self.links;
         // Variance of (shared - share * used), less what the fixed number of parts takes away.
         let free = self.variance_shared + share * share * self.variance_used - 2.0 * share * self.covariance_shared_used;
         let tied = self.covariance_shared_parts - share * self.covariance_used_parts;
@@ -321,18 +334,20 @@ impl<'a> Sums<'a> {
             self.per_link.push(0.0);
         }
         self.per_link[0] = self.one;
+        self.per_link.iter_mut().for_each(|links| *links = links.max(0.0));
         while self.per_link.last().is_some_and(|&links| links < 1e-6) && self.per_link.len() > 1 {
             self.per_link.pop();
         }
         let (mut with_one, mut with_two) = (0.0, 0.0);
         for ((group, first), second) in groups.iter().zip(&self.first).zip(&self.second) {
+            let (first, second) = (first.clamp(0.0, 1.0), second.clamp(0.0, 1.0));
             let middles = circuits * group.relays * group.middle;
             with_one += middles * (first * (1.0 - second) + second * (1.0 - first));
             with_two += middles * first * second;
         }
         Expected {
             links: self.links,
-            shared_links: self.links - self.one,
+            shared_links,
             share_deviation: libm::sqrt(variance) / self.links,
             circuits_per_link: self.per_link,
             with_one,
@@ -370,11 +385,59 @@ mod tests {
     fn one_client_by_hand() {
         let group = Group { relays: 2.0, guard: 0.5, middle: 0.5, last: 0.5 };
         let mut sums = Sums::new(1, &|| true);
-        sums.add_one_by_one(&[group], true, |pair| pair.clients(1.0, 2.0));
+        sums.add_one_by_one(&[group], true, |pair| pair.clients(1.0, 2.0, 1));
         let expected = sums.into_expected(&[group], 2.0);
         assert!((expected.links - (0.75 + 0.9375 + 2.0 * 0.4375)).abs() < 1e-12, "{expected:?}");
         let parts: f64 = expected.circuits_per_link.iter().zip(1..).map(|(&links, n)| links * f64::from(n)).sum();
         assert!((parts - 4.0).abs() < 1e-9, "{expected:?}");
+    }
+
+    /// What `circuits` circuits of one client come to on average over all that can be drawn, one after the other: links with 1, 2, 3... parts.
+    fn drawn_through(relays: &[Group], directed: bool, guards: usize, circuits: usize) -> Vec<f64> {
+        let n = relays.len();
+        let mut per_link = vec![0.0; 2 * circuits];
+        for set in 0..n.pow(guards as u32) {
+            let set: Vec<usize> = (0..guards as u32).map(|place| set / n.pow(place) % n).collect();
+            let of_set: f64 = set.iter().map(|&guard| relays[guard].guard).product();
+            let ways = guards * n * n;
+            for drawn in 0..ways.pow(circuits as u32) {
+                let mut chance = of_set;
+                let mut parts = vec![0_usize; n * n];
+                for circuit in (0..circuits as u32).map(|place| drawn / ways.pow(place) % ways) {
+                    let (guard, middle, last) = (set[circuit / (n * n)], circuit / n % n, circuit % n);
+                    chance *= relays[middle].middle * relays[last].last / guards as f64;
+                    for (from, to) in [(guard, middle), (middle, last)] {
+                        let (from, to) = if directed || from <= to { (from, to) } else { (to, from) };
+                        parts[from * n + to] += 1;
+                    }
+                }
+                for parts in parts.into_iter().filter(|&parts| parts > 0) {
+                    per_link[parts - 1] += chance;
+                }
+            }
+        }
+        per_link
+    }
+
+    /// Every guard set, choice, middle and last relay of one client, for fewer circuits than guards and for more.
+    #[test]
+    fn guard_sets_are_what_drawing_all_comes_to() {
+        let group = |guard, middle, last| Group { relays: 1.0, guard, middle, last };
+        let relays = [group(0.6, 0.3, 0.1), group(0.3, 0.2, 0.4), group(0.1, 0.5, 0.5)];
+        for directed in [true, false] {
+            for (guards, circuits) in [(1, 2), (2, 2), (3, 2), (2, 3)] {
+                let drawn = drawn_through(&relays, directed, guards, circuits);
+                let mut sums = Sums::new(relays.len(), &|| true);
+                sums.add_one_by_one(&relays, directed, |pair| pair.clients(1.0, circuits as f64, guards));
+                let expected = sums.into_expected(&relays, circuits as f64);
+                let links: f64 = drawn.iter().sum();
+                assert!((links - expected.links).abs() < 1e-10, "{guards} {circuits} {directed}: {links} {expected:?}");
+                assert!((links - drawn[0] - expected.shared_links).abs() < 1e-10, "{guards} {circuits} {directed}");
+                for (a, b) in drawn.iter().zip(&expected.circuits_per_link) {
+                    assert!((a - b).abs() < 1e-10, "{guards} {circuits} {directed}: {drawn:?} {expected:?}");
+                }
+            }
+        }
     }
 
     /// With one circuit per client both ways of computing are the same.
@@ -389,7 +452,7 @@ mod tests {
             let expected = |clients: bool| {
                 let mut sums = Sums::new(groups.len(), &|| true);
                 if clients {
-                    sums.add_one_by_one(&groups, directed, |pair| pair.clients(60.0, 1.0));
+                    sums.add_one_by_one(&groups, directed, |pair| pair.clients(60.0, 1.0, 1));
                 } else {
                     sums.add_circuits(&groups, directed, 60.0);
                 }
@@ -416,7 +479,7 @@ mod tests {
             for (clients, per_client) in [(1.0, 1.0), (1.0, 7.0), (5.0, 1.0), (4.0, 3.0), (1e8, 1.0)] {
                 let mut sums = Sums::new(groups.len(), &|| true);
                 if per_client > 1.0 {
-                    sums.add_one_by_one(&groups, directed, |pair| pair.clients(clients, per_client));
+                    sums.add_one_by_one(&groups, directed, |pair| pair.clients(clients, per_client, 1));
                 } else {
                     sums.add_circuits(&groups, directed, clients);
                 }
@@ -443,7 +506,7 @@ mod tests {
         ];
         for (clients, per_client) in [(40.0, 8000.0), (20.0, 1000.0), (33.0, 1000.0), (2.0, 50_000.0), (12.0, 100.0)] {
             let mut sums = Sums::new(groups.len(), &|| true);
-            sums.add_one_by_one(&groups, true, |pair| pair.clients(clients, per_client));
+            sums.add_one_by_one(&groups, true, |pair| pair.clients(clients, per_client, 1));
             let expected = sums.into_expected(&groups, clients * per_client);
             let links: f64 = expected.circuits_per_link.iter().sum();
             let parts: f64 = expected.circuits_per_link.iter().zip(1..).map(|(&links, n)| links * f64::from(n)).sum();
@@ -456,7 +519,7 @@ mod tests {
     fn sums_end_where_they_are_told_to() {
         let group = Group { relays: 2.0, guard: 0.5, middle: 0.5, last: 0.5 };
         let mut sums = Sums::new(1, &|| false);
-        sums.add_one_by_one(&[group], true, |pair| pair.clients(1.0, 2.0));
+        sums.add_one_by_one(&[group], true, |pair| pair.clients(1.0, 2.0, 1));
         assert!(sums.stopped && sums.links <= 0.0);
     }
 
