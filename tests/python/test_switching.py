@@ -433,9 +433,13 @@ def test_the_page_can_be_written_of_a_few_values(quick: bool) -> None:
         places = tuple(f"{point}: {place}" if point else place for point in points for place in (*network.PLACES, network.WHOLE))
         return Study(figures(network.TREATMENTS, places, network.METRICS), pl.DataFrame(), network.TREATMENTS, 2, points, 3.0)
 
+    rules = ("as the paper", "another entry", *["same entry"] * (len(further.ON_TESTBEDS) - 2))
     phases = figures(("no switching", "each second"), tuple(attack.PHASES), ("time", "latency", "switched", "held"))
     others = further.Measured(
-        {question.stem: bed(("multiplexed", "as the paper"), testbeds.PLACES) for question in further.ON_TESTBEDS},
+        {
+            question.stem: bed(("multiplexed", rule), testbeds.PLACES)
+            for question, rule in zip(further.ON_TESTBEDS, rules, strict=True)
+        },
         Study(phases, pl.DataFrame(), ("no switching", "each second"), 2),
         {question.stem: net(("one", "two") if question.key else ("",)) for question in further.ON_NETWORKS},
     )
@@ -451,6 +455,10 @@ def test_the_page_can_be_written_of_a_few_values(quick: bool) -> None:
     for printed in ("below 119,000", "below 264", "below 350", "88 ± 24 KB/s", "98 %", "| the paper | 0 | 1.7 | 3 |", "| 3.28 |"):
         assert printed in text, printed
     assert "| uniform spares | 1.00 | 1.00 | 1.00 |" in text
+    # What another entry's times are not is said of each of them.
+    assert [line.split(" | ")[0] for line in text.splitlines() if "(control alone)" in line] == [f"| {testbeds.OTHER}"]
+    [said] = [line for line in text.splitlines() if "the round trip of control alone (“" in line]
+    assert said.startswith(further.ON_TESTBEDS[1].says)
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert not [line for line in rows if "None" in line or "nan" in line]
 

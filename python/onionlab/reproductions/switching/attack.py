@@ -89,9 +89,17 @@ def page(attacked: Study, rule: Rule) -> Iterator[str]:
     yield from ("### A guard that is provoked", "")
     yield (
         "Four clients send 500 kB again and again over one path. For four minutes they are alone; then one client sends without "
-        "end, so that its circuit is the bulkiest at each sample; then another sends on eight circuits at a time that are all "
-        f"lighter, so that those of the four move. {attacked.replicates} seeds; in brackets the paired difference to “no attack” "
+        "end, so that its circuit is the bulkiest at first; then another sends on eight circuits at a time that are lighter at "
+        "first, so that those of the four move; once all are spread over the paths, either's do. "
+        f"{attacked.replicates} seeds; in brackets the paired difference to “no attack” "
         "with the same treatment, with an asterisk where its 95 % interval excludes zero."
+    )
+    yield ""
+    yield (
+        "While the eight circuits attack, something else happens: the circuits of the four are ten minutes old and take no more "
+        "files. New ones begin on the first path, and whatever a treatment shows in this time includes their moves. With “two "
+        "moves” they are all the moves of the others that there are, two for each of four circuits, in every seed: the circuits "
+        "before moved in the first minute and never again. So its differences there are not the attack's alone."
     )
     yield from ("", f"| treatment | | {' | '.join(COLUMNS)} |", f"| --- | --- |{' ---: |' * len(COLUMNS)}")
     quiet = next(iter(PHASES))

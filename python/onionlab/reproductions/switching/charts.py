@@ -51,7 +51,11 @@ def _entries(bed: Study, about: str) -> dict[str, Any]:
     panel = Panel(testbeds.WHOLE, "switch-time", "By entry (figure 5)", DECIDED)
     if points_of(times, [panel], "seeds"):
         about = f"each switch a point, those of all {bed.replicates} seeds together"
-    return grid(times, entries, [[panel]], f"Time to switch, {testbeds.OTHER}", [about], SIZE)
+    control = [
+        f"{testbeds.CHOSEN}; the round trip of control between relays",
+        "alone, after which the client is told and goes on",
+    ]
+    return grid(times, entries, [[panel]], "Decision to SWITCH_ACK, another entry", [*control, about], SIZE)
 
 
 def _capacities(bed: Study) -> dict[str, Any]:

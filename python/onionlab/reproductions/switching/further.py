@@ -38,13 +38,16 @@ class Question:
     called: str = "{}"
 
 
+#: Heading of the times of a switch.
+TIME = "decision to SWITCH_ACK, s"
+
 BED = {
     "KB/s": ("", "throughput", 1),
     "all four, KB/s": ("", "together", 1),
     "entry 1 sends, Mbit/s": ("entry1", "capacity", 2),
     "latency, s": ("", "latency", 2),
     "switches": ("", "switches", 1),
-    "a switch, s": ("", "switch-time", 2),
+    TIME: ("", "switch-time", 2),
     "not ended well": ("", "undone", 1),
     "lost, %": ("", "drop-rate", 2),
 }
@@ -187,16 +190,20 @@ def _section(
 ) -> Iterator[str]:
     yield f"### {question.heading}"
     yield ""
-    yield (
-        f"{question.says} {extent}; in brackets the paired difference to “{measured.treatments[0]}”, with an asterisk where its "
-        "95 % interval excludes zero."
-    )
-    yield ""
     columns = {
         name: column
         for name, column in question.columns.items()
         if not measured.figures.filter(metric=column[1]).drop_nulls("value").is_empty()
     }
+    elsewhere = TIME in columns and any("another entry" in treatment for treatment in measured.treatments)
+    alone = (
+        " With another entry decision to SWITCH_ACK is the round trip of control alone (“Time to switch”)." if elsewhere else ""
+    )
+    yield (
+        f"{question.says} {extent}; in brackets the paired difference to “{measured.treatments[0]}”, with an asterisk where its "
+        f"95 % interval excludes zero.{alone}"
+    )
+    yield ""
     swept = points != [""]
     yield f"|{' |' if swept else ''} | {' | '.join(columns)} |"
     yield f"| --- |{' --- |' if swept else ''}{' ---: |' * len(columns)}"

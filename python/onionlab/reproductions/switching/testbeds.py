@@ -175,7 +175,8 @@ class Run:
     def _switch_times(self) -> pl.DataFrame:
         """``entry``, and each of `SWITCH_TIMES` in seconds: from the entry's decision, when SWITCH joins the outbuf.
 
-        At another entry no SWITCH leaves the first one's outbuf with the decision; only the first of the times is there.
+        At another entry no SWITCH leaves the first one's outbuf with the decision; only the first of the times is there, and is
+        the round trip of control alone: the client goes on over the new path when it has been told.
         """
         if self.switches is None:
             return pl.DataFrame(schema={"entry": pl.String} | dict.fromkeys(SWITCH_TIMES, pl.Float64))
