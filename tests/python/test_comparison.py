@@ -126,6 +126,54 @@ def test_a_document_at_another_place_is_the_same(core: FakeCore, tmp_path: Path)
     assert comparison.unpaired == {"other": "its networks are sampled otherwise: network.path (content) differs"}
 
 
+def test_groups_that_have_changed_places_are_told_apart(core: FakeCore, tmp_path: Path) -> None:
+    """Of some other groups there is no order to tell."""
+    head, *groups = HEAD.split("[[clients]]")
+    texts = {"one": HEAD, "two": "[[clients]]".join([head, *groups[::-1]]), "three": head + "[[clients]]" + groups[1]}
+    folders = [made(tmp_path, name, f"{text}\n[[treatments]]{SECOND}") for name, text in texts.items()]
+    assert onionlab.compare(folders[:2]).differing.rows() == [("clients (order)", "web, bulk", "bulk, web")]
+    keys = [key for key, *_ in onionlab.compare([folders[0], folders[2]]).differing.iter_rows()]
+    assert keys
+    assert "clients (order)" not in keys
+    assert "clients (order)" in onionlab.compare(folders).differing["key"].to_list()
+
+
+HOSTS = """\
+title = "By hand"
+duration = "20 s"
+[network]
+kind = "explicit"
+hosts = [
+    { name = "g", role = "guard", up = "1 Mbit/s", down = "1 Mbit/s" },
+    { name = "m", role = "middle", up = "1 Mbit/s", down = "1 Mbit/s" },
+    { name = "e", role = "exit", up = "1 Mbit/s", down = "1 Mbit/s" },
+    { name = "s", role = "server", up = "1 Mbit/s", down = "1 Mbit/s" },
+    { name = "c", role = "client", up = "1 Mbit/s", down = "1 Mbit/s" },
+    { name = "d", role = "client", up = "1 Mbit/s", down = "1 Mbit/s" },
+]
+links = [{ between = ["c", "g"], latency = "5 ms" }]
+[[clients]]
+group = "web"
+hosts = ["c"]
+path = ["g", "m", "e"]
+server = "s"
+load = { kind = "bulk", size = "1 MB" }
+"""
+
+
+def test_hosts_by_hand_go_by_their_names(tmp_path: Path) -> None:
+    first, *others = [line for line in HOSTS.splitlines() if line.startswith("    {")]
+    at_the_end = HOSTS.replace(f"{first}\n", "").replace(others[-1], f"{others[-1]}\n{first}")
+    texts = (HOSTS, at_the_end, HOSTS.replace('["c"]', '["d"]'))
+    settings = [written.of_run(json.loads(_core.resolve(str(tmp_path / "hosts.toml"), text)), "base") for text in texts]
+    assert settings[0]["clients.web.path"] == '["g", "m", "e"]'
+    assert settings[0]["clients.web.server"] == "s"
+    assert '"between": ["c", "g"]' in settings[0]["network.links"]
+    moved = written.differing(settings[0], settings[1])
+    assert moved == {"network.hosts (order)": ("g, m, e, s, c, d", "m, e, s, c, d, g")}
+    assert written.differing(settings[0], settings[2]) == {"clients.web.hosts": ('["c"]', '["d"]')}
+
+
 def _properties(schema: Any) -> Iterator[str]:
     """Every key that a JSON Schema knows, wherever it belongs."""
     if isinstance(schema, dict):
@@ -150,7 +198,7 @@ def test_settings_have_the_keys_of_an_experiment_file() -> None:
         for treatment in scenario["treatments"]:
             found |= written.of_treatment(treatment)
         for key in found:
-            parts = key.removesuffix(written.CONTENT).split(".")
+            parts = key.removesuffix(written.CONTENT).removesuffix(written.ORDER).split(".")
             name = 1 if parts[0] == "clients" else 2 if parts[:2] == ["network", "hosts"] else None
             assert {part for place, part in enumerate(parts) if place != name} <= known, key
             looked_at += 1

@@ -94,6 +94,17 @@ def test_finished_runs_of_another_form_of_an_experiment_are_replaced_only_when_t
     assert len(core.made) == 2
 
 
+def test_an_experiment_whose_groups_have_changed_places_is_another_form(core: FakeCore, experiment_file: Path) -> None:
+    run(experiment_file)
+    head, *groups = EXPERIMENT.partition("[[treatments]]")[0].split("[[clients]]")
+    treatments = EXPERIMENT[EXPERIMENT.index("[[treatments]]") :]
+    experiment_file.write_text("[[clients]]".join([head, *groups[::-1]]) + treatments, encoding="utf-8")
+    core.made.clear()
+    with pytest.raises(ResultsError, match=r"differs in clients \(order\) \(web, bulk there, bulk, web now\); --fresh"):
+        run(experiment_file)
+    assert not core.made
+
+
 def test_where_replacing_was_asked_for_once_the_same_command_goes_on(core: FakeCore, experiment_file: Path) -> None:
     """What an interrupted ``--fresh`` has left of the older form was given up with it, also without a plan that says so."""
     run(experiment_file)

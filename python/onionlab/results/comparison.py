@@ -22,7 +22,7 @@ from onionlab.errors import ResultsError
 from onionlab.plan import in_words
 from onionlab.results.describe import repeated
 from onionlab.results.experiment import Experiment, load
-from onionlab.results.written import CONTENT, NONE, of_scenario, of_treatment
+from onionlab.results.written import CONTENT, NONE, are_told_apart, of_scenario, of_treatment
 from onionlab.stats import per_network, summarise
 from onionlab.stats.compare import correct_for_number, more_missing_apart, not_judged, seeds_as_networks, verdict
 from onionlab.stats.metrics import WHOLE
@@ -181,7 +181,7 @@ class Comparison:
         rows = [
             (key, *(variant.settings.get(key) for variant in self.variants))
             for key in keys
-            if len({variant.settings.get(key) for variant in self.variants}) > 1
+            if are_told_apart(key, [variant.settings.get(key) for variant in self.variants])
         ]
         return pl.DataFrame(rows, schema=[(name, pl.String) for name in (_KEY, *self.labels)], orient="row")
 
@@ -286,7 +286,7 @@ def _why_unpaired(base: Variant, variant: Variant) -> str:
         # The same document may lie elsewhere: its content counts.
         if f"{key}{CONTENT}" in base.settings and f"{key}{CONTENT}" in variant.settings:
             continue
-        if base.settings.get(key) != variant.settings.get(key):
+        if are_told_apart(key, [base.settings.get(key), variant.settings.get(key)]):
             return f"its networks are sampled otherwise: {key} differs"
     common = base.runs & variant.runs
     if not common:

@@ -7,7 +7,7 @@ the way in which its clients are counted. `as_written` is the only place that kn
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,9 @@ EXTENT = ("title", "networks", "seeds", "treatments", "sweep")
 
 #: Behind the key that names a file: what is in it, by its digest.
 CONTENT = " (content)"
+
+#: Behind the key of a list whose entries go by their names: in which order they stand there.
+ORDER = " (order)"
 
 #: End of the key that has the code of a circuit scheduler of one's own.
 OWN_CODE = f"circuitmux{CONTENT}"
@@ -64,14 +67,14 @@ def as_written(key: str) -> str:
 
 
 def flatten(value: Any, prefix: str = "") -> dict[str, str]:
-    """Settings of a resolved scenario by dotted key; entries of a list that have a name go by it.
+    """Settings of a resolved scenario by dotted key; entries of a list that have a name go by it, in an order that is one more.
 
     What is null there does not exist under the other settings, or was left open where no run says what it came to.
 
     Examples
     --------
     >>> flatten({"duration": "60 s", "clients": [{"group": "web", "load": {"size": "1 MiB"}}], "jitter": None})
-    {'duration': '60 s', 'clients.web.load.size': '1 MiB', 'jitter': 'not set'}
+    {'duration': '60 s', 'clients.web.load.size': '1 MiB', 'clients (order)': 'web', 'jitter': 'not set'}
     """
     if isinstance(value, dict) and value:
         found: dict[str, str] = {}
@@ -87,13 +90,49 @@ def flatten(value: Any, prefix: str = "") -> dict[str, str]:
         for part in value:
             by = "group" if part.get("group") else "name"
             found |= flatten({key: inner for key, inner in part.items() if key != by}, f"{prefix}.{part[by]}")
-        return found
+        # Of clients and hosts that change places the records are others.
+        order = ", ".join(str(part.get("group") or part["name"]) for part in value)
+        return {**found, f"{as_written(prefix)}{ORDER}": order}
     return {as_written(prefix): NONE if value is None else value_text(value)}
 
 
 def of_scenario(scenario: Mapping[str, Any]) -> dict[str, str]:
     """Every setting of a scenario but those of its treatments."""
-    return flatten({key: value for key, value in scenario.items() if key not in EXTENT})
+    return flatten(_with_names({key: value for key, value in scenario.items() if key not in EXTENT}))
+
+
+def _with_names(scenario: dict[str, Any]) -> dict[str, Any]:
+    """A scenario in which hosts of a network by hand go by their names, where it has their places in the list of them."""
+    network, clients = scenario.get("network"), scenario.get("clients")
+    hosts = network.get("hosts") if isinstance(network, dict) else None
+    if not isinstance(network, dict) or not isinstance(hosts, list):
+        return scenario
+    names = [host.get("name") if isinstance(host, dict) else None for host in hosts]
+
+    def named(place: Any) -> Any:
+        if isinstance(place, list):
+            return [named(one) for one in place]
+        return names[place] if type(place) is int and 0 <= place < len(names) else place
+
+    def of_group(group: Any) -> Any:
+        match group:
+            case {"members": {"hosts": dict(members)}}:
+                return {**group, "members": {"hosts": {key: named(value) for key, value in members.items()}}}
+        return group
+
+    def of_link(link: Any) -> Any:
+        match link:
+            case {"between": list(ends)}:
+                return {**link, "between": sorted(named(ends), key=str)}
+        return link
+
+    written: dict[str, Any] = {}
+    if isinstance(network.get("links"), list):
+        written["links"] = [of_link(link) for link in network["links"]]
+    if "families" in network:
+        written["families"] = named(network["families"])
+    with_groups = {"clients": [of_group(group) for group in clients]} if isinstance(clients, list) else {}
+    return {**scenario, "network": {**network, **written}, **with_groups}
 
 
 def of_treatment(own: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
@@ -132,7 +171,21 @@ def differing(there: Mapping[str, str], now: Mapping[str, str]) -> dict[str, tup
     """
     keys = dict.fromkeys([*there, *now])
     pairs = {key: (there.get(key, NONE), now.get(key, NONE)) for key in keys}
-    return {key: pair for key, pair in pairs.items() if pair[0] != pair[1]}
+    return {key: pair for key, pair in pairs.items() if are_told_apart(key, pair)}
+
+
+def are_told_apart(key: str, values: Sequence[str | None]) -> bool:
+    """Whether the values of a key are not all the same; orders are another only where the same entries stand in them.
+
+    Examples
+    --------
+    >>> are_told_apart("clients (order)", ["web, bulk", "bulk, web"]), are_told_apart("clients (order)", ["web, bulk", "web"])
+    (True, False)
+    """
+    different = set(values)
+    if key.endswith(ORDER):
+        return len(different) > len({None if order is None else tuple(sorted(order.split(", "))) for order in different})
+    return len(different) > 1
 
 
 def _content(code: Any) -> Any:
