@@ -24,6 +24,9 @@ from onionlab.untrusted import clipped
 #: End of the hidden name of a directory while a newer one takes its place; `crates/lab` uses the same.
 REPLACED = ".replaced"
 
+#: What stands in the name of a draft behind that of its place (`draft_of_file`, `draft_of`): anything else may be somebody's own.
+_DRAFT = r"(?P<machine>[0-9a-f]{8})\.(?P<process>\d+)\.(?:[0-9a-f]{8}|[0-9a-f]{32})"
+
 #: Seconds after which nobody writes into a draft any more: whoever began it was killed.
 ABANDONED = 86_400.0
 
@@ -127,6 +130,8 @@ def is_folder(path: Path) -> bool:
 def write_directory(path: Path, contents: Iterable[tuple[str, bytes]], check: Callable[[Path], None] | None = None) -> None:
     """Write a directory of files, which appears whole or not at all, in place of one that is there already.
 
+    Behind a symbolic link it is the directory that the link leads to.
+
     Each file has its name, below the directory, and its content; they are taken and written one by one. ``check`` is handed the
     directory once it is whole, under a hidden name; if it raises, the directory does not appear.
 
@@ -135,6 +140,7 @@ def write_directory(path: Path, contents: Iterable[tuple[str, bytes]], check: Ca
     ResultsError
         If it cannot be written; what was there before is there still.
     """
+    path = file_behind(path) or path
     draft = draft_of(path, ".partial")
     replaced = path.with_name(f".{path.name}{REPLACED}")
     with writing(path), folders_above(path):
@@ -200,9 +206,7 @@ def _abandoned(place: Path, ending: str = "") -> list[Path]:
     Those are the ones of this machine whose process is no more, and all into which nothing was put since `ABANDONED`: on a file
     system of several machines this one does not know the processes of the others.
     """
-    draft = re.compile(
-        re.escape(f".{place.name}.") + r"((?P<machine>[0-9a-f]+)\.(?P<process>\d+)\.)?[0-9a-f]+" + re.escape(ending)
-    )
+    draft = re.compile(re.escape(f".{place.name}.") + _DRAFT + re.escape(ending))
     now = time.time()
     left = []
     with suppress(OSError):
@@ -235,6 +239,10 @@ def settle_replaced(replaced: Path) -> None:
     if not path.exists():
         with suppress(FileNotFoundError):
             replaced.replace(path)
+    # A link, which `rmtree` leaves, would be in the way of the next directory that steps aside.
+    if replaced.is_symlink() or replaced.is_file():
+        with suppress(OSError):
+            replaced.unlink()
     shutil.rmtree(replaced, ignore_errors=True)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from onionlab.errors import ResultsError
-from onionlab.files import ABANDONED, REPLACED, folders_above, write_directory, write_output, write_text
+from onionlab.files import ABANDONED, REPLACED, draft_of_file, folders_above, write_directory, write_output, write_text
 
 
 def begun(path: Path, beside: Path | None = None) -> None:
@@ -59,7 +59,7 @@ def test_a_directory_is_written_after_a_process_was_killed_that_wrote_it(tmp_pat
     place, older = tmp_path / "results", tmp_path / f".results{REPLACED}"
     write_directory(place, [("a", b"newer")])
     write_directory(older, [("a", b"older")])
-    drafts = [tmp_path / f".results.{number}.partial" for number in (2**31, 2**31 + 1)]
+    drafts = [tmp_path / f".results.{'0' * 8}.1.{digit * 32}.partial" for digit in "ab"]
     for draft in drafts:
         draft.mkdir()
     before = time.time() - 2 * ABANDONED
@@ -67,6 +67,54 @@ def test_a_directory_is_written_after_a_process_was_killed_that_wrote_it(tmp_pat
     write_directory(place, [("a", b"newest")])
     assert (place / "a").read_bytes() == b"newest"
     assert sorted(path.name for path in tmp_path.iterdir()) == [drafts[1].name, "results"]
+
+
+@pytest.mark.parametrize("hidden", [".net.txt.20240501", ".net.txt.bad", ".net.txt.cafe.1.0", ".net.txt.0123abcd.7.a"])
+def test_what_is_hidden_beside_a_file_and_no_draft_of_ours_stays(hidden: str, tmp_path: Path) -> None:
+    """Editors and people keep older versions so."""
+    own = tmp_path / hidden
+    own.write_text("mine", encoding="utf-8")
+    old = draft_of_file(tmp_path / "net.txt")
+    old.touch()
+    before = time.time() - 2 * ABANDONED
+    for path in (own, old):
+        os.utime(path, (before, before))
+    write_text(tmp_path / "net.txt", "new")
+    assert own.read_text(encoding="utf-8") == "mine"
+    assert not old.exists()
+
+
+def test_a_directory_is_written_behind_a_link(tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    for name in ("there", "to come"):
+        link = tmp_path / f"link to {name}"
+        link.symlink_to(name)
+        for content in (b"new", b"newer", b"newest"):
+            write_directory(link, [("a", content)])
+            assert link.is_symlink()
+            assert (tmp_path / name / "a").read_bytes() == content
+    circle = tmp_path / "circle"
+    circle.symlink_to(circle)
+    with pytest.raises(ResultsError, match=r"cannot write .*circle"):
+        write_directory(circle, [("a", b"new")])
+    assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize("kind", ["link", "file"])
+def test_what_stepped_aside_and_is_no_directory_is_in_no_way(kind: str, tmp_path: Path) -> None:
+    aside = tmp_path / f".results{REPLACED}"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "a").touch()
+    write_directory(tmp_path / "results", [("a", b"new")])
+    if kind == "link":
+        aside.symlink_to(elsewhere)
+    else:
+        aside.touch()
+    write_directory(tmp_path / "results", [("a", b"newer")])
+    assert (tmp_path / "results" / "a").read_bytes() == b"newer"
+    assert not list(tmp_path.glob(".*"))
+    assert (elsewhere / "a").is_file()
 
 
 @pytest.mark.parametrize("name", ["../outside", "a/../../outside", "/outside"])

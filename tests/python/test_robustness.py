@@ -186,7 +186,7 @@ def test_drafts_of_killed_writers_go_and_those_of_others_stay(
     alive = draft_by(os.getppid(), root / "report.html", monkeypatch)
     own = draft_by(ended, root / "keep", monkeypatch)
     ours = alive.name.split(".")[3]
-    elsewhere = alive.with_name(f".report.html.{'0' * len(ours)}.{ended}.0")
+    elsewhere = alive.with_name(f".report.html.{'0' * len(ours)}.{ended}.{'0' * 8}")
     elsewhere.write_text("half", encoding="utf-8")
     onionlab.run(experiment_file, root, report=False)
     assert {path.name for path in root.glob(".*")} == {".lock", alive.name, own.name, elsewhere.name}
