@@ -307,6 +307,31 @@ def test_what_nobody_has_foreseen_is_one_sentence_too(
     assert "in defective" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["charts", "tables", "points", "points/1"])
+def test_no_report_is_drawn_through_a_link(name: str, out: Path) -> None:
+    elsewhere = out.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "report.html").write_text("mine", encoding="utf-8")
+    place = out / name
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(elsewhere)
+    with pytest.raises(ResultsError, match=rf"{name} is a symbolic link, which onionlab did not write; remove it"):
+        onionlab.load(out).report(out / "points" / "1" if name.startswith("points") else None)
+    assert [path.name for path in elsewhere.iterdir()] == ["report.html"]
+    assert (elsewhere / "report.html").read_text(encoding="utf-8") == "mine"
+
+
+@pytest.mark.parametrize("name", ["charts", "tables"])
+def test_a_link_in_the_place_of_charts_is_refused_before_anything_runs(
+    name: str, out: Path, experiment_file: Path, core: FakeCore
+) -> None:
+    (out / name).symlink_to(out.parent)
+    core.made.clear()
+    with pytest.raises(ResultsError, match=rf"{name} is a symbolic link"):
+        onionlab.run(experiment_file, out, fresh=True)
+    assert not core.made
+
+
 @pytest.mark.parametrize("kind", ["link", "pipe", "without end"])
 def test_only_the_experiment_file_itself_is_in_a_report(kind: str, out: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = out / "experiment.toml"

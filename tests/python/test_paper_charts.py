@@ -18,6 +18,7 @@ from onionlab.charts.paper import charts_for_paper, for_paper, printed, write_pr
 from onionlab.charts.tails import tail
 from onionlab.charts.theme import PAPERS, colours
 from onionlab.cli import app
+from onionlab.errors import ResultsError
 from onionlab.stats import quantile_bands, tail_quantiles
 
 
@@ -73,6 +74,18 @@ def test_the_command_writes_every_format_in_the_width_of_the_column(results: oni
             assert sentence in caption, sentence
     chart = next(chart for chart in charts_for_paper(results) if chart.name == "utilisation")
     assert pl.read_csv(folder / "utilisation.csv").shape == chart.data.shape
+
+
+@pytest.mark.parametrize("name", ["paper", "paper/one-column"])
+def test_nothing_is_drawn_through_a_link(name: str, results: onionlab.Experiment) -> None:
+    place, elsewhere = results.directory / name, results.directory.parent / "elsewhere"
+    elsewhere.mkdir()
+    place.parent.mkdir(exist_ok=True)
+    place.symlink_to(elsewhere)
+    done = CliRunner().invoke(app, ["plot", str(results.directory), "--only", "utilisation"])
+    assert isinstance(done.exception, ResultsError)
+    assert str(done.exception) == f"{place} is a symbolic link, which onionlab did not write; remove it"
+    assert not list(elsewhere.iterdir())
 
 
 def test_pictures_that_are_not_drawn_again_keep_their_captions(results: onionlab.Experiment) -> None:

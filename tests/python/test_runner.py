@@ -203,6 +203,44 @@ def test_reports_of_points_go_with_the_one_of_the_sweep(tmp_path: Path) -> None:
     assert left == {"elsewhere/a.csv", f"elsewhere/{MADE}", "points/mine/report.html", *mine}
 
 
+@pytest.mark.parametrize("name", ["points", "points/0"])
+def test_through_a_link_to_reports_of_points_nothing_is_removed(name: str, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    report = elsewhere if name == "points/0" else elsewhere / "0"
+    (report / "charts").mkdir(parents=True)
+    theirs = [report / "report.html", report / "charts" / MADE, report / "charts" / "a.csv"]
+    for path in theirs:
+        path.write_text("a.csv\n", encoding="utf-8")
+    root = tmp_path / "results"
+    (root / name).parent.mkdir(parents=True)
+    (root / name).symlink_to(elsewhere)
+    remove_reports(root)
+    assert all(path.is_file() for path in theirs)
+    assert (root / name).is_symlink()
+
+
+def test_points_that_are_no_folders_are_in_no_way(tmp_path: Path) -> None:
+    (tmp_path / "points").mkdir()
+    (tmp_path / "points" / "1").write_text("a note", encoding="utf-8")
+    remove_reports(tmp_path)
+    assert (tmp_path / "points" / "1").is_file()
+
+
+def test_a_run_that_would_be_written_elsewhere_is_refused(core: FakeCore, experiment_file: Path) -> None:
+    root = experiment_file.parent / "out"
+    elsewhere = experiment_file.parent / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "run.parquet").write_text("mine", encoding="utf-8")
+    run(experiment_file)
+    shutil.rmtree(root / "runs" / "ewma--net0--seed1")
+    (root / "runs" / "ewma--net0--seed1").symlink_to(elsewhere)
+    core.made.clear()
+    with pytest.raises(ResultsError, match=r"ewma--net0--seed1 is a symbolic link"):
+        run(experiment_file)
+    assert not core.made
+    assert (elsewhere / "run.parquet").read_text(encoding="utf-8") == "mine"
+
+
 @pytest.mark.parametrize("name", ["experiment.toml", "report.html"])
 def test_somebody_s_own_files_are_not_replaced(core: FakeCore, experiment_file: Path, name: str) -> None:
     own = experiment_file.parent / "out" / name

@@ -15,7 +15,7 @@ from onionlab.charts import Chart
 from onionlab.charts.export import inline, to_png, to_svg
 from onionlab.files import draft_of, remove_abandoned, remove_drafts, write_text, writing
 from onionlab.report import content, sweep
-from onionlab.results.drawn import MADE, PAGE, made_before
+from onionlab.results.drawn import MADE, PAGE, made_before, refuse_links
 
 if TYPE_CHECKING:
     from onionlab.results.experiment import Experiment
@@ -35,8 +35,14 @@ def write_report(experiment: Experiment, into: Path | None = None) -> Path:
     -------
     Path
         The page, ``report.html``.
+
+    Raises
+    ------
+    ResultsError
+        If it cannot be written, or a symbolic link lies where one of its folders goes.
     """
     root = into if into is not None else experiment.directory
+    refuse_links(root, experiment.directory)
     charts = list(experiment.charts.values())
     drawings = {chart.name: to_svg(chart.specification) for chart in charts if chart.specification is not None}
     replace_folder(root / "charts", lambda folder: write_charts(folder, charts, drawings))
@@ -75,6 +81,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     Each then takes its place by itself. What an earlier report left there goes, by the list that it left; all else in the folder
     stays. Two reports at a time, one at the end of a run, say, and one asked for meanwhile, do not meet before that.
     """
+    refuse_links(folder, folder.parent)
     remove_abandoned(folder, ".new")
     remove_drafts(folder, (MADE,))
     draft = draft_of(folder, ".new")

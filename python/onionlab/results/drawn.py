@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from onionlab.errors import ResultsError
 from onionlab.files import writing
 
 #: The page of a report; `FOLDERS` lie beside it.
@@ -37,16 +38,41 @@ def remove_reports(root: Path) -> None:
     ResultsError
         If one cannot be removed.
     """
-    of_points = [folder for folder in sorted((root / POINTS).glob("*")) if folder.name.isdecimal()]
+    of_points = [folder for folder in sorted((root / POINTS).glob("*")) if folder.name.isdecimal() and _is_own(folder)]
+    if not _is_own(root / POINTS):
+        of_points = []
     for place in (*of_points, root):
         with writing(place / PAGE):
             (place / PAGE).unlink(missing_ok=True)
             for folder in (place / name for name in FOLDERS):
-                # Behind a link lies what is somebody's own.
-                if not folder.is_symlink():
+                if _is_own(folder):
                     _clear(folder)
     for folder in (*of_points, root / POINTS):
         _remove_if_empty(folder)
+
+
+def refuse_links(folder: Path, root: Path) -> None:
+    """Refuse to draw into a folder below ``root`` to which a symbolic link leads: it may lie anywhere.
+
+    A results directory may come from somebody else. How one comes to ``root`` itself is for whoever names it.
+
+    Raises
+    ------
+    ResultsError
+        If there is such a link; it is named.
+    """
+    if not folder.is_relative_to(root):
+        return
+    below = folder.relative_to(root).parts
+    for count in range(1, len(below) + 1):
+        place = root.joinpath(*below[:count])
+        if place.is_symlink():
+            raise ResultsError(f"{place} is a symbolic link, which onionlab did not write; remove it")
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a report may have made the folder: behind a link lies what is somebody's own."""
+    return folder.is_dir() and not folder.is_symlink()
 
 
 def _clear(folder: Path) -> None:
@@ -58,5 +84,5 @@ def _clear(folder: Path) -> None:
 
 
 def _remove_if_empty(folder: Path) -> None:
-    if folder.is_dir() and not folder.is_symlink() and not any(folder.iterdir()):
+    if _is_own(folder) and not any(folder.iterdir()):
         folder.rmdir()

@@ -25,7 +25,7 @@ from onionlab.plan import (
     read_run_table,
     what_differs,
 )
-from onionlab.results.drawn import PAGE
+from onionlab.results.drawn import FOLDERS, PAGE, refuse_links
 from onionlab.results.written import OWN_CODE, differing, of_run
 from onionlab.untrusted import clipped, read_text
 
@@ -43,7 +43,9 @@ _LEFT = re.compile(r"\..+--net\d+--seed\d+((\.[0-9a-f]+)+\.partial|" + re.escape
 
 
 def check_replaceable(directory: Path) -> None:
-    """Refuse to have a run's directory replaced that holds anything but tables."""
+    """Refuse to have a run's directory replaced that holds anything but tables, or lies elsewhere."""
+    if directory.is_symlink():
+        raise ResultsError(f"{directory} is a symbolic link, which onionlab did not write; remove it")
     if not directory.exists():
         return
     ours = {f"{table}.parquet" for table in (*TABLES, *OPTIONAL_TABLES)}
@@ -139,6 +141,8 @@ def _check_foreign(root: Path) -> None:
     """Refuse a directory with somebody's own files where ours go, or whose runs would go elsewhere."""
     if (root / "runs").is_symlink():
         raise ResultsError(f"{root / 'runs'} is a symbolic link; runs lie in the results directory itself, which --out names")
+    for name in FOLDERS:
+        refuse_links(root / name, root)
     # A process that was killed at its first write has left the lock, and perhaps no plan.
     if (root / ".lock").exists():
         return

@@ -13,6 +13,7 @@ from onionlab.commands.foreign import show_missing
 from onionlab.commands.points import at_point
 from onionlab.errors import ResultsError
 from onionlab.files import write_text
+from onionlab.results.drawn import refuse_links
 from onionlab.results.experiment import load
 
 
@@ -42,6 +43,8 @@ def draw(directory: Path, paper: str, out: Path | None, only: list[str], point: 
     if point is not None:
         experiment = at_point(experiment, point)
         folder = folder if out is not None else directory / "points" / str(point) / "paper" / paper
+    if out is None:
+        refuse_links(folder, directory)
     show_missing(experiment)
     console = Console(stderr=True)
     with console.status("computing the curves"):
