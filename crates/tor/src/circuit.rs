@@ -24,7 +24,7 @@ pub(crate) const ACROSS: u8 = 15;
 pub enum Place {
     /// The client, which built it.
     Client = 0,
-    /// The last relay.
+    /// The last relay; of a client's circuit that is joined to one of an onion service, the service.
     Exit = 1,
 }
 

@@ -419,7 +419,7 @@ pub struct NetworkSample {
     pub links: LinkSample,
     /// The same of circuits that are built and of which a relay cell has left the client or come to it in the interval, of each its first two parts.
     pub busy: LinkSample,
-    /// Bytes sent over capacity of all relays that only guard, only exit, do neither or both.
+    /// Bytes sent over capacity of all relays that only guard, do neither, only exit or do both.
     pub utilisation: [f64; 4],
 }
 

@@ -27,7 +27,7 @@ pub enum Kind {
     U32,
     /// An unsigned number of 64 bits.
     U64,
-    /// A signed number of 64 bits: all instants, in nanoseconds since the simulation's start.
+    /// A signed number of 64 bits: instants since the simulation's start, and intervals, in nanoseconds.
     I64,
     /// A number with a fraction.
     F64,
@@ -215,7 +215,7 @@ impl Row<'_> {
         }
     }
 
-    /// An instant in nanoseconds.
+    /// An instant or an interval in nanoseconds.
     pub fn nanos(&mut self, nanos: u64) -> &mut Self {
         if let Values::I64(rows) = &mut self.next(&[Kind::I64], false).values {
             rows.push(i64::try_from(nanos).unwrap_or(i64::MAX));
@@ -223,7 +223,7 @@ impl Row<'_> {
         self
     }
 
-    /// An instant in nanoseconds, or none.
+    /// An instant or an interval in nanoseconds, or none.
     pub fn nanos_if(&mut self, nanos: Option<u64>) -> &mut Self {
         match nanos {
             Some(nanos) => self.nanos(nanos),

@@ -70,11 +70,12 @@ pub(crate) struct Set {
     members: Vec<Member>,
     /// The client's and the exit's.
     ends: [End; 2],
-    /// All legs are linked: it may carry streams. It was closed at this end, at the client's or the exit's.
+    /// All legs are linked: it may carry streams.
     linked: bool,
+    /// It was closed at this end, the client's or the exit's.
     closed: [bool; 2],
     launches: u16,
-    /// Its place among the client's sets, drawn: of several that are linked the last one takes a stream.
+    /// Its place among the client's sets, drawn: of several that are linked the first one takes a stream.
     pub(crate) place: u64,
     /// Circuits that name it: the last one that is gone frees it.
     circuits: u32,
