@@ -93,11 +93,12 @@ MAY_LACK = {
     "run": {"build", "cpu_seconds"},
 }
 
-#: Of these, what may have no value in a row: what did not happen before the end, or what a system does not tell.
+#: Of these, what may have no value in a row: what did not happen before the end, has no relay, or is not told by the system.
 MAY_BE_NULL = {
-    *("connected_ns", "answered_ns", "first_byte_ns", "last_byte_ns", "end_ns", "built_ns", "joined_ns", "circuit", "retries"),
-    *("build", "cpu_seconds", "wall_seconds", "peak_memory_bytes", "divergence_json"),
-    *("utilisation", "utilisation_guard", "utilisation_middle", "utilisation_exit", "utilisation_guard_exit"),
+    "transfers": {"circuit", "connected_ns", "answered_ns", "first_byte_ns", "last_byte_ns"},
+    "circuits": {"built_ns", "joined_ns"},
+    "network": {"utilisation_guard", "utilisation_middle", "utilisation_exit", "utilisation_guard_exit"},
+    "run": {"cpu_seconds"},
 }
 
 #: Control characters, which a terminal obeys.
@@ -195,7 +196,7 @@ def check_values(frame: pl.DataFrame, table: str, duration: float) -> None:
         If a value is missing, out of its range or not in its order; it names the column.
     """
     for name in COLUMNS.get(table, {}):
-        if name in frame.columns and name not in MAY_BE_NULL and frame[name].has_nulls():
+        if name in frame.columns and name not in MAY_BE_NULL.get(table, ()) and frame[name].has_nulls():
             raise ResultsError(f"`{name}` has no value in a row of the table {table!r}")
     run = [key for key in ("point", "treatment", "network", "seed") if key in frame.columns]
     match table:

@@ -93,7 +93,7 @@ class FakeCore:
                 {
                     "group": group["group"],
                     "members": {"count": {"count": group["count"]}},
-                    "load": {"kind": "repeated", "size": group["size"], "pause": {"fixed": "0 s"}},
+                    "load": {"kind": "bulk", "size": group["size"], "pause": {"fixed": "0 s"}},
                     "start": {"from": "0 s", "to": "0 s"},
                 }
                 for group in given["clients"]
@@ -185,6 +185,7 @@ class FakeCore:
                     last = first + slowness * size / 4e5 * rng.lognormal(0.0, 0.5)
                     failed = rng.random() < treatment.get("fake-failures", 0.02)
                     end = now + (5.0 if failed else last)
+                    ended = min(end, duration)
                     outcome = "unfinished" if end > duration else ("timeout" if failed else "ok")
                     transfers.append(
                         {
@@ -198,7 +199,7 @@ class FakeCore:
                             "connected_ns": round((now + first / 2) * 1e9),
                             "first_byte_ns": round((now + first) * 1e9) if now + first < duration else None,
                             "last_byte_ns": round(end * 1e9) if outcome == "ok" else None,
-                            "end_ns": None if outcome == "unfinished" else round(end * 1e9),
+                            "end_ns": round(ended * 1e9),
                             "outcome": outcome,
                         }
                     )
@@ -239,11 +240,10 @@ class FakeCore:
     ) -> pl.DataFrame:
         times = np.arange(1, int(duration) + 1)
         starts = transfers["start_ns"].to_numpy() / 1e9
-        ends = transfers["end_ns"].fill_null(round(duration * 2e9)).to_numpy() / 1e9
+        ends = transfers["end_ns"].to_numpy() / 1e9
         outcomes = transfers["outcome"].to_numpy()
         busy = np.array([int(((starts < time) & (ends > time - 1)).sum()) for time in times])
-        exits = np.nan if scenario["network"].get("no-exits") else 1.0
-        return pl.DataFrame(
+        samples = pl.DataFrame(
             {
                 "time_ns": times * 1_000_000_000,
                 "goodput_bytes": (busy * rng.normal(50_000, 4_000, times.size).clip(0)).astype(np.int64),
@@ -253,11 +253,14 @@ class FakeCore:
                 "active_circuits": busy,
                 "utilisation_guard": (0.5 + 0.05 * rng.standard_normal(times.size)).clip(0, 1),
                 "utilisation_middle": (0.95 + 0.02 * rng.standard_normal(times.size)).clip(0, 1),
-                "utilisation_exit": exits * (0.4 + 0.05 * rng.standard_normal(times.size)).clip(0, 1),
+                "utilisation_exit": (0.4 + 0.05 * rng.standard_normal(times.size)).clip(0, 1),
                 "utilisation_guard_exit": (0.3 + 0.05 * rng.standard_normal(times.size)).clip(0, 1),
             },
             schema=NETWORK,
         )
+        if scenario["network"].get("no-exits"):
+            return samples.with_columns(utilisation_exit=pl.lit(None, dtype=pl.Float64))
+        return samples
 
 
 TRANSFERS = {

@@ -9,9 +9,11 @@ from types import ModuleType
 import polars as pl
 import pytest
 
-from conftest import tool_called
+from conftest import EXPERIMENT, tool_called
+from fake_core import FakeCore
 from onionlab import _core
 from onionlab.plan import OPTIONAL_TABLES, TABLES, Plan
+from onionlab.records import COLUMNS, MAY_BE_NULL, MAY_LACK
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +45,43 @@ def test_every_table_is_described() -> None:
         assert table["description"].endswith(".")
         for column in table["columns"]:
             assert column["description"].endswith("."), (table["name"], column["name"])
+
+
+Described = dict[str, dict[str, dict[str, object]]]
+
+
+@pytest.fixture(scope="module")
+def described() -> Described:
+    """What is said of a column, by its name, by that of its table."""
+    tables = json.loads(_core.record_tables())
+    return {table["name"]: {column["name"]: column for column in table["columns"]} for table in tables}
+
+
+def test_what_is_computed_with_is_what_is_written(described: Described) -> None:
+    """The types of columns, and which of them may have no value: no version has written others. What older ones lack is named."""
+    for table, columns in COLUMNS.items():
+        of = described[table]
+        assert {name: str(kind) for name, kind in columns.items()} == {name: of[name]["type"] for name in columns}, table
+        assert MAY_BE_NULL.get(table, set()) == {name for name in columns if of[name]["nullable"]}, table
+        assert MAY_LACK.get(table, set()) <= columns.keys(), table
+    assert {*MAY_LACK, *MAY_BE_NULL} <= COLUMNS.keys()
+
+
+@pytest.mark.parametrize("network", ["", "[network]\nno-exits = true\n"])
+def test_the_stand_in_writes_what_the_simulator_would(network: str, described: Described, tmp_path: Path) -> None:
+    """Some columns of each table, all that a report needs among them: of the type, without a value only where that may be."""
+    file = tmp_path / "it.toml"
+    file.write_text(EXPERIMENT + network, encoding="utf-8")
+    FakeCore().run_one(str(file), 0, 0, 1, str(tmp_path), lambda _: True)
+    paths = sorted(tmp_path.rglob("*.parquet"))
+    assert {path.stem for path in paths} == set(TABLES)
+    for path in paths:
+        frame, columns = pl.read_parquet(path, hive_partitioning=False), described[path.stem]
+        assert {name: str(kind) for name, kind in frame.schema.items()} == {name: columns[name]["type"] for name in frame.columns}
+        assert set(COLUMNS[path.stem]) - MAY_LACK.get(path.stem, set()) <= set(frame.columns)
+        without = {name for name in frame.columns if frame[name].has_nulls()}
+        assert without <= {name for name in frame.columns if columns[name]["nullable"]}, path.stem
+        assert not any(series.is_nan().any() for series in frame.select(pl.selectors.float())), path.stem
 
 
 #: Whatever can be asked for is asked for, but for what circuits that move do not allow.
