@@ -20,7 +20,7 @@ from onionlab.predictor import Network, max_min
 from onionlab.reproductions import predictor
 from onionlab.reproductions.claims import judge
 from onionlab.reproductions.figures import Figure, frame
-from onionlab.reproductions.kept import Made
+from onionlab.reproductions.kept import Made, Reduced
 from onionlab.reproductions.predictor import cells, charts, measure, networks, page, single
 from onionlab.reproductions.predictor.asked import METRICS, TOYS, Asked, Conditions, Study, read
 from onionlab.reproductions.predictor.cells import Cell
@@ -106,12 +106,24 @@ def test_networks_are_drawn_once_and_sizes_share_circuits(asked: Asked) -> None:
 
 def test_capacities_by_hand(asked: Asked) -> None:
     """10 Mbit/s: 1,250,000 bytes a second, 498 of 593 of them payload; of a limit of a tenth 498 of 514 are."""
-    drawn = networks.draw(asked.network, Conditions(), 1, 0)
-    assert networks.capacities(asked.network, Conditions(), drawn, asked.fair)[0] == pytest.approx(1_250_000 * 498 / 593)
-    throttled = networks.capacities(asked.network, Conditions(throttle=0.9), drawn, asked.fair)
+    drawn, fair = networks.draw(asked.network, Conditions(), 1, 0), asked.fair["nstor"]
+    assert networks.capacities(asked.network, Conditions(), drawn, fair)[0] == pytest.approx(1_250_000 * 498 / 593)
+    throttled = networks.capacities(asked.network, Conditions(throttle=0.9), drawn, fair)
     assert throttled[0] == pytest.approx(125_000 * 498 / 514)
+    # Controllers plan with 85 % of either: 498 of 605.
+    for throttle, bytes_ in ((0.0, 1_250_000), (0.9, 125_000)):
+        planned = networks.capacities(asked.network, Conditions(throttle=throttle), drawn, measure._planned(fair))
+        assert planned[0] == pytest.approx(bytes_ * 498 / 605)
+        assert planned[0] == pytest.approx(measure.PLANNED * bytes_ * 498 / 514, rel=1e-3)
     # The paper prints 136.7 KiB/s for each of three circuits.
-    assert [rate / 1024 for rate in measure.toy_fair(asked.fair)] == pytest.approx([136.7] * 3, abs=0.05)
+    assert [rate / 1024 for rate in measure.toy_fair(fair)] == pytest.approx([136.7] * 3, abs=0.05)
+
+
+def test_what_a_cell_takes_of_linux_s_links_by_hand(asked: Asked) -> None:
+    """Full records, full segments, half an acknowledgement for each of these."""
+    fair = asked.fair["linux"]
+    assert fair.wire == round(514 * (4048 + 22) / 4048 * (1448 + 52 + 52 / 2) / 1448)
+    assert (fair.payload, fair.cell) == (asked.fair["nstor"].payload, asked.fair["nstor"].cell)
 
 
 def test_a_cell_is_run_once_with_the_treatments_of_all_studies(asked: Asked) -> None:
@@ -197,10 +209,48 @@ def test_fairness_by_links_by_hand(asked: Asked) -> None:
     # Of many circuits the paper's fair rates are lower: they share one capacity whether they begin or end there.
     many = Cell(Conditions(), 200, 0, ("paper",))
     drawn = networks.draw(asked.network, Conditions(), 200, 0)
-    paper = max_min(Network(networks.capacities(asked.network, Conditions(), drawn, asked.fair), drawn.circuits)) / 1024
+    paper = max_min(Network(networks.capacities(asked.network, Conditions(), drawn, asked.fair["nstor"]), drawn.circuits)) / 1024
     rates = pl.DataFrame({"treatment": "paper", "what": "rate", "value": paper})
     [(*_, served)] = measure.by_links(asked, many, rates)
     assert 0.6 < served < 0.9
+
+
+def test_what_is_kept_is_held_against_the_fair_rates_of_its_own_links(asked: Asked) -> None:
+    """A circuit alone that has half of its link: figures against fair rates are new, by each system's links; others stay."""
+    half = 1_250_000 * 498 / 593 / 1024 / 2
+    for conditions, served, planned in (
+        (Conditions(), 0.5, 0.5 * 605 / 593),
+        (Conditions(system="linux"), 0.5 * 545 / 593, 0.5 * 605 / 593),
+        (Conditions(throttle=0.5), 514 / 593, 605 / 593),
+    ):
+        one = Cell(conditions, 1, 0, ("vanilla",))
+        figures = frame([(one.place, "vanilla", 0, "latency", 7.0), (one.place, "vanilla", 0, "served", 0.1)])
+        rates = pl.concat(
+            measure._values(one, name, "rate", np.array([rate])) for name, rate in (("fair", 1.0), ("vanilla", half))
+        )
+        found = measure.held_against_fair(asked, one, Reduced({"figures": figures, "rates": rates}, ()))
+        values = dict(found.frames["figures"].select("metric", "value").iter_rows())
+        assert values["latency"] == 7.0
+        assert values["served"] == pytest.approx(served, rel=1e-3)
+        assert values["served-85"] == pytest.approx(min(planned, 1.0), rel=1e-3)
+        assert ("served-links" in values) == (not conditions.throttle)
+        assert {*values} <= {"latency", *measure.AGAINST_FAIR}
+        [fair] = found.frames["rates"].filter(treatment="fair")["value"]
+        assert half / fair == pytest.approx(served, rel=1e-3)
+    # Circuits of a web mix pause, so that nothing is fair there.
+    mix = Cell(Conditions(web=0.9), 1, 0, ("vanilla",))
+    kept = Reduced({"figures": figures.filter(metric="latency"), "rates": measure._values(mix, "fair", "rate", np.ones(1))}, ())
+    found = measure.held_against_fair(asked, mix, kept)
+    assert (found.frames["figures"].height, found.frames["rates"].height) == (1, 0)
+
+
+def test_a_claim_that_is_judged_too_soon_says_so(asked: Asked) -> None:
+    [number] = [number for number, claim in enumerate(asked.claims, 1) if claim.says == page.UNSTEADY]
+    judged = judge(synthetic(asked).figures, asked.claims, asked.rule)
+    assert judged[number - 1].verdict != "does not hold"
+    assert list(page._unsteady(judged)) == []
+    judged[number - 1] = replace(judged[number - 1], verdict="does not hold")
+    assert next(page._unsteady(judged)).startswith(f"Claim {number} is judged after 14 s")
 
 
 def test_fairness_by_hand() -> None:

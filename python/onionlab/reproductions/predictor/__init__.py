@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -88,7 +87,7 @@ def run(
         with watching(observe) as observer:
             ahead, reduce = cells.prepare(asked, planned, out), partial(_reduced, asked, planned)
             found = list(work_off(ahead, reduce, observer, kept))
-        networks += [_with_links(asked, one, reduced) for one, reduced in zip(planned, found, strict=True)]
+        networks += [measure.held_against_fair(asked, one, reduced) for one, reduced in zip(planned, found, strict=True)]
         made[study.name] = made_together(found)
     return Measured(
         toys,
@@ -101,11 +100,6 @@ def run(
 
 def _reduced(asked: Asked, planned: Sequence[Cell], number: int, results: Experiment) -> Reduced:
     return measure.cell(asked, planned[number], results)
-
-
-def _with_links(asked: Asked, one: Cell, reduced: Reduced) -> Reduced:
-    figures = [reduced.frames["figures"], frame(measure.by_links(asked, one, reduced.frames["rates"]))]
-    return replace(reduced, frames={**reduced.frames, "figures": pl.concat(figures)})
 
 
 def write(asked: Asked, whole: Asked, measured: Measured, docs: Path, *, quick: bool, options: str = "") -> Path:

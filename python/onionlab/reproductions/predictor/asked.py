@@ -95,7 +95,7 @@ class NetworkRules:
 
 @dataclass(frozen=True)
 class Fair:
-    """Payload of a cell, its size, and what a segment with it takes on a link, acknowledgements included; bytes."""
+    """Payload of a cell, what it takes on a link with all headers and its part of acknowledgements, and its size; bytes."""
 
     payload: int
     wire: int
@@ -188,8 +188,10 @@ class Asked:
         Its numbers.
     claims, rule
         Its claims, and when they hold.
-    single, network, fair
+    single, network
         What is run.
+    fair
+        What a cell takes, by what stands around the treatments.
     systems, treatments
         Settings as an experiment file has them: of all treatments, by what stands around them; and of each.
     studies
@@ -203,7 +205,7 @@ class Asked:
     rule: Rule
     single: Single
     network: NetworkRules
-    fair: Fair
+    fair: Mapping[str, Fair]
     systems: Mapping[str, Mapping[str, Any]]
     treatments: Mapping[str, Mapping[str, Any]]
     studies: tuple[Study, ...]
@@ -231,7 +233,7 @@ def read(experiments: Path, *, quick: bool) -> Asked:
             rule=Rule(float(verdict["confidence"]), float(verdict["margin"]), place="place", replicate="replicate"),
             single=_fields(Single, told["single"]),
             network=_fields(NetworkRules, told["network"]),
-            fair=_fields(Fair, told["fair"]),
+            fair={system: _fields(Fair, of) for system, of in told["fair"].items()},
             systems=told["systems"],
             treatments=told["treatments"],
             studies=tuple(_study(row, "quick", told) for row in told["study"]) if quick else studies,
@@ -241,7 +243,7 @@ def read(experiments: Path, *, quick: bool) -> Asked:
 def _study(row: Mapping[str, Any], size: str, told: Mapping[str, Any]) -> Study:
     runs = row[size]
     system = row.get("system", PAPERS_SYSTEM)
-    missing = {*row["treatments"]} - {*told["treatments"]} | ({system} - {*told["systems"]})
+    missing = {*row["treatments"]} - {*told["treatments"]} | ({system} - ({*told["systems"]} & {*told["fair"]}))
     if missing:
         raise ValueError(f"study {row['name']!r} names what is not there: {sorted(missing)}")
     conditions = tuple(

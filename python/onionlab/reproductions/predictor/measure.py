@@ -16,7 +16,7 @@ import polars as pl
 from onionlab.predictor import Network, fairness, max_min
 from onionlab.reproductions.figures import SCHEMA, VALUES, Figure, frame
 from onionlab.reproductions.kept import Form, Made, Reduced
-from onionlab.reproductions.predictor.asked import Asked, Fair
+from onionlab.reproductions.predictor.asked import PAPERS_SYSTEM, Asked, Fair
 from onionlab.reproductions.predictor.cells import Cell
 from onionlab.reproductions.predictor.networks import FIRST_BYTES, capacities, draw
 from onionlab.results.experiment import Experiment
@@ -25,6 +25,12 @@ KIB = 1024
 
 #: The share of its link with which a controller of the public program plans.
 PLANNED = 0.85
+
+#: The treatment whose rates are the max-min fair ones.
+FAIR = "fair"
+
+#: Figures that hold rates against fair ones.
+AGAINST_FAIR = ("served", "conforming", "deviation", "shares", "served-85", "served-links", "starved")
 
 #: Below this share of its fair rate a circuit counts as starved.
 STARVED = 0.1
@@ -108,22 +114,18 @@ PRECISION = 4
 
 
 def cell(asked: Asked, one: Cell, results: Experiment) -> Reduced:
-    """One network's runs, reduced.
+    """One network's runs, reduced to what `held_against_fair` completes.
 
     Frames are ``figures`` and ``rates``, ``place, treatment, network, seed, what, value``: payload of each circuit, KiB/s,
-    ``what`` being ``rate``; the treatment ``fair`` has the max-min fair rates. Of web mixes ``web`` and ``bulk``: mean latency of
-    each circuit, ms. Of the facts ``costs`` has the processor time of each run where it is known, as `cells.Cost`.
+    ``what`` being ``rate``. Of web mixes ``web`` and ``bulk``: mean latency of each circuit, ms. Of the facts ``costs`` has the
+    processor time of each run where it is known, as `cells.Cost`.
     """
     rules, conditions = asked.network, one.conditions
-    drawn = draw(rules, conditions, one.circuits, one.number)
-    payload = capacities(rules, conditions, drawn, asked.fair)
-    limits = capacities(rules, conditions, drawn, _planned(asked.fair))
-    fair, planned = (max_min(Network(of, drawn.circuits)) for of in (payload, limits))
     groups = [str(group["group"]) for group in results.plan.scenario["clients"]]
     end = results.duration
     begin = end - rules.window_ms / 1000
     figures: list[Figure] = []
-    parts = [_values(one, "fair", "rate", fair / KIB)]
+    parts = []
     latency = results.table("latency").collect()
     for treatment in one.treatments:
         own = carried(latency.filter(treatment=treatment), groups, begin, end)
@@ -138,7 +140,6 @@ def cell(asked: Asked, one: Cell, results: Experiment) -> Reduced:
                 if kind == "web":
                     found["web-tail"] = float(np.quantile(chosen, 0.9)) if chosen.size else None
         else:
-            found |= against_fair(list(own.rates), list(fair), list(planned))
             parts.append(_values(one, treatment, "rate", own.rates / KIB))
         asked_for = results.transfers.filter(treatment=treatment)
         found |= left_behind(asked_for, latency.filter(treatment=treatment), len(groups), begin, end)
@@ -146,8 +147,31 @@ def cell(asked: Asked, one: Cell, results: Experiment) -> Reduced:
         figures += [(one.place, treatment, one.number, metric, value) for metric, value in found.items()]
     taken = results.runs.select("treatment", "cpu_seconds").drop_nulls()
     each = [(treatment, one.circuits, seconds) for treatment, seconds in taken.iter_rows()]
-    rates = pl.concat(parts).with_columns(pl.col("value").round_sig_figs(PRECISION))
-    return Reduced({"figures": frame(figures), "rates": rates}, Made.of(results), {"costs": each})
+    return Reduced({"figures": frame(figures), "rates": pl.concat(parts)}, Made.of(results), {"costs": each})
+
+
+def held_against_fair(asked: Asked, one: Cell, reduced: Reduced) -> Reduced:
+    """With the figures `AGAINST_FAIR`, and among the rates the max-min fair ones as those of the treatment `FAIR`.
+
+    They follow from the rates alone, so that nothing is run or kept for them: what an older version kept of them is left out.
+    Of web mixes there are none.
+    """
+    rates = reduced.frames["rates"].filter(pl.col("treatment") != FAIR)
+    figures = reduced.frames["figures"].filter(~pl.col("metric").is_in(AGAINST_FAIR))
+    if not one.conditions.web:
+        drawn, fair = draw(asked.network, one.conditions, one.circuits, one.number), asked.fair[one.conditions.system]
+        whole, planned = (
+            max_min(Network(capacities(asked.network, one.conditions, drawn, of), drawn.circuits)) / KIB
+            for of in (fair, _planned(fair))
+        )
+        found = [
+            (one.place, str(treatment), one.number, metric, value)
+            for (treatment,), own in rates.group_by("treatment", maintain_order=True)
+            for metric, value in against_fair(own["value"].to_list(), whole.tolist(), planned.tolist()).items()
+        ]
+        figures = pl.concat([figures, frame([*found, *by_links(asked, one, rates)])])
+        rates = pl.concat([_values(one, FAIR, "rate", whole), rates])
+    return replace(reduced, frames={**reduced.frames, "figures": figures, "rates": rates})
 
 
 def by_links(asked: Asked, one: Cell, rates: pl.DataFrame) -> list[Figure]:
@@ -162,27 +186,29 @@ def by_links(asked: Asked, one: Cell, rates: pl.DataFrame) -> list[Figure]:
     if one.conditions.throttle or rows.is_empty():
         return []
     drawn = draw(asked.network, one.conditions, one.circuits, one.number)
-    each_way = capacities(asked.network, one.conditions, drawn, asked.fair)
+    each_way = capacities(asked.network, one.conditions, drawn, asked.fair[one.conditions.system])
     out, into = range(len(each_way)), range(len(each_way), 2 * len(each_way))
     paths = [(out[exit_], into[middle], out[middle], into[entry]) for exit_, middle, entry in drawn.circuits]
     fair = [float(rate) / KIB for rate in max_min(Network(each_way * 2, paths))]
     return [
         (one.place, treatment, one.number, "served-links", fairness(own["value"].to_list(), fair).served)
         for (treatment,), own in rows.group_by("treatment", maintain_order=True)
-        if treatment != "fair"
+        if treatment != FAIR
     ]
 
 
 def _planned(fair: Fair) -> Fair:
-    """The capacities of controllers: a share of the link in whole cells, as if the rest were for headers."""
-    return replace(fair, wire=round(fair.cell / PLANNED))
+    """With what controllers plan: a share of the link, or of the relay's limit, in whole cells, as if the rest were headers."""
+    taken = round(fair.cell / PLANNED)
+    return replace(fair, wire=taken, cell=taken)
 
 
 def _values(one: Cell, treatment: str, what: str, values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> pl.DataFrame:
     keys = {"place": one.place, "treatment": treatment, "network": one.number, "seed": one.number, "what": what}
     schema = {"network": pl.Int64, "seed": pl.Int64}
     return pl.DataFrame({"value": values.astype(float)}).select(
-        *(pl.lit(value, dtype=schema.get(key, pl.String)).alias(key) for key, value in keys.items()), "value"
+        *(pl.lit(value, dtype=schema.get(key, pl.String)).alias(key) for key, value in keys.items()),
+        pl.col("value").round_sig_figs(PRECISION),
     )
 
 
@@ -253,7 +279,8 @@ SERIES_STEP, STEADY_STEP = 0.1, 0.2
 
 def toy(asked: Asked, place: str, results: Experiment) -> Toy:
     """Reduce the runs of one scenario."""
-    fair, planned = (toy_fair(of) for of in (asked.fair, _planned(asked.fair)))
+    papers = asked.fair[PAPERS_SYSTEM]
+    fair, planned = toy_fair(papers), toy_fair(_planned(papers))
     begin, end = results.measure_from, results.duration
     latency = results.table("latency").collect()
     figures: list[Figure] = []

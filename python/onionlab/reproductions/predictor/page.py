@@ -11,10 +11,11 @@ from onionlab.reproductions.claims import Comparison, Judged
 from onionlab.reproductions.figures import NOTHING, level, percent
 from onionlab.reproductions.kept import took
 from onionlab.reproductions.predictor import cells, single
-from onionlab.reproductions.predictor.asked import PREDICTOR, Asked, Study
+from onionlab.reproductions.predictor.asked import PAPERS_SYSTEM, PREDICTOR, Asked, Study
 from onionlab.reproductions.predictor.measure import KIB, PLANNED, toy_fair
 from onionlab.reproductions.predictor.measured import Measured
 from onionlab.reproductions.published import differences_section
+from onionlab.reproductions.scales import FAILS
 
 INTRODUCTION = """# PredicTor, made again
 
@@ -65,6 +66,19 @@ COLUMNS: Mapping[str, tuple[str, int]] = {
     "bytes sent for each of payload": ("wire", 2),
 }
 
+#: The same of throttled ones, where links are not what is narrow: fair rates of what controllers plan with, not those by links.
+THROTTLED_COLUMNS: Mapping[str, tuple[str, int]] = {
+    ("r* with 85 %" if metric == "served-links" else name): ("served-85" if metric == "served-links" else metric, places)
+    for name, (metric, places) in COLUMNS.items()
+}
+
+#: A claim of ``claims.toml`` that is judged before what it is about is steady, and what is said of it if it does not hold.
+UNSTEADY = "To throttle vanilla and PCTCP does not lower their latency but mostly raises it"
+NOT_STEADY = (
+    "Claim {number} is judged after 14 s, when with 500 circuits and a tenth of the bandwidth queues are still filling: in the "
+    "one network that was run for longer it holds after two minutes (“What differs, and why”)."
+)
+
 #: Of a mix: what is left behind.
 LEFT: Mapping[str, str] = {"stalled circuits, %": "stalled", "unfinished objects, %": "unfinished"}
 
@@ -87,7 +101,7 @@ def page(asked: Asked, whole: Asked, measured: Measured, judged: Sequence[Judged
     lines = [INTRODUCTION.format(options=f"{' --quick' if quick else ''}{options}")]
     if quick:
         lines.append(_quick(asked, measured))
-    lines += ["## In short", "", *claims_table.short(judged)]
+    lines += ["## In short", "", *claims_table.short(judged), *_unsteady(judged)]
     lines += ["## The claims", ""]
     replicates = f"{_seeds(measured)} seeds or {studies['random'].networks} networks"
     lines += claims_table.explanation(asked.rule, judged, replicates, "What each figure is: `experiments/predictor/claims.toml`.")
@@ -95,7 +109,7 @@ def page(asked: Asked, whole: Asked, measured: Measured, judged: Sequence[Judged
     lines += ["## One controller", "", *_single(asked)]
     lines += ["## The toy network", "", *_toy(asked, measured)]
     lines += ["## Random networks", "", *_random(asked, studies["random"], measured)]
-    lines += ["## Throttled relays", "", *_throttled(studies["throttled"], measured)]
+    lines += ["## Throttled relays", "", *_throttled(asked, studies["throttled"], measured)]
     lines += ["## Uncertain latencies", "", *_fuzzy(studies["fuzzy"], measured)]
     lines += ["## Web and bulk", "", *_mix(studies["mix"], measured)]
     lines += differences_section(asked.differences)
@@ -110,6 +124,12 @@ def _quick(asked: Asked, measured: Measured) -> str:
     most = max(circuits for study in asked.studies for circuits in study.circuits)
     networks = next(study.networks for study in asked.studies if study.name == "random")
     return QUICK.format(networks=networks, circuits=most, seeds=_seeds(measured), all_seeds=10)
+
+
+def _unsteady(judged: Sequence[Judged]) -> Iterator[str]:
+    for number, one in enumerate(judged, 1):
+        if one.claim.says == UNSTEADY and one.verdict == FAILS:
+            yield from (NOT_STEADY.format(number=number), "")
 
 
 def _seeds(measured: Measured) -> int:
@@ -143,7 +163,8 @@ def _single(asked: Asked) -> Iterator[str]:
 
 
 def _toy(asked: Asked, measured: Measured) -> Iterator[str]:
-    fair = [rate / KIB for rate in toy_fair(asked.fair)]
+    of_cells = asked.fair[PAPERS_SYSTEM]
+    fair = [rate / KIB for rate in toy_fair(of_cells)]
     yield (
         "Three circuits over one relay of 4 Mbit/s, 80 ms from exit to entry; circuits 1 and 2 come from the same exit. "
         "Latency is of "
@@ -152,7 +173,7 @@ def _toy(asked: Asked, measured: Measured) -> Iterator[str]:
         f"seeds, which draw the instants of the starts within 20 ms, with their 95 % intervals. Fair are {fair[0]:.1f} "
         "KiB/s each; with "
         "85 % of the links, which is what controllers plan with, "
-        f"{PLANNED * 4e6 / 8 / asked.fair.cell * asked.fair.payload / 3 / KIB:.1f}."
+        f"{PLANNED * 4e6 / 8 / of_cells.cell * of_cells.payload / 3 / KIB:.1f}."
     )
     yield ""
     yield "| | circuit | latency, ms, paper | here | KiB/s, paper | here |"
@@ -230,14 +251,21 @@ def _random(asked: Asked, study: Study, measured: Measured) -> Iterator[str]:
     yield from _picture("predictor-rates", "Rates of the circuits of one network beside the fair ones")
 
 
-def _table(study: Study, measured: Measured, treatments: Sequence[str], base: str = "", rule: Any = None) -> Iterator[str]:
-    yield f"| | | {' | '.join(COLUMNS)} |"
-    yield f"| --- | --- |{' ---: |' * len(COLUMNS)}"
+def _table(
+    study: Study,
+    measured: Measured,
+    treatments: Sequence[str],
+    base: str = "",
+    rule: Any = None,
+    columns: Mapping[str, tuple[str, int]] = COLUMNS,
+) -> Iterator[str]:
+    yield f"| | | {' | '.join(columns)} |"
+    yield f"| --- | --- |{' ---: |' * len(columns)}"
     measured = measured.of(study)
     for _, _, place in study.places():
         for treatment in treatments:
             cells = []
-            for metric, places in COLUMNS.values():
+            for metric, places in columns.values():
                 text = _level(measured, place, treatment, metric, places)
                 if base and treatment != base and metric in ("latency", "throughput", "served"):
                     differs = percent(measured.figures, Comparison(metric, treatment, base, place, None, "equal"), rule)
@@ -247,7 +275,9 @@ def _table(study: Study, measured: Measured, treatments: Sequence[str], base: st
     yield ""
 
 
-def _throttled(study: Study, measured: Measured) -> Iterator[str]:
+def _throttled(asked: Asked, study: Study, measured: Measured) -> Iterator[str]:
+    fair = asked.fair[PAPERS_SYSTEM]
+    free, limited = (PLANNED * taken / fair.cell for taken in (fair.wire, fair.cell))
     yield (
         "Is PredicTor's latency only that of lower rates? Relays may use a part of their bandwidth only (tor's own token "
         "buckets). The "
@@ -255,7 +285,14 @@ def _throttled(study: Study, measured: Measured) -> Iterator[str]:
     )
     yield ""
     yield from _picture("predictor-throttled", "Latency and throughput with throttled relays")
-    yield from _table(study, measured, study.treatments)
+    yield (
+        f"Fairness cannot be compared between relays with a limit and without. Of a link r* has what headers leave, {fair.cell} "
+        f"of {fair.wire} bytes; a limit counts cells alone, so that r* has all of it. Controllers plan with {100 * PLANNED:g} % "
+        f"of either, so that PredicTor's index is at most {free:.2f} without a limit and {limited:.2f} with one. The next column "
+        f"has the index with r* of those {100 * PLANNED:g} % instead, for all alike."
+    )
+    yield ""
+    yield from _table(study, measured, study.treatments, columns=THROTTLED_COLUMNS)
 
 
 def _fuzzy(study: Study, measured: Measured) -> Iterator[str]:
