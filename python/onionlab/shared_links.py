@@ -99,7 +99,7 @@ class Question:
     directed
         Whether a link from A to B is another than one from B to A.
     per_client
-        Circuits of one client, all over its guard (k).
+        Circuits of one client, all over its guard or guards (k).
     guards_per_client
         Guards of a client among which each of its circuits chooses one at random; 3 is tor's guard set.
     ports
@@ -110,7 +110,8 @@ class Question:
         Flags that a relay needs, or must not have, in a position: ``{"guard": {"needed": "Guard Fast", "refused": "Exit"}}``;
         positions are guard, middle and exit.
     exclude_same_relay, exclude_same_subnet
-        No relay twice in a circuit; no two relays of one IPv4 /16. The paper excludes neither. Only with ``method="draw"``.
+        No relay twice in a circuit; no two relays of one IPv4 /16. The paper excludes neither. Only with ``method="draw"``. Any
+        exclusion, that of families too, includes that of the same relay.
     families
         A number for each relay of the consensus in the order of fingerprints, equal within a family and 0 for none: no two of one
         family in a circuit. Only with ``method="draw"``.
@@ -138,10 +139,22 @@ class Question:
 DEFAULT = Question()
 
 
-def _whole(name: str, value: int, least: int = 0) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value < 2**64:
-        raise QuestionError(f"{name}: {value!r} is no whole number from {max(least, 1)} to {2**64 - 1}")
+#: The greatest numbers that the compiled half answers, and the greatest that it reads.
+MOST_CIRCUITS, MOST_GUARDS, MOST_REPETITIONS, LARGEST = 100_000_000, 20, 1_000_000, 2**64 - 1
+
+
+def _whole(name: str, value: int, most: int, least: int = 1, *, readable: int = 0) -> int:
+    """A number that can be handed on, where it may be refused for a better reason; here what cannot even be read."""
+    if not isinstance(value, int) or isinstance(value, bool) or not readable <= value <= LARGEST:
+        raise QuestionError(f"{name}: {value!r} is no whole number from {least} to {most}")
     return value
+
+
+def _share_of_internal(value: object) -> float:
+    if not isinstance(value, int | float) or not 0 <= value <= 1:
+        shown = f"{value:g}" if isinstance(value, float) else repr(value)
+        raise QuestionError(f"the share of internal circuits is {shown}: write a number from 0 to 1")
+    return float(value)
 
 
 def _request(files: Sequence[str], question: Question, method: str, repeat: int, seed: int) -> str:
@@ -152,20 +165,19 @@ def _request(files: Sequence[str], question: Question, method: str, repeat: int,
         raise QuestionError(f"traffic {question.traffic!r} is not one of {', '.join(TRAFFIC)}")
     if question.traffic is not None and question.ports is not None:
         raise QuestionError("ports and traffic say the same thing twice: write one of them")
-    internal = float(question.internal)
-    if not 0 <= internal <= 1:
-        raise QuestionError(f"the share of internal circuits is {internal:g}: write a number from 0 to 1")
+    internal = _share_of_internal(question.internal)
     if internal == 1 and (question.ports is not None or question.traffic is not None):
-        raise QuestionError("internal circuits have no exit: leave out ports and traffic, or make only a share of them internal")
+        raise QuestionError("internal circuits have no exit: leave ports and traffic out, or make only a share of them internal")
     if 0 < internal < 1 and question.traffic == "everything":
         raise QuestionError(
             'traffic "everything" has nine internal circuits of ten: for another share write "mixture" with a share of your own'
         )
+    circuits = _whole("circuits", question.circuits, MOST_CIRCUITS)
     asked: dict[str, Any] = {
-        "circuits": _whole("circuits", question.circuits),
+        "circuits": circuits,
         "directed": question.directed,
-        "per-client": _whole("circuits per client", question.per_client),
-        "guards-per-client": _whole("guards per client", question.guards_per_client),
+        "per-client": _whole("circuits per client", question.per_client, min(max(circuits, 1), MOST_CIRCUITS)),
+        "guards-per-client": _whole("guards per client", question.guards_per_client, MOST_GUARDS),
         "exclusions": {
             "same-relay": question.exclude_same_relay,
             "same-subnet": question.exclude_same_subnet,
@@ -184,8 +196,8 @@ def _request(files: Sequence[str], question: Question, method: str, repeat: int,
         "traffic": question.traffic,
         "internal_share": internal if 0 < internal < 1 else None,
         "method": method,
-        "repeat": _whole("repeat", repeat, least=1),
-        "seed": _whole("seed", seed),
+        "repeat": _whole("repeat", repeat, MOST_REPETITIONS, readable=1),
+        "seed": _whole("seed", seed, LARGEST, least=0),
     }
     return json.dumps(request)
 
@@ -306,7 +318,7 @@ def shared_links(
 def by_circuits(source: Source, circuits: Sequence[int], question: Question = DEFAULT) -> pl.DataFrame:
     """The share against the number of active circuits (figure 8 of the paper); expectation, columns as of `shared_links`."""
     files, name = _one(source)
-    numbers = [_whole("circuits", number) for number in circuits]
+    numbers = [_whole("circuits", number, MOST_CIRCUITS) for number in circuits]
     series = json.loads(_core.shared_links_by_circuits(_request(files, question, "expectation", 1, 0), numbers))
     return _frame([_row(answer, name) for answer in series[0]])
 
@@ -317,7 +329,7 @@ def by_clients(source: Source, per_client: Sequence[int], question: Question = D
     Each is an expectation, which takes up to a second for up to 64 circuits per client.
     """
     files, name = _one(source)
-    numbers = [_whole("circuits per client", number) for number in per_client]
+    numbers = [_whole("circuits per client", number, MOST_CIRCUITS) for number in per_client]
     series = json.loads(_core.shared_links_by_clients(_request(files, question, "expectation", 1, 0), numbers))
     return _frame([_row(answer, name) for answer in series[0]])
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -155,7 +157,7 @@ def without(consensus: Path, flag: str) -> str:
 
 REFUSED = {
     "no circuits": (["--circuits", "0"], "from 1 to 100000000"),
-    "negative circuits": (["--circuits", "-5"], "circuits: -5"),
+    "negative circuits": (["--circuits", "-5"], "circuits: -5 is no whole number from 1 to 100000000"),
     "too many circuits": (["--circuits", "1000000000"], "too many"),
     "more per client than there are": (["--circuits", "10", "--per-client", "11"], "from 1 to 10"),
     "none per client": (["--per-client", "0"], "0 circuits per client"),
@@ -178,7 +180,7 @@ REFUSED = {
     "unknown format": (["--format", "xml"], "table, json, parquet"),
     "parquet to the terminal": (["--format", "parquet"], "--out"),
     "no repetition": (["--repeat", "0"], "repeat: 0"),
-    "negative seed": (["--seed", "-1"], "seed: -1"),
+    "negative seed": (["--seed", "-1"], "seed: -1 is no whole number from 0 to 18446744073709551615"),
     "unwritable": (["--format", "json", "--out", "/dev/null/x"], "cannot write"),
 }
 
@@ -283,6 +285,41 @@ def test_filters_and_families(consensus: Path) -> None:
     assert apart["shared_percent"][0] > 0
     with pytest.raises(QuestionError, match="2 family numbers for 400 relays"):
         shared_links(consensus, Question(circuits=1000, families=[1, 1]), method="draw")
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        ({"internal": "yes"}, "the share of internal circuits is 'yes': write a number from 0 to 1"),
+        ({"internal": None}, "the share of internal circuits is None: write a number from 0 to 1"),
+        ({"internal": float("nan")}, "the share of internal circuits is nan: write a number from 0 to 1"),
+        ({"internal": 10**400}, "from 0 to 1"),
+        ({"circuits": -3}, "circuits: -3 is no whole number from 1 to 100000000"),
+        ({"circuits": 10**8 + 1}, "100000001 circuits are too many: from 1 to 100000000 are allowed"),
+        ({"circuits": 50, "per_client": -1}, "circuits per client: -1 is no whole number from 1 to 50"),
+        ({"guards_per_client": 2.5}, "guards per client: 2.5 is no whole number from 1 to 20"),
+        ({"guards_per_client": 21}, "21 guards per client are impossible: from 1 to 20 are allowed"),
+        ({"filters": {"exit": {"needed": "", "refused": "Running"}}}, "exit position (flags refused: Running)"),
+    ],
+)
+def test_what_is_allowed_is_told(question: dict[str, Any], sentence: str, consensus: Path) -> None:
+    with pytest.raises(QuestionError, match=re.escape(sentence)):
+        shared_links(consensus, Question(**question))
+
+
+def test_repetitions_have_the_bounds_that_are_told(consensus: Path) -> None:
+    for repeat, sentence in ((-1, "repeat: -1 is no whole number from 1 to 1000000"), (10**6 + 1, "at most 1000000 are allowed")):
+        with pytest.raises(QuestionError, match=sentence):
+            shared_links(consensus, Question(circuits=10), method="draw", repeat=repeat)
+
+
+def test_guard_sets_share_more_than_a_guard_for_each_circuit(consensus: Path) -> None:
+    """As many circuits as guards: some of a client's are over the same one."""
+    one, three, single = (
+        shared_links(consensus, Question(circuits=60, per_client=per_client, guards_per_client=guards))["shared_percent"][0]
+        for per_client, guards in ((3, 1), (3, 3), (1, 3))
+    )
+    assert single < three < one
 
 
 def test_frames_and_plain_data_agree(consensus: Path) -> None:

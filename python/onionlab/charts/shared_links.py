@@ -127,7 +127,7 @@ def _kinds(question: Question) -> dict[str, Question]:
 
 
 def _plain(question: Question) -> Question:
-    """The question without what the four kinds of circuits or the closed form leave away."""
+    """The question without what the four kinds of circuits or the closed form leave out."""
     return Question(circuits=question.circuits)
 
 
@@ -312,7 +312,7 @@ def simplification_chart(source: Source = None, question: Question = DEFAULT, dr
         f"{_network(frames[0].row(0, named=True))}; {question.circuits:,} external circuits, directed",
         f"mean and standard deviation of {draws} draws; {PAPER}: tor with all its rules and SALSA alike, TorPS 0.2 points higher",
     )
-    title = "What rules of tor that are left away would change"
+    title = "What rules of tor that are left out would change"
     return _finish("shared-links-simplification", title, alt.LayerChart(layer=layers), data, about)
 
 

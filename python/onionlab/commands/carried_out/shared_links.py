@@ -70,7 +70,7 @@ class How:
         if self.form == "parquet" and self.out is None:
             raise QuestionError("--format parquet wants a file: add --out FILE.parquet")
         if self.method is not None and _chosen("--method", self.method, METHODS) == "expectation" and self.repeated:
-            raise QuestionError("--method expectation is exact: of the whole network it has neither --repeat nor --seed")
+            raise QuestionError("--method expectation draws nothing: of the whole network it has neither --repeat nor --seed")
 
     @property
     def repeated(self) -> bool:
@@ -78,7 +78,7 @@ class How:
         return self.scale == 1 and (self.repeat is not None or self.seed is not None)
 
     def method_for(self, question: Question) -> Method:
-        """The method that is asked for, or the exact one where it can answer."""
+        """The method that is asked for, or the closed form where it can answer."""
         drawn = question.excludes or self.repeated if self.method is None else self.method == "draw"
         return "draw" if drawn else "expectation"
 
