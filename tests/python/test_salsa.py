@@ -6,8 +6,10 @@ import json
 import tomllib
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from onionlab import _core, cli
@@ -112,12 +114,17 @@ def test_which_document_stands_for_which_month(tmp_path: Path) -> None:
     assert [one.valid_after.year for one in found.over_time] == [2021, 2023]
     november = [dated(text, f"2021-11-{day:02} 12:00:00", folder / f"n{day}") for day in (1, 15, 30)]
     found = salsa_documents.gather([folder, november[0]], tmp_path)
-    assert found.original == {"november"}
+    assert found.original == frozenset()
     assert [one.path for one in found.november] == november
     assert len(found.year) == 4
+    assert salsa._documents(found)[:2] == [
+        "**The 3 consensuses of 3 days from November 1, 2021 to November 30, 2021 stand in for those of all days of November "
+        "2021**, which were not at hand.",
+        "**The 4 consensuses of 4 days from July 20, 2021 to November 30, 2021 stand in for those of all days of 2021.**",
+    ]
     for month in range(1, 13):
         dated(text, f"2021-{month:02}-10 00:00:00", folder / f"m{month}")
-    assert salsa_documents.gather([folder], tmp_path).original == {"november", "year"}
+    assert salsa_documents.gather([folder], tmp_path).original == frozenset()
     empty = tmp_path / "empty"
     empty.mkdir()
     with pytest.raises(DocumentError, match="empty: the folder has no document in it"):
@@ -125,6 +132,41 @@ def test_which_document_stands_for_which_month(tmp_path: Path) -> None:
     (empty / "letter").write_text("Dear reader", encoding="utf-8")
     with pytest.raises(DocumentError, match="not a consensus"):
         salsa_documents.gather([empty], tmp_path)
+
+
+def test_nearly_all_days_are_the_papers_own(tmp_path: Path) -> None:
+    def of_days(first: datetime, days: int, hours: int = 1) -> list[salsa_documents.Document]:
+        step = timedelta(hours=24 // hours)
+        return [salsa_documents.Document(tmp_path, first + number * step, 60, policies=True) for number in range(days * hours)]
+
+    def original(found: list[salsa_documents.Document]) -> frozenset[str]:
+        return salsa_documents._arrange(found, tmp_path).original
+
+    november, year = datetime(2021, 11, 1, tzinfo=UTC), datetime(2021, 1, 1, tzinfo=UTC)
+    assert original(of_days(november, 25)) == {"november", "policies"}
+    assert original(of_days(november, 24, hours=24)) == frozenset()
+    assert original(of_days(year, 299)) == frozenset()
+    assert original(of_days(year, 300)) == {"year"}
+    assert original(of_days(year, 365)) == {"november", "year", "policies"}
+    # November alone: what stands for the year is said.
+    told = salsa._documents(salsa_documents._arrange(of_days(november, 30), tmp_path))
+    assert told[0] == "Documents of November 2021: 30."
+    assert told[1] == (
+        "**The 30 consensuses of 30 days from November 1, 2021 to November 30, 2021 stand in for those of all days of 2021.**"
+    )
+    told = salsa._documents(salsa_documents._arrange(of_days(year, 365), tmp_path))
+    assert told[:2] == ["Documents of November 2021: 30.", "Documents of 2021: 365."]
+    assert not any("fetch" in line for line in told)
+
+
+def test_the_page_names_what_is_drawn_and_with_which_seeds() -> None:
+    def rules(documents: int, draws: int) -> str:
+        rows = [{"document": f"{day}", "seed": 1 + draw} for day in range(documents) for draw in range(draws)]
+        return " ".join(salsa._ours(salsa_measure.Measured(frames={"rules": pl.DataFrame(rows)})))
+
+    assert "figure 6 below the whole network, once in each sampled network" in rules(1, 20)
+    assert "figure 11, seeds 1 to 20; the" in rules(1, 20)
+    assert "figure 11, seed 1 for each of 30 documents; the" in rules(30, 1)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +264,7 @@ def test_page_and_charts(quick: None, small: Path, tmp_path: Path) -> None:
     published = load_published(EXPERIMENTS / "published.json")
     assert broken == []
     assert text.count("(stand-in) |") == len(published.claims) - 1
-    assert "stands in for those of November 2021" in text
+    assert "stands in for those of all days of November 2021" in text
     assert "the built-in synthetic network answers" in text
     for claim in published.claims:
         assert f"| {claim.what} |" in text

@@ -17,6 +17,9 @@ from onionlab.untrusted import read_bytes
 #: The middle of the paper's month.
 NOVEMBER = datetime(2021, 11, 15, 12, tzinfo=UTC)
 
+#: The paper averages the documents of every day. Fewer days than these do not stand for a month, or for a year.
+DAYS_OF_MONTH, DAYS_OF_YEAR = 25, 300
+
 #: Exits without a policy of their own serve nothing.
 NOTHING = "p reject 1-65535"
 
@@ -45,13 +48,13 @@ class Documents:
     over_time
         One for each hour, by time.
     november, year
-        Those of November 2021 and of 2021, or the one that stands in.
+        Those of November 2021 and of 2021, however few, or the one that stands in.
     policies
         The one with exit policies, for the traffic classes; None is the built-in network.
     policies_from
         The one whose policies were given to the document of ``policies``; None if that has its own.
     original
-        Of ``november``, ``year`` and ``policies`` those which are the paper's own.
+        Of ``november``, ``year`` and ``policies`` those which are the paper's own: of nearly all days.
     synthetic
         Whether all of them are made by onionlab.
     """
@@ -123,10 +126,9 @@ def _arrange(found: Sequence[Document], scratch: Path, synthetic: bool = False) 
     of_month = tuple(one for one in of_year if one.valid_after.month == NOVEMBER.month)
     nearest = min(over_time, key=_distance)
     november = of_month or (nearest,)
-    # A year is more than one of its months.
-    whole = len({one.valid_after.month for one in of_year}) == 12
     main = november[len(november) // 2]
-    original = {name for name, own in (("november", bool(of_month)), ("year", whole)) if own and not synthetic}
+    own = {"november": days(of_month) >= DAYS_OF_MONTH, "year": days(of_year) >= DAYS_OF_YEAR}
+    original = {name for name, whole in own.items() if whole and not synthetic}
     donor = policies = None
     if main.policies:
         policies = main
@@ -138,6 +140,11 @@ def _arrange(found: Sequence[Document], scratch: Path, synthetic: bool = False) 
             donor = min(donors, key=_distance)
             policies = _with_policies(main, donor, scratch)
     return Documents(over_time, november, of_year or (nearest,), policies, donor, frozenset(original), synthetic)
+
+
+def days(documents: Iterable[Document]) -> int:
+    """Of how many days they are."""
+    return len({one.valid_after.date() for one in documents})
 
 
 def _distance(document: Document) -> float:
