@@ -119,7 +119,8 @@ class Plan:
                 {"values": list(values.items()), "scenario": scenario}
                 for values, scenario in zip(self.points, self.scenarios, strict=True)
             ]
-        return json.dumps(text, indent=2, sort_keys=True)
+        # No indent, which would be a half of it where a scenario has long lists.
+        return json.dumps(text, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: str) -> Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import _thread
 import errno
 import importlib.metadata
 import json
@@ -9,6 +10,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import time
 import tomllib
 from pathlib import Path
@@ -91,8 +93,6 @@ def test_failed_run_is_exit_code_1_and_the_rest_is_reported(
 def test_interrupt_is_exit_code_130(
     core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    import _thread
-
     def interrupt(directory: str) -> None:
         if directory == "ewma--net1--seed1":
             _thread.interrupt_main()
@@ -106,6 +106,27 @@ def test_interrupt_is_exit_code_130(
     assert core.made
     core.on_step = lambda _: None
     assert call(monkeypatch, "run", experiment_file, "--out", out) == 0
+
+
+def test_an_interrupt_before_any_run_is_finished_promises_none(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A results directory there may be all the same, say with a file of the user's own."""
+    out = experiment_file.parent / "out"
+    out.mkdir()
+    (out / "mine").touch()
+
+    once = threading.Lock()
+
+    def interrupt(_: str) -> None:
+        if once.acquire(blocking=False):
+            _thread.interrupt_main()
+        time.sleep(0.5)
+
+    core.on_step = interrupt
+    assert call(monkeypatch, "run", experiment_file, "--out", out, "--jobs", 1) == 130
+    assert capsys.readouterr().err.endswith("onionlab: stopped; before any run was finished\n")
+    assert core.made == []
 
 
 def test_no_report(

@@ -8,6 +8,7 @@ import fcntl
 import io
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -510,6 +511,79 @@ def test_an_interrupt_right_after_an_edit_leaves_what_there_was(core: FakeCore, 
     out = experiment_file.parent / "out"
     assert (out / "experiment.toml").read_text(encoding="utf-8") == EXPERIMENT
     assert onionlab.load(out).transfers.equals(before)
+
+
+def test_after_a_second_interrupt_too_no_run_goes_on(core: FakeCore, experiment_file: Path) -> None:
+    """What one of them writes then would lie in a directory that was put back and is locked no more."""
+    first, over = threading.Lock(), threading.Event()
+
+    def step(_: str) -> None:
+        if first.acquire(blocking=False):
+            for _ in range(4):
+                _thread.interrupt_main()
+                time.sleep(0.5)
+            over.set()
+        over.wait()
+
+    core.on_step = step
+    with pytest.raises(KeyboardInterrupt):
+        run(experiment_file, jobs=2)
+    assert over.is_set()
+    assert core.made == []
+    assert not (experiment_file.parent / "out").exists()
+
+
+def test_a_plan_that_could_not_be_read_again_is_refused_before_anything_runs(
+    core: FakeCore, experiment_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("onionlab.running.directory.MOST_OF_A_PLAN", 1000)
+    with pytest.raises(ResultsError, match=r"^the plan of these 12 runs would have .* and no more than 1,000 B are read; fewer "):
+        run(experiment_file)
+    assert core.made == []
+    assert not (experiment_file.parent / "out").exists()
+
+
+def test_a_plan_has_no_more_than_it_needs(core: FakeCore, experiment_file: Path) -> None:
+    assert core.version()
+    text = Plan.of(experiment_file, EXPERIMENT).to_json()
+    assert not any(letter.isspace() for letter in re.sub(r'"[^"]*"', "", text))
+
+
+@pytest.mark.parametrize("kind", ["refused", "not shown", "interrupted"])
+def test_what_was_chosen_stays_where_nothing_was_made_afresh(kind: str, core: FakeCore, experiment_file: Path) -> None:
+    root = run(experiment_file, measure_from="20 s").directory
+    chosen = (root / "evaluation.json").read_text(encoding="utf-8")
+    observer = Silent()
+    error: type[BaseException] = KeyboardInterrupt
+
+    def raising(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    match kind:
+        case "refused":
+            (root / "runs" / "ewma--net2--seed2" / "mine").touch()
+            error = ResultsError
+        case "not shown":
+            observer.planned = raising  # type: ignore[method-assign]
+        case _:
+            once = threading.Lock()
+            core.on_step = lambda _: _thread.interrupt_main() if once.acquire(blocking=False) else time.sleep(0.5)
+    with pytest.raises(error):
+        run(experiment_file, fresh=True, observer=observer, jobs=1)
+    assert (root / "evaluation.json").read_text(encoding="utf-8") == chosen
+    assert onionlab.load(root).measure_from == 20
+
+
+def test_what_was_chosen_stays_where_every_run_fails(core: FakeCore, experiment_file: Path) -> None:
+    """The runs of an older form are there still, and so is what was chosen for them."""
+    root = run(experiment_file, measure_from="20 s").directory
+    chosen = (root / "evaluation.json").read_text(encoding="utf-8")
+    experiment_file.write_text(EXPERIMENT.replace('duration = "60 s"', 'duration = "80 s"'), encoding="utf-8")
+    core.failing = {path.name for path in (root / "runs").iterdir()}
+    with pytest.raises(RunError):
+        run(experiment_file, fresh=True, measure_from="30 s")
+    assert (root / "evaluation.json").read_text(encoding="utf-8") == chosen
+    assert onionlab.load(root).measure_from == 20
 
 
 def test_editing_the_file_while_it_runs_changes_nothing(core: FakeCore, experiment_file: Path) -> None:

@@ -76,6 +76,7 @@ def run(
     longer its own, nothing is run: --fresh replaces them, --out names another directory. What another build of onionlab made is
     made again.
     """
+    from onionlab.running.directory import holds_finished
     from onionlab.running.place import chosen
     from onionlab.running.run import default_directory
     from onionlab.running.runner import run_once
@@ -95,7 +96,7 @@ def run(
             )
     except KeyboardInterrupt:
         on = "without --fresh it goes on from there" if fresh else "the same command goes on from there"
-        kept = f"finished runs are kept in {root}, {on}" if root.exists() else "before any run was finished"
+        kept = f"finished runs are kept in {root}, {on}" if holds_finished(root) else "before any run was finished"
         print(f"onionlab: stopped; {kept}", file=sys.stderr)
         raise typer.Exit(EXIT_INTERRUPTED) from None
     from onionlab.terminal.summary import print_summary

@@ -25,7 +25,9 @@ from onionlab.plan import (
     read_run_table,
     what_differs,
 )
+from onionlab.quantity import format_bytes
 from onionlab.results.drawn import FOLDERS, PAGE, refuse_links
+from onionlab.results.evaluation import FILE as CHOICE
 from onionlab.results.written import OWN_CODE, differing, of_run
 from onionlab.untrusted import clipped, read_text
 
@@ -33,7 +35,7 @@ from onionlab.untrusted import clipped, read_text
 OWN = ("experiment.toml", "plan.json")
 
 #: What is written after the runs: how they are evaluated, and the report.
-DERIVED = ("evaluation.json", PAGE)
+DERIVED = (CHOICE, PAGE)
 
 #: How many keys a refusal names in which an experiment differs from what lies there.
 _NAMED = 3
@@ -59,6 +61,12 @@ def plan_there(root: Path) -> Plan | None:
         return Plan.from_json(read_text(root / "plan.json", MOST_OF_A_PLAN))
     except (UntrustedError, ResultsError):
         return None
+
+
+def holds_finished(root: Path) -> bool:
+    """Whether a results directory has a finished run of its experiment."""
+    plan = plan_there(root)
+    return plan is not None and any(is_finished(root, plan, run) for run in plan.runs)
 
 
 def check_own(root: Path, before: Plan | None, plan: Plan, otherwise: str = "") -> None:
@@ -159,8 +167,15 @@ def _check_foreign(root: Path) -> None:
 def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
     """Prepare and lock the results directory; undo that if the experiment is refused or stopped before any of its runs finished.
 
-    So an experiment that was edited and then stopped at once leaves what there was, which the older file made.
+    So an experiment that was edited and then stopped at once leaves what there was, which the older file made. A plan that would
+    be too large to be read again is refused before anything changes.
     """
+    planned = plan.to_json().encode()
+    if len(planned) > MOST_OF_A_PLAN:
+        raise ResultsError(
+            f"the plan of these {len(plan.runs):,} runs would have {format_bytes(len(planned))}, and no more than "
+            f"{format_bytes(MOST_OF_A_PLAN)} are read; fewer points of a sweep make it smaller, and fewer hosts or links by hand"
+        )
     if root.exists() and not root.is_dir():
         raise ResultsError(f"{root} is a file; the results need a directory")
     _check_foreign(root)
@@ -181,12 +196,12 @@ def prepared(root: Path, text: str, plan: Plan) -> Iterator[None]:
                 f"cannot lock {root / '.lock'}: {error.strerror}; results need a file system with locks"
             ) from error
         _clear(root)
-        before = {root / name: _content(root / name) for name in OWN}
+        before = {root / name: _content(root / name) for name in (*OWN, CHOICE)}
         try:
-            write_all({root / "experiment.toml": text.encode(), root / "plan.json": plan.to_json().encode()})
+            write_all({root / "experiment.toml": text.encode(), root / "plan.json": planned})
             yield
         except (OnionlabError, KeyboardInterrupt):
-            if not any(is_finished(root, plan, planned) for planned in plan.runs):
+            if not any(is_finished(root, plan, run) for run in plan.runs):
                 _undo(root, made, before)
             raise
 

@@ -79,8 +79,6 @@ def run_once(
     Evaluation.read(root)
     left = without_place(root, before, plan)
     with prepared(root, text, plan):
-        if fresh and measure_from is None:
-            Evaluation().write(root)
         work = Work(experiment, text, plan, root, watcher)
         waiting = work.waiting(fresh=fresh)
         replaced = Replaced() if fresh else _replaced(waiting)
@@ -88,7 +86,13 @@ def run_once(
         if waiting or plan != before:
             remove_reports(root)
         with closing(place.make(waiting)) as ended:
-            failures = [end.failure for end in ended if end.failure is not None]
+            failures = []
+            for end in ended:
+                if end.failure is not None:
+                    failures.append(end.failure)
+                elif fresh and measure_from is None:
+                    # What was chosen goes with the first of the runs for which it was.
+                    Evaluation().write(root)
         return _results(work, failures, measure_from, report=report)
 
 

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import threading
-from collections.abc import Generator, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from collections.abc import Generator, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from onionlab import _core
@@ -29,12 +31,16 @@ def make(tasks: Sequence[Task], jobs: int) -> Generator[Ended, None, None]:
     """Make runs, ``jobs`` at a time, and give each when it is over; the others go on meanwhile.
 
     A refused input or a results directory that cannot be written stops all and is raised, and so is a keyboard interrupt. Closing
-    the iterator stops all, too.
+    the iterator stops all, too. Whatever stops them, no run goes on when that is raised.
     """
     stop = threading.Event()
+    futures: dict[Future[None], Task] = {}
     with ThreadPoolExecutor(max_workers=jobs, thread_name_prefix="onionlab") as pool:
-        futures = {pool.submit(_make, task, stop): task for task in tasks}
         try:
+            # The pool would not wait for a thread in whose start it was interrupted.
+            with _interrupts_later():
+                for task in tasks:
+                    futures[pool.submit(_make, task, stop)] = task
             pending = set(futures)
             while pending:
                 # With a time limit, so that a signal is noticed between two waits.
@@ -43,9 +49,29 @@ def make(tasks: Sequence[Task], jobs: int) -> Generator[Ended, None, None]:
                     task, error = futures[future], future.exception()
                     yield Ended(task, None if error is None else task.work.failure(task.run, error))
         except BaseException:
-            stop.set()
-            pool.shutdown(wait=False, cancel_futures=True)
+            # What they write lies in a directory that is locked, and perhaps put back as soon as this is over.
+            with _interrupts_later():
+                stop.set()
+                pool.shutdown(cancel_futures=True)
             raise
+
+
+@contextmanager
+def _interrupts_later() -> Iterator[None]:
+    """Hear keyboard interrupts when the block is over, once for all; only the main thread hears any."""
+    # None: whatever has embedded Python handles them.
+    before = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is not threading.main_thread() or before is None:
+        yield
+        return
+    heard = threading.Event()
+    signal.signal(signal.SIGINT, lambda *_: heard.set())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if heard.is_set() and callable(before):
+        before(signal.SIGINT, None)
 
 
 def _make(task: Task, stop: threading.Event) -> None:
