@@ -21,14 +21,15 @@ _SECONDS = {
     "d": 86400.0,
 }
 
-#: Digits, which strokes may group, and a point among them or at an end.
-_NUMBER = r"(?=[._]*[0-9])[0-9_]*\.?[0-9_]*"
+#: Digits, which strokes may group, and a point among them or at an end. Without a point nothing follows the first digits: could
+#: they be parted anywhere, the time for a text would go with a power of its length.
+_NUMBER = r"(?=[._]*[0-9])[0-9_]*(?:\.[0-9_]*)?"
 
 #: One part of a duration: a number and a unit. Several parts, from large to small, make one duration, as in "2 h 30 min".
 _PART = re.compile(rf"\s*({_NUMBER})\s*([a-z]+)\s*", re.IGNORECASE)
 
 #: Nothing, which is nothing in all units.
-_ZERO = re.compile(r"[0_]*0[0_]*\.?[0_]*|[0_]*\.[0_]*0[0_]*")
+_ZERO = re.compile(r"(?=[_.]*0)[0_]*(?:\.[0_]*)?")
 
 
 def seconds(text: str | float) -> float:

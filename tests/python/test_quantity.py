@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
+import re
+import time
 
 import pytest
 
-from onionlab import _core
+from onionlab import _core, quantity
 from onionlab.errors import ScenarioError
-from onionlab.quantity import format_duration, seconds
+from onionlab.quantity import amount, format_duration, seconds
 
 
 @pytest.mark.parametrize(
@@ -37,6 +41,28 @@ def test_durations_lose_nothing_that_counts(length: float, exact: str, coarse: s
 def test_what_is_longer_than_any_duration_is_refused(length: float | str) -> None:
     with pytest.raises(ValueError, match="duration"):
         seconds(length)
+
+
+#: How numbers and zero were described before, which takes a time that goes with a power of a text's length.
+NUMBER, ZERO = r"(?=[._]*[0-9])[0-9_]*\.?[0-9_]*", r"[0_]*0[0_]*\.?[0_]*|[0_]*\.[0_]*0[0_]*"
+
+
+def test_numbers_are_the_same_texts_as_they_were_described_before() -> None:
+    for length in range(8):
+        for letters in itertools.product("01_.", repeat=length):
+            text = "".join(letters)
+            assert bool(re.fullmatch(quantity._NUMBER, text)) == bool(re.fullmatch(NUMBER, text)), text
+            assert bool(quantity._ZERO.fullmatch(text)) == bool(re.fullmatch(ZERO, text)), text
+
+
+@pytest.mark.parametrize("text", ["0", "1", "_", "0_", "1_"])
+def test_long_texts_are_refused_at_once(text: str) -> None:
+    began = time.process_time()
+    for end in ("x", ".x", " s s", "..", ""):
+        with contextlib.suppress(ValueError):
+            seconds(text * 20_000 + end)
+        assert amount(text * 20_000 + end) is None or not end
+    assert time.process_time() - began < 5
 
 
 def start_of(text: str) -> str:
