@@ -299,12 +299,16 @@ def fingerprint(scenario: dict[str, Any], code: tuple[str, str], treatment: str,
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+#: Columns that say which run it is, and how long it was.
+_OF_A_RUN = ("scenario", "treatment", "network", "seed", "version", "build", "sim_seconds")
+
+
 def read_run_table(directory: Path) -> dict[str, Any] | None:
-    """The single row of a finished run's ``run`` table; None where the run is not whole."""
+    """Which run it is, of the single row of a finished run's ``run`` table; None where the run is not whole."""
     if not all((directory / f"{table}.parquet").is_file() for table in TABLES):
         return None
     try:
-        frame = read_parquet(directory / "run.parquet", most=1)
+        frame = read_parquet(directory / "run.parquet", most=1, only=_OF_A_RUN)
     except ResultsError:
         return None
     return frame.row(0, named=True) if frame.height == 1 else None

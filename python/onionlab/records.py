@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
 from onionlab.errors import ResultsError
+from onionlab.footer import unpacked_size
+from onionlab.quantity import format_bytes
 from onionlab.untrusted import clipped
 
 #: Most rows of a file: a constant column of any number of them takes no space on disk, and eight bytes a row in memory.
@@ -22,6 +24,10 @@ MOST_ROWS = 100_000_000
 
 #: Most columns of a file: none of onionlab's has a third of them.
 MOST_COLUMNS = 100
+
+#: Most bytes of a file's values, and how many more for each row: a scenario is a text in a single row, a text of one letter alone
+#: takes next to no space on disk.
+MOST_BYTES, BYTES_OF_A_ROW = 128 * 2**20, 4096
 
 #: What reading can raise. Polars panics over some damaged files, which is no `Exception` of Python's.
 UNREADABLE = (pl.exceptions.PolarsError, pl.exceptions.PanicException, OSError)
@@ -106,28 +112,31 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
 
 def scan(path: Path, most: int = MOST_ROWS) -> pl.LazyFrame:
-    """A Parquet file of at most so many rows, of which only their number and the columns have been read.
+    """A Parquet file of at most so many rows, of which only their number, their size and the columns have been read.
 
     Raises
     ------
     ResultsError
-        If it cannot be read, or has more rows or columns.
+        If it cannot be read, or has more rows or columns, or larger values than any of onionlab's.
     """
     try:
+        size = unpacked_size(path)
         frame = pl.scan_parquet(path, glob=False, hive_partitioning=False)
         columns = len(frame.collect_schema())
         rows = frame.select(pl.len()).collect().item()
-    except UNREADABLE as error:
+    except (*UNREADABLE, ValueError) as error:
         raise ResultsError(f"{path} cannot be read ({clipped(error, 200)})") from error
     if rows > most:
         raise ResultsError(f"{path} is not what onionlab wrote: it has {rows:,} rows, and may have {most:,}")
     if columns > MOST_COLUMNS:
         raise ResultsError(f"{path} is not what onionlab wrote: it has {columns:,} columns, and may have {MOST_COLUMNS}")
+    if size > MOST_BYTES + rows * BYTES_OF_A_ROW:
+        raise ResultsError(f"{path} is not what onionlab wrote: its {rows:,} rows unpack to {format_bytes(size)}")
     return frame
 
 
-def read_parquet(path: Path, most: int = MOST_ROWS) -> pl.DataFrame:
-    """A Parquet file of at most so many rows.
+def read_parquet(path: Path, most: int = MOST_ROWS, only: Collection[str] | None = None) -> pl.DataFrame:
+    """A Parquet file of at most so many rows; of its columns those in ``only`` that it has.
 
     Raises
     ------
@@ -136,6 +145,8 @@ def read_parquet(path: Path, most: int = MOST_ROWS) -> pl.DataFrame:
     """
     frame = scan(path, most)
     try:
+        if only is not None:
+            frame = frame.select(name for name in frame.collect_schema() if name in only)
         return frame.collect()
     except UNREADABLE as error:
         raise ResultsError(f"{path} cannot be read ({clipped(error, 200)})") from error

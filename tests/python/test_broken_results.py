@@ -6,16 +6,20 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import onionlab
 from fake_core import FakeCore
 from onionlab import cli, records
 from onionlab.errors import ResultsError
+from onionlab.footer import unpacked_size
 from onionlab.plan import read_run_table
 from onionlab.report import content
 from onionlab.report.content import experiment_file as experiment_file_of
@@ -223,6 +227,58 @@ def test_a_table_of_many_columns_is_not_read(out: Path) -> None:
     wide.write_parquet(path)
     with pytest.raises(ResultsError, match=r"transfers\.parquet .* it has 1\d\d columns, and may have 100"):
         _ = onionlab.load(out).transfers
+
+
+@pytest.mark.parametrize("column", ["scenario", "mine"])
+def test_a_run_that_unpacks_to_more_than_any_has_is_not_read(
+    column: str, out: Path, experiment_file: Path, core: FakeCore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A text of one letter alone is small on disk, however long it is."""
+    path = table(out, "run")
+    large = pl.lit("x" * 150 * 2**20)
+    pl.read_parquet(path, hive_partitioning=False).with_columns(large.alias(column)).write_parquet(path)
+    assert path.stat().st_size < 2**20
+    lengths: list[int] = []
+    collect = pl.LazyFrame.collect
+
+    def watched(frame: pl.LazyFrame, *options: Any, **named: Any) -> pl.DataFrame:
+        found = collect(frame, *options, **named)
+        lengths.append(found.estimated_size())
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(pl.LazyFrame, "collect", watched)
+        assert read_run_table(path.parent) is None
+        with pytest.raises(ResultsError, match=r"run\.parquet is not what onionlab wrote: its 1 rows unpack to 150 MiB"):
+            records.read_parquet(path)
+    assert max(lengths) < 1000
+    core.made.clear()
+    onionlab.run(experiment_file, out, report=False)
+    assert len(core.made) == 1
+
+
+def test_of_a_run_no_more_is_read_than_which_it_is(out: Path) -> None:
+    path = table(out, "run")
+    pl.read_parquet(path, hive_partitioning=False).with_columns(mine=pl.lit("x" * 2**20)).write_parquet(path)
+    row = read_run_table(path.parent)
+    assert row is not None
+    assert set(row) == {"scenario", "treatment", "network", "seed", "version", "build", "sim_seconds"}
+
+
+@pytest.mark.parametrize("compression", ["uncompressed", "snappy", "zstd"])
+def test_how_large_a_table_is_unpacked(compression: Any, tmp_path: Path) -> None:
+    frame = pl.DataFrame({"number": range(10_000), "text": [f"some text, the {number}th" for number in range(10_000)]})
+    frame.write_parquet(tmp_path / "a.parquet", compression=compression, row_group_size=1000, use_pyarrow=False)
+    assert unpacked_size(tmp_path / "a.parquet") == pytest.approx(frame.estimated_size(), rel=0.6)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200))
+def test_an_end_that_is_none_of_a_table_is_refused(tmp_path_factory: pytest.TempPathFactory, end: bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "end.parquet"
+    path.write_bytes(b"PAR1" + end + len(end).to_bytes(4, "little") + b"PAR1")
+    with suppress(ValueError):
+        assert unpacked_size(path) >= 0
 
 
 class Collected:
