@@ -30,6 +30,19 @@ fn july_2021() {
     }
 }
 
+/// Three guards per client, whose shares for July 2021 another program computed, from the sum over the guards that are a link's first relay.
+#[test]
+fn july_2021_over_three_guards() {
+    let Some(network) = read("md-2021-07-20.xz") else { return };
+    for (circuits, per_client, other) in [(1_000, 3, 0.055_098), (1_000, 9, 0.088_567), (96_876, 3, 3.754_092)] {
+        let question = Question { per_client, guards_per_client: 3, ..Question::external(circuits) };
+        let percent = percent(&network, &question);
+        println!("{circuits} circuits, {per_client} a client: {percent:.6} % ({other})");
+        // That program takes a relay's link to itself like one to another relay.
+        assert!((percent / other - 1.0).abs() < 2e-5, "{percent} {other}");
+    }
+}
+
 /// Position chances from the weights of the document, computed here by hand: an exit-only relay of weight w has
 /// w Wee / (E Wee + D Wed) in the last position, with Wee = Wed = 10000 in July 2021.
 #[test]
