@@ -10,8 +10,8 @@ use onionlab_engine::HostId;
 use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_quantities::{Cells, SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelScheduler, CircuitPurpose, CircuitRecord, CloseReason, CongestionSettings, FlowControl, Outcome, Records, RelayClass,
-    Role, Settings, TransferRecord,
+    ChannelScheduler, CircuitPurpose, CircuitRecord, ClientOptions, CloseReason, CongestionSettings, FlowControl, Outcome,
+    Records, RelayClass, Role, Settings, TransferRecord,
 };
 use std::sync::Arc;
 
@@ -140,24 +140,94 @@ fn too_many_circuits_are_kept_ready_once_none_has_to_be_stable() {
     assert_eq!([2, 0].map(|stable| ready(stable, 13_100)), [14, 3]);
 }
 
-/// Streams of one client share a rendezvous circuit, which stays young as long as it is used; ten minutes after the last stream it is closed, and with it the service's.
+/// What the torrc of a client or service says that differs in `MaxCircuitDirtiness`.
+fn lifetime(seconds: u64) -> ClientOptions {
+    ClientOptions { circuit_lifetime: Some(SimDuration::from_secs(seconds)), ..ClientOptions::default() }
+}
+
+/// Streams of one client share a rendezvous circuit, which stays young to the client as long as it is used; some time after the last stream it is closed, and with it the service's.
 #[test]
 fn a_rendezvous_circuit_is_used_again() {
-    let load = "kind = \"sequence\"\ntransfers = [{ size = \"20 kB\", count = 5, pause = \"300 s\" }]";
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"20 kB\", count = 4, pause = \"100 s\" }]";
     let mut plan = meeting(load, true);
     plan.circuit_per_transfer = false;
-    plan.settings.circuit_dirtiness = SimDuration::from_secs(600);
-    let (world, records) = plan.run(60 + 4 * 301 + 700);
-    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok) && records.transfers.len() == 5);
+    plan.client_options = [(0, lifetime(200)), (1, lifetime(3600))].into();
+    let (world, records) = plan.run(60 + 3 * 101 + 300);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok) && records.transfers.len() == 4);
     let used = circuits(&records, CircuitPurpose::Rendezvous);
     assert_eq!(used.len(), 1);
-    let last = records.transfers[4].end;
+    let last = records.transfers[3].end;
     let closed = used[0].closed.expect("it grows old");
-    assert!((600.0..640.0).contains(&(closed - last).as_secs_f64()));
+    assert!((200.0..240.0).contains(&(closed - last).as_secs_f64()));
     let answers = circuits(&records, CircuitPurpose::ServiceRendezvous);
     assert_eq!(answers.len(), 1);
     let after = (answers[0].closed.expect("DESTROY comes") - closed).as_secs_f64() * 1e3;
     assert!((after - 7.0 * HOP).abs() < 0.1, "the service learned it {after} ms later");
+    assert_eq!(world.streams(), 0);
+}
+
+/// To a service its circuit grows old from the moment at which it is open, however often clients use it: when old circuits are looked for ten minutes later, each 31 s, it closes it, and the
+/// client learns that over seven links. The stream after that meets anew.
+#[test]
+fn a_service_closes_a_rendezvous_circuit_ten_minutes_after_it_has_opened() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"20 kB\", count = 25, pause = \"60 s\" }]";
+    let mut plan = meeting(load, true);
+    plan.circuit_per_transfer = false;
+    plan.settings.circuit_dirtiness = SimDuration::from_secs(600);
+    let (world, records) = plan.run(60 + 25 * 61 + 700);
+    assert!(records.transfers.iter().all(|transfer| transfer.outcome == Outcome::Ok) && records.transfers.len() == 25);
+    let (used, answers) = (circuits(&records, CircuitPurpose::Rendezvous), circuits(&records, CircuitPurpose::ServiceRendezvous));
+    assert_eq!((used.len(), answers.len()), (3, 3));
+    for (rendezvous, answer) in used.iter().zip(&answers) {
+        assert_eq!((rendezvous.reason, answer.reason), (Some(CloseReason::Finished), Some(CloseReason::Finished)));
+        let closed = answer.closed.expect("it grows old");
+        // RENDEZVOUS1 crossed four links, RENDEZVOUS2 three.
+        let age = (closed - rendezvous.joined.unwrap()).as_secs_f64() + 7.0 * HOP / 1e3;
+        assert!((600.0..631.0).contains(&age), "{age} s");
+        assert_eq!(
+            closed.as_nanos() % 31_000_000_000,
+            1_000_000_000,
+            "the service looks first after a second, and then each 31 s"
+        );
+        let after = (rendezvous.closed.expect("DESTROY comes") - closed).as_secs_f64() * 1e3;
+        assert!((after - 7.0 * HOP).abs() < 0.1, "the client learned it {after} ms later");
+    }
+    assert_eq!((world.streams(), world.cells_in_flight()), (0, 0));
+}
+
+/// As long as a stream is open at the service, however old its circuit is, it stays; once the last is over it is closed.
+#[test]
+fn a_service_keeps_an_old_circuit_as_long_as_it_has_streams() {
+    let load = "kind = \"audio\"\npause = \"1000 s\"\nlength = \"900 s\"";
+    let mut plan = meeting(load, true);
+    (plan.timeout, plan.stall) = (SimDuration::from_secs(2000), SimDuration::from_secs(2000));
+    let (_, records) = plan.run(1100);
+    let talk = &records.transfers[0];
+    assert_eq!(talk.outcome, Outcome::Ok);
+    assert!((talk.end - talk.start).as_secs_f64() > 800.0);
+    let answers = circuits(&records, CircuitPurpose::ServiceRendezvous);
+    let after = (answers[0].closed.expect("it is old and has no streams") - talk.end).as_secs_f64();
+    assert!((0.0..31.2).contains(&after), "{after} s after the end of the stream");
+}
+
+/// The service closes its circuit while a BEGIN is under way to it: the stream fails, as those of any circuit that is closed.
+#[test]
+fn a_stream_that_comes_to_a_closed_circuit_of_a_service_fails() {
+    // A stream takes two crossings of seven links until it is over for the client. The next one begins ten milliseconds after its END has come to the service, which has none until BEGIN comes.
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"1 B\", count = 1000, pause = \"150 ms\" }]";
+    let mut plan = meeting(load, true);
+    plan.circuit_per_transfer = false;
+    plan.client_options = [(1, lifetime(60))].into();
+    let (world, records) = plan.run(600);
+    let failed: Vec<_> = records.transfers.iter().filter(|transfer| transfer.outcome != Outcome::Ok).collect();
+    println!("{} of {} failed", failed.len(), records.transfers.len());
+    assert!(!failed.is_empty() && failed.iter().all(|transfer| transfer.outcome == Outcome::CircuitClosed), "{failed:?}");
+    let closed: Vec<SimTime> =
+        circuits(&records, CircuitPurpose::ServiceRendezvous).iter().filter_map(|circuit| circuit.closed).collect();
+    for transfer in failed {
+        let after = |closed: &&SimTime| (transfer.end - **closed).as_secs_f64() * 1e3;
+        assert!(closed.iter().any(|closed| (after(&closed) - 7.0 * HOP).abs() < 0.1), "{transfer:?}");
+    }
     assert_eq!(world.streams(), 0);
 }
 
@@ -169,6 +239,7 @@ fn streams_to_services_expect_circuits_within_the_network() {
     let mut plan = meeting(load, true);
     plan.circuit_per_transfer = false;
     plan.settings.circuit_dirtiness = SimDuration::from_secs(600);
+    plan.client_options = [(1, lifetime(3 * 3600))].into();
     let (_, records) = plan.run(60 + 24 * 301 + 7200);
     assert_eq!(circuits(&records, CircuitPurpose::Rendezvous).len(), 1);
     let ready = |time: f64| {

@@ -121,7 +121,8 @@ impl World {
         }
     }
 
-    /// Closes circuits that are old and have no streams, and those that nothing has ever used (`circuit_expire_old_circuits_clientside`).
+    /// Closes circuits that are old and have no streams, those of a service to rendezvous points among them, and those that nothing has ever used
+    /// (`circuit_expire_old_circuits_clientside`).
     pub(super) fn sweep(&mut self, client: ClientId) {
         let now = self.queue.now();
         let dirtiness = self.circuit_lifetime(client);
@@ -144,7 +145,7 @@ impl World {
             if self.serials[id.index()] != serial || self.circuits[id.index()].state == CircuitState::Closed {
                 continue;
             }
-            if self.circuits[id.index()].client_streams.is_empty() {
+            if self.is_without_streams(id) {
                 over.push(id);
             } else {
                 self.clients[client.index()].pool.overdue.push((id, serial));

@@ -38,7 +38,7 @@ pub(crate) struct Pool {
     pub clean: Vec<CircuitId>,
     /// Those that streams have used which share circuits, the latest last.
     pub(super) shared: Vec<CircuitId>,
-    /// All that streams have used, in the order of their first; some are closed by now.
+    /// All that streams have used, in the order of their first, and a service's to rendezvous points, from when they were open; some are closed by now.
     pub dirty: VecDeque<(CircuitId, CircuitSerial)>,
     /// Those among them that take no new streams and are closed when their streams are over.
     pub(super) overdue: Vec<(CircuitId, CircuitSerial)>,

@@ -212,7 +212,7 @@ impl World {
             }
             Intent::Introduce => self.introduce_if_ready(id),
             Intent::Introduction => self.ask_last_relay(id, CellKind::EstablishIntro),
-            _ => self.ask_last_relay(id, CellKind::Rendezvous1),
+            _ => self.come_to_rendezvous(id),
         }
     }
 

@@ -86,6 +86,16 @@ impl World {
         self.release(meeting);
     }
 
+    /// The service's circuit to the rendezvous point is open: RENDEZVOUS1. From now on it counts as used, and grows old, since streams on it do not renew that time as they do at the client
+    /// (`service_rendezvous_circ_has_opened`).
+    pub(super) fn come_to_rendezvous(&mut self, id: CircuitId) {
+        let entry = (id, self.serials[id.index()]);
+        let circuit = &mut self.circuits[id.index()];
+        circuit.first_used = Some(self.queue.now());
+        self.clients[circuit.client.index()].pool.dirty.push_back(entry);
+        self.ask_last_relay(id, CellKind::Rendezvous1);
+    }
+
     /// BEGIN: the service connects to the program, on its own host.
     pub(crate) fn begin_at_service(&mut self, cell: Cell) {
         let stream = &mut self.streams[cell.stream.index()];

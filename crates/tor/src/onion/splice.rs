@@ -62,6 +62,15 @@ impl World {
         }
     }
 
+    /// Whether the owner of the circuit has no streams on it: at a service, those of the client's circuit that it is joined to, as far as BEGIN has come (`p_streams`).
+    pub(crate) fn is_without_streams(&self, id: CircuitId) -> bool {
+        let circuit = &self.circuits[id.index()];
+        match circuit.splice() {
+            Some(client) if circuit.intent == Intent::Answer => self.circuits[client.index()].streams.is_empty(),
+            _ => circuit.client_streams.is_empty(),
+        }
+    }
+
     /// Sends a cell from one end of joined circuits to the other.
     pub(crate) fn send_across(&mut self, place: Place, mut cell: Cell) {
         cell.circuit = self.standing(cell.circuit, place).0;

@@ -37,7 +37,7 @@ pub struct Plan {
     pub timeout: SimDuration,
     pub stall: SimDuration,
     pub server_stall: Option<SimDuration>,
-    /// What every client's torrc says, and that of some, by client.
+    /// What every client's torrc says, and that of some, by client or service.
     pub options: ClientOptions,
     pub client_options: BTreeMap<u32, ClientOptions>,
     pub circuit_per_transfer: bool,
@@ -212,7 +212,7 @@ impl Plan {
             latency: false,
             probe: self.probe.filter(|_| !self.onion.contains_key(&(index as u32))),
         });
-        let services = self.services.iter().map(|&host| ClientConfig {
+        let services = (self.clients.len() as u32..).zip(&self.services).map(|(index, &host)| ClientConfig {
             host,
             load: None,
             stream: RandomStream::new(Seed(self.seed), "service", "load"),
@@ -222,7 +222,7 @@ impl Plan {
             timeout: self.timeout,
             stall: self.stall,
             server_stall: self.server_stall,
-            options: ClientOptions::default(),
+            options: self.client_options.get(&index).copied().unwrap_or_default(),
             circuit_per_transfer: false,
             users: 1,
             spread: SimDuration::ZERO,
