@@ -8,6 +8,7 @@ mod common;
 use common::{OnionRoute, Plan, mbit, ms};
 use onionlab_engine::HostId;
 use onionlab_flowcontrol::{PathType, VegasParameters};
+use onionlab_net::Path;
 use onionlab_quantities::{Cells, SimDuration, SimTime};
 use onionlab_tor::{
     ChannelScheduler, CircuitPurpose, CircuitRecord, ClientOptions, CloseReason, CongestionSettings, FlowControl, Outcome,
@@ -143,6 +144,79 @@ fn too_many_circuits_are_kept_ready_once_none_has_to_be_stable() {
 /// What the torrc of a client or service says that differs in `MaxCircuitDirtiness`.
 fn lifetime(seconds: u64) -> ClientOptions {
     ClientOptions { circuit_lifetime: Some(SimDuration::from_secs(seconds)), ..ClientOptions::default() }
+}
+
+/// Clients and services that learn nothing, build nothing ahead and wait a second for circuits; the client's seconds are whole ones.
+fn impatient(load: &str, hop: f64) -> Plan {
+    let mut plan = meeting(load, false);
+    plan.default_path.latency = ms(hop);
+    plan.timeout = SimDuration::from_secs(10);
+    let parameters = &mut plan.settings.client.build_timeout;
+    (parameters.learn, parameters.initial) = (false, SimDuration::from_secs(1));
+    plan
+}
+
+/// The circuits of this purpose that were launched as the stream began, and until it was over.
+fn of_stream<'a>(records: &'a Records, purpose: CircuitPurpose, transfer: &TransferRecord) -> Vec<&'a CircuitRecord> {
+    let meanwhile = |circuit: &&CircuitRecord| (transfer.start..transfer.end).contains(&circuit.launched);
+    circuits(records, purpose).into_iter().filter(meanwhile).collect()
+}
+
+/// RENDEZVOUS2 never comes, since no service gets to the rendezvous point. Three times the time-out and a second after INTRODUCE_ACK the client gives up: tor counts these four seconds from the
+/// whole second in which the cell came, but the circuit must be as old.
+#[test]
+fn a_service_that_does_not_come_is_waited_for_by_the_seconds_of_the_clock() {
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"1 kB\", count = 14, pause = \"370 ms\" }]";
+    let mut plan = impatient(load, HOP);
+    plan.links.insert((2, 6), Path { latency: SimDuration::from_secs(30), ..plan.default_path });
+    let (_, records) = plan.run(230);
+    let mut later = [0, 0];
+    // At first channels are opened.
+    for transfer in &records.transfers[2..] {
+        let [rendezvous, introduce] =
+            [CircuitPurpose::Rendezvous, CircuitPurpose::Introduce].map(|purpose| of_stream(&records, purpose, transfer)[0]);
+        assert!(rendezvous.launched == transfer.start && introduce.reason == Some(CloseReason::Finished));
+        let (began, acknowledged) = (transfer.start.as_secs_f64(), introduce.closed.unwrap().as_secs_f64());
+        assert!((acknowledged - began - 28.0 * HOP / 1e3).abs() < 0.001);
+        let cutoff = acknowledged.floor().max(began.ceil());
+        later[usize::from(cutoff > acknowledged)] += 1;
+        assert_eq!(rendezvous.reason, Some(CloseReason::NoRendezvous));
+        assert_eq!(rendezvous.closed.unwrap().as_secs_f64(), cutoff + 4.0, "{acknowledged}");
+    }
+    assert!(later.iter().all(|&times| times > 0), "both conditions decide: {later:?}");
+}
+
+/// RENDEZVOUS_ESTABLISHED comes 18 crossings after the circuit began, 1.26 s, and the time-out is one second. The client looks at the first whole second at which the circuit is as old, and sees one
+/// that was open in an earlier second. Where there is none before the answer comes, client and service meet. Else it goes to another point, which here is as far each time, and keeps the circuit to the
+/// introduction point.
+#[test]
+fn a_rendezvous_point_that_is_late_is_given_up_alone() {
+    let hop = 70.0;
+    let load = "kind = \"sequence\"\ntransfers = [{ size = \"1 kB\", count = 20, pause = \"270 ms\" }]";
+    let (_, records) = impatient(load, hop).run(300);
+    let mut met = [0, 0];
+    for transfer in &records.transfers[2..] {
+        let began = transfer.start.as_secs_f64();
+        let [points, introductions] =
+            [CircuitPurpose::Rendezvous, CircuitPurpose::Introduce].map(|purpose| of_stream(&records, purpose, transfer));
+        assert!(points[0].launched == transfer.start && introductions.len() == 1);
+        let looked = (began + 1.0).ceil();
+        let in_time = began + 18.0 * hop / 1e3 <= looked;
+        met[usize::from(in_time)] += 1;
+        if in_time {
+            assert_eq!((transfer.outcome, points.len()), (Outcome::Ok, 1));
+            continue;
+        }
+        assert_eq!(transfer.outcome, Outcome::Timeout);
+        assert!(points.len() >= 8, "{}", points.len());
+        for (at, point) in points.iter().enumerate() {
+            assert_eq!(point.reason, Some(CloseReason::NoRendezvous));
+            let until = looked + at as f64;
+            assert_eq!(point.closed.unwrap().as_secs_f64(), until.min(transfer.end.as_secs_f64()));
+        }
+        assert_eq!(introductions[0].closed, Some(transfer.end));
+    }
+    assert!(met.iter().all(|&times| times > 1), "{met:?}");
 }
 
 /// Streams of one client share a rendezvous circuit, which stays young to the client as long as it is used; some time after the last stream it is closed, and with it the service's.

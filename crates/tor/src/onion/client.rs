@@ -9,9 +9,17 @@ use crate::queues::Direction;
 use crate::records::{CircuitSerial, CloseReason};
 use crate::world::World;
 use onionlab_engine::HostId;
-use onionlab_quantities::SimDuration;
+use onionlab_quantities::{SimDuration, SimTime};
 
 const SECOND: SimDuration = SimDuration::from_secs(1);
+
+/// Whether a step of a meeting that was taken at `since`, over a circuit that began at `began`, has lasted too long: the circuit must be as old, and the step too, which tor keeps in whole
+/// seconds (`timestamp_dirty > cutoff.tv_sec`), so that it may be up to a second younger. Those of simulated time are taken for the clock's.
+fn is_late(began: SimTime, since: SimTime, limit: SimDuration, now: SimTime) -> bool {
+    let second = |time: SimTime| time.as_nanos() / SECOND.as_nanos();
+    let cutoff = now.as_nanos().checked_sub(limit.as_nanos()).map(SimTime::from_nanos);
+    cutoff.is_some_and(|cutoff| began <= cutoff && second(since) <= second(cutoff))
+}
 
 impl World {
     /// The onion service at this host, if there is one.
@@ -292,14 +300,13 @@ impl World {
         }
     }
 
-    /// The circuit to the rendezvous point is late: it is built on to see how long it takes, and no service is asked to come there.
+    /// The circuit to the rendezvous point is late: no service is asked to come there, and the client goes to another point in its next second. The circuit to the introduction point is kept.
     pub(crate) fn leave_meeting(&mut self, id: CircuitId) {
         let Some(meeting) = self.meeting_of(id) else { return };
         if let Some(part) = &mut self.circuits[id.index()].hops.onion {
             part.meeting = MeetingId::NONE;
         }
         self.meetings[meeting.index()].rendezvous = CircuitId::NONE;
-        self.call_off(meeting);
         self.release(meeting);
     }
 
@@ -336,26 +343,63 @@ impl World {
 
     /// Meetings that take too long (`circuit_expire_building`; circuits that are being built have limits of their own).
     pub(crate) fn expire_meetings(&mut self, client: ClientId) {
-        let now = self.queue.now();
-        let timeout = self.clients[client.index()].learner.timeout();
         for id in self.clients[client.index()].meetings.clone() {
+            let step = self.late_by(id);
+            if step == Some(Step::Prepared) {
+                let circuit = self.meetings[id.index()].rendezvous;
+                self.leave_meeting(circuit);
+                self.closes_because(circuit, CloseReason::NoRendezvous);
+                self.close_at(circuit, 0, None);
+            } else if step.is_some() {
+                self.call_off(id);
+                continue;
+            }
             let meeting = &self.meetings[id.index()];
-            let open = self.circuits[meeting.rendezvous.index()].state == CircuitState::Open;
-            let limit = match meeting.step {
-                // A cutoff by the stream's time-out is reckoned there (`stream_cutoff`) and never used.
-                Step::Prepared if open && !meeting.established => timeout,
-                Step::Introduced => timeout * 14 / 6 + SECOND,
-                Step::Acknowledged => timeout * 3 + SECOND,
-                Step::Prepared | Step::Joined | Step::Over => continue,
-            };
-            if meeting.since + limit < now {
+            let wants = meeting.step == Step::Prepared && !meeting.rendezvous.is_some();
+            if wants && self.launch_for(client, Intent::Rendezvous, None, id).is_none() {
                 self.call_off(id);
             }
         }
     }
 
+    /// The step that the meeting has taken, if what follows it is late.
+    fn late_by(&self, id: MeetingId) -> Option<Step> {
+        let meeting = &self.meetings[id.index()];
+        let timeout = self.clients[meeting.client.index()].learner.timeout();
+        let (circuit, limit) = match meeting.step {
+            // A cutoff by the stream's time-out is reckoned there (`stream_cutoff`) and never used.
+            Step::Prepared if !meeting.established => (meeting.rendezvous, timeout),
+            Step::Introduced => (meeting.introduce, timeout * 14 / 6 + SECOND),
+            Step::Acknowledged => (meeting.rendezvous, timeout * 3 + SECOND),
+            Step::Prepared | Step::Joined | Step::Over => return None,
+        };
+        if !circuit.is_some() {
+            return None;
+        }
+        let circuit = &self.circuits[circuit.index()];
+        let late = circuit.state == CircuitState::Open && is_late(circuit.began, meeting.since, limit, self.queue.now());
+        late.then_some(meeting.step)
+    }
+
     /// Whether the client is on its way to a service.
     pub(crate) fn is_meeting(&self, client: ClientId) -> bool {
         self.clients[client.index()].meetings.iter().any(|id| self.meetings[id.index()].step != Step::Joined)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_world::at;
+
+    /// Three seconds may pass after a step at 2.4 s, which tor takes for one at two seconds: it is late from 5 s on, if its circuit began before that second. Where that was in the same
+    /// second, the circuit's age decides.
+    #[test]
+    fn steps_of_a_meeting_are_late_by_the_seconds_of_the_clock() {
+        let late = |began, since, now| is_late(at(began), at(since), SECOND * 3, at(now));
+        assert_eq!([4999, 5000, 5300, 5400].map(|now| late(1900, 2400, now)), [false, true, true, true]);
+        assert_eq!([5000, 5099, 5100, 5400].map(|now| late(2100, 2400, now)), [false, false, true, true]);
+        assert_eq!([4000, 4999, 5000].map(|now| late(1000, 2000, now)), [false, false, true]);
+        assert!(!late(0, 0, 2999) && late(0, 0, 3000));
     }
 }

@@ -9,8 +9,8 @@
 //! Both circuits stay what they were, with a queue at each relay and direction as others have; a cell that aims [`ACROSS`](crate::circuit::ACROSS) changes from one to the other where they
 //! are joined (`splice`). Streams know the client's circuit only: its end `Place::Exit` stands at the service, on the first hop of the service's circuit.
 //!
-//! The client has the service's descriptor. Everything that a try builds ends with it when a part of it fails or takes too long; tor would keep a good circuit to
-//! the rendezvous point for the next introduction.
+//! The client has the service's descriptor. Everything that a try builds ends with it when a part of it fails or takes too long, but for a circuit to a rendezvous point that
+//! is late, which is replaced alone; tor would also keep a good one for the next introduction.
 
 mod client;
 mod relay;
@@ -57,7 +57,7 @@ pub(crate) struct Meeting {
     client: ClientId,
     service: ClientId,
     owner: Owner,
-    /// The client's circuits; the second until it has served.
+    /// The client's circuits: the first unless it is to be replaced, the second until it has served.
     rendezvous: CircuitId,
     introduce: CircuitId,
     /// The service's circuit to the same introduction point.
