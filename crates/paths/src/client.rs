@@ -117,7 +117,7 @@ impl ClientPaths {
             } else {
                 // A client without guards keeps the first relay apart from the last (`choose_good_entry_server`).
                 let demand = if stable { ExitDemand::ANY.stable() } else { ExitDemand::ANY };
-                network.entry(&Request { demand, exit: Some(last), exclude: &[] }, last, draws)?
+                network.entry(&Request { demand, leg: false, exit: Some(last), exclude: &[] }, last, draws)?
             };
             let second = layer2.choose(now, network, &[guard, last], draws.draw())?;
             Some((guard, second))
@@ -141,6 +141,6 @@ impl ClientPaths {
         }
         let last = network.pick_middle(stable, &mut self.onion.member(circuit).sequence(), |relay| network.has_path_to(relay))?;
         let demand = if stable { ExitDemand::ANY.stable() } else { ExitDemand::ANY };
-        self.path(now, network, circuit, &Request { demand, exit: Some(last), exclude: &[] })
+        self.path(now, network, circuit, &Request { demand, leg: false, exit: Some(last), exclude: &[] })
     }
 }

@@ -125,6 +125,7 @@ impl Routes {
                 circuit,
                 purpose: Purpose::Internal,
                 stable: true,
+                leg: false,
                 exclude: &[],
                 exit: None,
             };
@@ -154,7 +155,7 @@ fn drawn(paths: &mut ClientPaths, relays: &Relays, request: &PathRequest<'_>) ->
         Some(host) => Some(relays.relay(host)?),
         None => None,
     };
-    let request_of_path = Request { demand, exit, exclude: &exclude };
+    let request_of_path = Request { demand, leg: request.leg, exit, exclude: &exclude };
     let path = paths.path(NOW, &relays.selector, request.circuit, &request_of_path)?;
     Some(relays.hosts_of([path.guard, path.middle, path.exit]))
 }
@@ -162,8 +163,8 @@ fn drawn(paths: &mut ClientPaths, relays: &Relays, request: &PathRequest<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Relay};
-    use onionlab_paths::{EntryRules, PathOptions};
+    use onionlab_directory::{BandwidthWeights, Class, ClassTotals, Params, Relay};
+    use onionlab_paths::{EntryRules, GuardRules, GuardVersion, PathOptions};
     use onionlab_quantities::Seed;
     use std::collections::BTreeSet;
     use std::net::Ipv4Addr;
@@ -192,13 +193,50 @@ mod tests {
         let routes = Routes { clients: vec![client], relays, servers: Vec::new() };
         let exits = |ports: &[u16], pending| -> BTreeSet<u32> {
             let purpose = Purpose::Exit { ports, pending };
-            let request =
-                |circuit| PathRequest { client: ClientId(0), circuit, purpose, stable: false, exclude: &[], exit: None };
+            let request = |circuit| PathRequest {
+                client: ClientId(0),
+                circuit,
+                purpose,
+                stable: false,
+                leg: false,
+                exclude: &[],
+                exit: None,
+            };
             (0..100).filter_map(|circuit| routes.path(&request(circuit))).map(|[.., exit]| exit.0).collect()
         };
         assert_eq!(exits(&[443, 80], true), [2].into());
         assert_eq!(exits(&[443, 80], false), [2, 3].into());
         assert_eq!(exits(&[25], true), [].into());
         assert_eq!(exits(&[25], false), [2, 3, 4].into());
+    }
+
+    /// Guard 0 is in the subnet of exit 3, guard 1 is not: only legs to that exit may begin at either.
+    #[test]
+    fn legs_may_begin_in_the_subnet_of_their_exit() {
+        let mut relays = [
+            relay(0, Class::Guard, "reject 1-65535"),
+            relay(1, Class::Guard, "reject 1-65535"),
+            relay(2, Class::Middle, "reject 1-65535"),
+            relay(3, Class::Exit, "accept 443"),
+            relay(4, Class::Exit, "accept 443"),
+        ];
+        relays[0].address = Ipv4Addr::new(10, 3, 0, 2);
+        let weights = BandwidthWeights::compute(&ClassTotals::of(&relays));
+        let selector = PathSelector::new(&relays, &weights, &PathOptions::default()).unwrap();
+        let rules = EntryRules::Guards(GuardRules::new(GuardVersion::V0_4_9, &Params::default(), None));
+        let client = |number: u64| {
+            let paths = ClientPaths::new(&selector, rules, None, Seed(number), "client").unwrap();
+            Route { circuits: Circuits::Drawn(Box::new(RefCell::new(paths))), servers: Servers::None }
+        };
+        let clients = (0..20).map(client).collect();
+        let relays = Some(Relays { selector, hosts: (0..5).map(HostId).collect() });
+        let routes = Routes { clients, relays, servers: Vec::new() };
+        let guards = |leg| -> BTreeSet<u32> {
+            let purpose = Purpose::Exit { ports: &[443], pending: false };
+            let exit = Some(HostId(3));
+            let request = |client| PathRequest { client, circuit: 0, purpose, stable: true, leg, exclude: &[], exit };
+            (0..20).filter_map(|client| routes.path(&request(ClientId(client)))).map(|[guard, ..]| guard.0).collect()
+        };
+        assert_eq!((guards(false), guards(true)), ([1].into(), [0, 1].into()));
     }
 }

@@ -26,6 +26,8 @@ pub struct Path {
 pub struct Request<'a> {
     /// What its exit is for; its flags bind the middle relay too.
     pub demand: ExitDemand,
+    /// It is a leg of a conflux set. Of its exit the guard need not be more than another relay (`entrynodes.c:guards_choose_guard`), where other circuits' keeps off its subnet and family too.
+    pub leg: bool,
     /// The exit, where it is given: that of the first leg of a conflux set, for the others.
     pub exit: Option<RelayIndex>,
     /// Relays that may be neither guard nor middle: those of the set's other legs (`conflux_pool.c:conflux_add_guards_to_exclude_list`,
@@ -169,7 +171,8 @@ impl PathSelector {
 
     /// Whether a guard goes with the exit of a request and with its siblings.
     pub(crate) fn guard_fits(&self, request: &Request<'_>, guard: RelayIndex, exit: RelayIndex) -> bool {
-        self.compatible(guard, exit) && !request.exclude.contains(&guard) && self.has_middle(guard, exit)
+        let goes = if request.leg { guard != exit } else { self.compatible(guard, exit) };
+        goes && !request.exclude.contains(&guard) && self.has_middle(guard, exit)
     }
 
     pub(crate) fn entry(&self, request: &Request<'_>, exit: RelayIndex, draws: &mut DrawSequence) -> Option<RelayIndex> {
@@ -232,7 +235,7 @@ impl PathSelector {
         exits.any(|exit| self.compatible(guard, exit) && self.has_middle(guard, exit))
     }
 
-    /// Whether some middle relay goes with both ends, which must be compatible.
+    /// Whether some middle relay goes with both ends, which must go together.
     pub(crate) fn has_middle(&self, guard: RelayIndex, exit: RelayIndex) -> bool {
         let mut middles = self.any_middle.relays();
         middles.any(|middle| self.compatible(middle, guard) && self.compatible(middle, exit))

@@ -233,6 +233,30 @@ fn families_and_other_legs_are_kept_out() {
     }
 }
 
+/// Relay 0 is of the family of relay 5, relays 1 and 6 are of one subnet, relay 7 is guard and exit.
+#[test]
+fn the_guard_of_a_leg_may_be_of_its_exits_family_or_subnet() {
+    let (relays, weights) = network(&NETWORK);
+    let family = [0, 5, 3].map(|at: usize| relays[at].fingerprint);
+    let options = PathOptions { families: Families::from_lists([family]), ..PathOptions::default() };
+    let selector = PathSelector::new(&relays, &weights, &options).unwrap();
+    for (leg, pairs) in [(false, vec![(2, 5)]), (true, vec![(0, 5), (1, 6), (2, 5)])] {
+        let exclude = &[RelayIndex(8)];
+        let fits = |(guard, exit): &(u32, u32)| {
+            let request = Request { leg, exit: Some(RelayIndex(*exit)), exclude, ..Request::default() };
+            selector.guard_fits(&request, RelayIndex(*guard), RelayIndex(*exit))
+        };
+        let found: Vec<_> = [(0, 5), (1, 6), (2, 5), (7, 7), (8, 5)].into_iter().filter(fits).collect();
+        assert_eq!(found, pairs, "leg: {leg}");
+    }
+    // The middle keeps off the families and subnets of both, as that of any circuit.
+    let request = Request { leg: true, exit: Some(RelayIndex(5)), ..Request::default() };
+    for i in 0..500 {
+        let path = selector.over_guard(&request, RelayIndex(0), &mut stream(i).sequence()).unwrap();
+        assert!(![0, 3, 4, 5].contains(&path.middle.0), "{path:?}");
+    }
+}
+
 fn any_network() -> impl Strategy<Value = Vec<(Class, u64, u16)>> {
     let class = prop::sample::select(Class::ALL.to_vec());
     prop::collection::vec((class, 0..1000_u64, 0..6_u16), 0..12)

@@ -60,6 +60,8 @@ pub struct PathRequest<'a> {
     pub purpose: Purpose<'a>,
     /// Only relays that stay up long will do (`NEED_UPTIME`).
     pub stable: bool,
+    /// It is a leg of a Conflux set, whose guard may be of its exit's family or subnet.
+    pub leg: bool,
     /// Relays that may not be guard or middle: those of the other legs of a Conflux set.
     pub exclude: &'a [HostId],
     /// The exit, where it is given: that of the other legs.

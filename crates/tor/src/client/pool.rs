@@ -211,7 +211,7 @@ impl World {
             return None;
         }
         let state = &self.clients[client.index()];
-        let request = PathRequest { client, circuit: state.pool.launched, purpose, stable, exclude: &[], exit: None };
+        let request = PathRequest { client, circuit: state.pool.launched, purpose, stable, leg: false, exclude: &[], exit: None };
         let path = match purpose {
             Purpose::Exit { .. } => self.exit_path(&request),
             Purpose::Internal => self.paths.path(&request),
@@ -253,7 +253,7 @@ impl World {
         }
         state.refusing.push(exit);
         let (circuit, purpose) = (state.pool.launched, Purpose::Exit { ports: &[port], pending: true });
-        let request = PathRequest { client, circuit, purpose, stable: false, exclude: &[], exit: None };
+        let request = PathRequest { client, circuit, purpose, stable: false, leg: false, exclude: &[], exit: None };
         let others = self.exit_path(&request).is_some();
         if !others {
             self.clients[client.index()].refusing.pop();

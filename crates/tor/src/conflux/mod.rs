@@ -176,7 +176,7 @@ impl World {
         let exclude: Vec<HostId> = others.iter().flat_map(|path| [path[0], path[1]]).collect();
         let exit = others.first().map(|path| path[2]);
         let purpose = Purpose::Exit { ports, pending: false };
-        let path = self.exit_path(&PathRequest { client, circuit, purpose, stable: true, exclude: &exclude, exit })?;
+        let path = self.exit_path(&PathRequest { client, circuit, purpose, stable: true, leg: true, exclude: &exclude, exit })?;
         let fits = exit.is_none_or(|exit| exit == path[2]) && !exclude.contains(&path[1]);
         fits.then_some(path)
     }

@@ -182,7 +182,7 @@ impl World {
             self.paths.onion_path(client, circuit, point, stable).map(|[guard, second, third, _]| [guard, second, third])
         } else {
             let purpose = Purpose::Internal;
-            self.paths.path(&PathRequest { client, circuit, purpose, stable, exclude: &[], exit: None })
+            self.paths.path(&PathRequest { client, circuit, purpose, stable, leg: false, exclude: &[], exit: None })
         };
         let Some(path) = path else {
             // What is drawn for the next number may do.

@@ -88,6 +88,7 @@ impl PathSource for Fixed {
         // A service has nothing to do outside, but expects to.
         let Some((paths, _)) = self.0.get(request.client.index()) else { return Some(self.1[&request.client.0].internal) };
         if let Some(exit) = request.exit {
+            assert!(request.leg, "none but legs have an exit given");
             let fits = |path: &&[HostId; 3]| path[2] == exit && path[..2].iter().all(|relay| !request.exclude.contains(relay));
             return paths.iter().find(fits).copied();
         }
