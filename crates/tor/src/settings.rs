@@ -162,7 +162,8 @@ pub struct ClientSettings {
     pub internal: usize,
     /// So many of them have to be Stable, else one more is launched, whether Stable or not (`SUFFICIENT_UPTIME_INTERNAL_HS_CLIENTS`).
     pub stable_internal: usize,
-    /// Whether their failures hold back what is launched (`circuit_build_failed`): since vanguards-lite they have a purpose of their own, which does not.
+    /// Whether they are of the purpose of all: their failures hold back what is launched (`circuit_build_failed`), and when one opens streams that wait try again (`circuit_has_opened`). Since
+    /// vanguards-lite they have one of their own, for which there is neither.
     pub internal_failures: bool,
     /// Whether tor comes to the newest of a client's circuits first; else as in an array in which the last fills each gap (`circuit_get_global_list`).
     pub newest_first: bool,

@@ -253,26 +253,47 @@ mod tests {
     use crate::test_world::{at, in_a_row};
     use onionlab_quantities::Bandwidth;
 
-    /// Two users, each with a circuit of its own on its way. That of the first is late, which a hop has shown; then the second's stream looks for a circuit again.
+    /// Two users, each with a circuit of its own on its way. That of the first is late, which a hop has shown: it needs another. And the second's stream.
+    fn one_of_two_is_late(all_try: bool, internal_failures: bool) -> (World, TransferId) {
+        let mut settings = Settings::default();
+        (settings.client.predict, settings.conflux) = (false, None);
+        (settings.client.all_try, settings.client.internal_failures) = (all_try, internal_failures);
+        let load = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\" }]";
+        let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(50_000_000), load);
+        let config = &mut world.clients[0].config;
+        (config.users, config.circuit_per_transfer) = (2, true);
+        world.run_until(at(10_050));
+        let client = ClientId(0);
+        assert_eq!((world.pending(client), world.clients[0].waiting.len()), (2, 2));
+        let [first, second] = world.clients[0].waiting[..] else { unreachable!() };
+        let owner = world.owner(first);
+        let own = world.clients[0].pool.clean.iter().find(|id| world.circuits[id.index()].awaited_by == Some(owner));
+        let own = *own.unwrap();
+        world.circuits[own.index()].timed_out = true;
+        (world, second)
+    }
+
+    /// When the second's stream looks for a circuit again, the first's does.
     #[test]
     fn a_stream_that_needs_a_circuit_has_those_that_wait_try_again() {
         for (all_try, launched) in [(true, 3), (false, 2)] {
-            let mut settings = Settings::default();
-            (settings.client.predict, settings.client.all_try, settings.conflux) = (false, all_try, None);
-            let load = "kind = \"sequence\"\ntransfers = [{ size = \"50 kB\" }]";
-            let mut world = in_a_row(settings, Bandwidth::from_bits_per_sec(50_000_000), load);
-            let config = &mut world.clients[0].config;
-            (config.users, config.circuit_per_transfer) = (2, true);
-            world.run_until(at(10_050));
-            let client = ClientId(0);
-            assert_eq!((world.pending(client), world.clients[0].waiting.len()), (2, 2));
-            let [first, second] = world.clients[0].waiting[..] else { unreachable!() };
-            let owner = world.owner(first);
-            let own = world.clients[0].pool.clean.iter().find(|id| world.circuits[id.index()].awaited_by == Some(owner));
-            let own = *own.unwrap();
-            world.circuits[own.index()].timed_out = true;
+            let (mut world, second) = one_of_two_is_late(all_try, false);
             world.needs_circuit(second);
             assert_eq!(world.clients[0].pool.clean.len(), launched, "all try: {all_try}");
+        }
+    }
+
+    /// A circuit within the network opens. As long as such are of the purpose of all, which is also why their failures count, the first's stream then looks for one.
+    #[test]
+    fn a_circuit_within_the_network_has_those_that_wait_try_again_before_vanguards() {
+        for (of_all, launched) in [(true, 4), (false, 3)] {
+            let (mut world, _) = one_of_two_is_late(true, of_all);
+            let path = [1, 2, 3].map(onionlab_engine::HostId);
+            let internal = world.launch_on(ClientId(0), path, Intent::Internal, false);
+            let circuit = &mut world.circuits[internal.index()];
+            (circuit.state, circuit.built) = (CircuitState::Open, 3);
+            world.hop_added(internal);
+            assert_eq!(world.clients[0].pool.clean.len(), launched, "of the purpose of all: {of_all}");
         }
     }
 }

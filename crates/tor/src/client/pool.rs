@@ -327,7 +327,8 @@ impl World {
             self.close_at(id, 0, None);
         } else if self.circuits[id.index()].hops.onion.is_some() {
             self.onion_circuit_opened(id);
-        } else {
+        } else if self.circuits[id.index()].intent != Intent::Internal || self.settings.client.internal_failures {
+            // Since vanguards-lite those within the network have a purpose of their own, for which `circuit_has_opened` does nothing.
             self.attach_waiting(client);
             // Nobody took it who had waited for it: it is anybody's (`circuit_try_clearing_isolation_state`).
             if self.circuits[id.index()].awaited_by.take().is_some() && self.circuits[id.index()].first_used.is_none() {
