@@ -33,12 +33,6 @@ impl PortSummary {
         after > 0 && port <= self.accepted[after - 1].1
     }
 
-    /// Whether the relay lets traffic out to at least one port of the inclusive range.
-    pub fn allows_some_of(&self, low: u16, high: u16) -> bool {
-        let after = self.accepted.partition_point(|&(first, _)| first <= high);
-        after > 0 && low <= self.accepted[after - 1].1
-    }
-
     /// Whether any port is accepted.
     pub fn allows_any(&self) -> bool {
         !self.accepted.is_empty()
@@ -138,8 +132,6 @@ mod tests {
         for (port, allowed) in [(80, true), (81, false), (443, true), (6660, true), (6669, true), (6670, false), (1, false)] {
             assert_eq!(summary.allows(port), allowed, "{port}");
         }
-        assert!(summary.allows_some_of(6600, 6660) && summary.allows_some_of(6665, 7000));
-        assert!(!summary.allows_some_of(444, 6659) && !summary.allows_some_of(6670, 65535));
         let inverted: PortSummary = "reject 25,119".parse().unwrap();
         assert!(inverted.allows(24) && !inverted.allows(25) && inverted.allows(65535));
     }

@@ -40,8 +40,6 @@ pub trait CongestionAlgorithm {
     fn inflight(&self) -> u32;
     /// How many DATA cells one SENDME acknowledges.
     fn increment(&self) -> u32;
-    /// Do streams have SENDME windows of their own (or XON/XOFF instead)?
-    fn uses_stream_sendme(&self) -> bool;
 
     /// A DATA cell was appended to the circuit's queue at `now`, after [`Self::can_send`] said yes.
     fn data_sent(&mut self, now: SimTime);
@@ -70,9 +68,6 @@ impl CongestionAlgorithm for NoWindow {
     }
     fn increment(&self) -> u32 {
         0
-    }
-    fn uses_stream_sendme(&self) -> bool {
-        false
     }
     fn data_sent(&mut self, _now: SimTime) {}
     fn data_forwarded(&mut self, _now: SimTime) {}
@@ -134,9 +129,6 @@ impl CongestionAlgorithm for CongestionControl {
     }
     fn increment(&self) -> u32 {
         each!(self, control => control.increment())
-    }
-    fn uses_stream_sendme(&self) -> bool {
-        each!(self, control => control.uses_stream_sendme())
     }
     fn data_sent(&mut self, now: SimTime) {
         each!(self, control => control.data_sent(now));

@@ -54,9 +54,6 @@ impl CongestionAlgorithm for PackageWindow {
     fn increment(&self) -> u32 {
         u32::from(self.increment)
     }
-    fn uses_stream_sendme(&self) -> bool {
-        true
-    }
 
     fn data_sent(&mut self, now: SimTime) {
         debug_assert!(self.left > 0, "a cell is sent only when the window has room");

@@ -99,11 +99,6 @@ impl DeliveringEdge {
         Self::default()
     }
 
-    /// Whether the reading end was told to stop.
-    pub const fn is_xoff(&self) -> bool {
-        self.xoff_sent
-    }
-
     /// A DATA cell arrived at the edge, whose outbuf holds `waiting` without it: advice to send, in this order.
     pub fn data_arrived(&mut self, now: SimTime, waiting: Bytes, parameters: &XonXoffParameters) -> [Option<Advice>; 2] {
         let mut xoff = None;
@@ -282,7 +277,7 @@ mod tests {
         // XON only when nothing is left, and without a rate, since none was measured.
         assert_eq!(edge.drained(at(40), Bytes::new(244_000), Bytes::new(1), &P), None);
         assert_eq!(edge.drained(at(41), Bytes::new(1), Bytes::ZERO, &P), Some(Advice::Xon { kilobytes_per_second: 0 }));
-        assert!(!edge.is_xoff());
+        assert!(!edge.xoff_sent);
     }
 
     /// An edge that drains 1 MB/s and is never empty but at the end: the XON carries that rate.
@@ -368,7 +363,7 @@ mod tests {
                     }
                     prop_assert!(waiting > 0 || reader.may_read());
                 }
-                prop_assert_eq!(reader.may_read(), !edge.is_xoff());
+                prop_assert_eq!(reader.may_read(), !edge.xoff_sent);
             }
         }
     }

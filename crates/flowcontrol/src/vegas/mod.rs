@@ -265,9 +265,6 @@ impl CongestionAlgorithm for Vegas {
     fn increment(&self) -> u32 {
         self.parameters.sendme_inc as u32
     }
-    fn uses_stream_sendme(&self) -> bool {
-        false
-    }
 
     fn data_sent(&mut self, now: SimTime) {
         debug_assert!(self.can_send(), "a cell is sent only when the window has room");
