@@ -21,7 +21,7 @@ pub(crate) const ACROSS: u8 = 15;
 
 /// One of the two ends of a circuit, where DATA cells begin and end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub(crate) enum Place {
     /// The client, which built it.
     Client = 0,
     /// The last relay; of a client's circuit that is joined to one of an onion service, the service.

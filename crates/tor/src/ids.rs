@@ -1,11 +1,12 @@
 //! Dense indices into the world's arrays.
 
 macro_rules! id {
-    ($(#[$doc:meta])* $name:ident) => {
+    ($(#[$doc:meta])* $seen:vis $name:ident) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
+        $seen struct $name(pub u32);
 
+        #[allow(dead_code, reason = "some always name something")]
         impl $name {
             /// No such thing.
             pub const NONE: Self = Self(u32::MAX);
@@ -24,48 +25,48 @@ macro_rules! id {
 
 id! {
     /// One end of a channel. The ends are numbered 2n (it connected) and 2n + 1 (it accepted).
-    EndId
+    pub(crate) EndId
 }
 id! {
     /// A circuit, at all its hops.
-    CircuitId
+    pub(crate) CircuitId
 }
 id! {
     /// A stream over a circuit.
-    StreamId
+    pub(crate) StreamId
 }
 id! {
     /// A client: a tor process and the program that uses it.
-    ClientId
+    pub ClientId
 }
 id! {
     /// A DATA cell that is followed to the server.
-    ProbeId
+    pub(crate) ProbeId
 }
 id! {
     /// Flows of a client that follow each other.
-    SequenceId
+    pub(crate) SequenceId
 }
 id! {
     /// A flow that goes on.
-    FlowId
+    pub(crate) FlowId
 }
 id! {
     /// A stream of a client's program that goes on, whether or not it has a circuit.
-    TransferId
+    pub(crate) TransferId
 }
 
 id! {
     /// A message of a relay that plans, beside the network.
-    LetterId
+    pub(crate) LetterId
 }
 id! {
     /// What a client and an onion service do to meet.
-    MeetingId
+    pub(crate) MeetingId
 }
 id! {
     /// A Conflux set: circuits of one client to one exit.
-    SetId
+    pub(crate) SetId
 }
 
 impl EndId {

@@ -43,7 +43,7 @@ const FORESEEN: usize = 256;
 
 /// What can happen. The host concerned comes with it from the queue.
 #[derive(Debug, Clone, Copy)]
-pub enum Event {
+pub(crate) enum Event {
     /// Below tor.
     Net(NetEvent),
     /// A channel may have been without circuits for too long at this end.
