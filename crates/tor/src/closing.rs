@@ -131,7 +131,6 @@ impl World {
 
     /// DESTROY arrives.
     pub(crate) fn process_destroy(&mut self, from: EndId, cell: Cell) {
-        #[cfg(test)]
         self.trace_switch(from, cell);
         if !self.waits_for_switch(cell) {
             self.close_at(cell.circuit, cell.arrives_at(), Some(from));

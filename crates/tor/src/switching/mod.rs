@@ -9,6 +9,7 @@
 mod client;
 mod draining;
 mod entry;
+mod for_tests;
 mod forwarding;
 mod kept;
 mod path;
@@ -249,18 +250,6 @@ impl World {
     /// Whether the circuit was in a switch that failed: its streams start over.
     pub(crate) fn failed_by_switching(&self, id: CircuitId) -> bool {
         self.switching.as_ref().and_then(|switching| switching.switch(id)).is_some_and(|switch| switch.failed.is_some())
-    }
-
-    /// A cell arrives that belongs to a switch.
-    #[cfg(test)]
-    pub(crate) fn trace_switch(&mut self, from: EndId, cell: Cell) {
-        let (time, sender, here) = (self.queue.now(), self.ends[from.peer().index()].host, self.ends[from.index()].host);
-        let Some(switching) = &mut self.switching else { return };
-        let of_switch = |id: CircuitId| switching.switch(id).is_some();
-        let from_elsewhere = switching.circuits.get(&cell.circuit).and_then(|of| of.spare_of).is_some_and(of_switch);
-        if of_switch(cell.circuit) || from_elsewhere {
-            switching.trace.push((time, cell.kind, sender, here));
-        }
     }
 
     fn host_of(&self, id: CircuitId, hop: u8) -> HostId {

@@ -14,7 +14,6 @@ const EXIT: u8 = Place::Exit.hop();
 impl World {
     /// SWITCH, SWITCHED_CONN or SWITCH_ACK arrives.
     pub(crate) fn process_switching(&mut self, from: EndId, cell: Cell) {
-        #[cfg(test)]
         self.trace_switch(from, cell);
         let (id, hop) = (cell.circuit, cell.arrives_at());
         if cell.kind == CellKind::SwitchAck && self.is_of_control(from, id) {
@@ -23,11 +22,7 @@ impl World {
             return;
         }
         let here = &self.circuits[id.index()].hops[hop as usize];
-        #[cfg(test)]
-        let deaf = cell.kind == CellKind::SwitchedConn && self.switching.as_ref().is_some_and(|of| of.deaf == Some(here.host));
-        #[cfg(not(test))]
-        let deaf = false;
-        if here.closed || deaf {
+        if here.closed || self.is_deaf(here.host, cell) {
             self.discard(cell);
             return;
         }
