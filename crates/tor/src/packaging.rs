@@ -64,7 +64,8 @@ impl World {
             self.streams[id.index()].end(place).reads_once_more = false;
         }
         let circuit = self.streams[id.index()].circuit;
-        if self.sending_circuit(circuit, place).is_some() {
+        // A cell that found its queue full has closed the circuit, and with it the stream.
+        if !circuit.is_some() || self.sending_circuit(circuit, place).is_some() {
             return;
         }
         let streams = self.streams_at(self.home(circuit), place);
