@@ -58,7 +58,8 @@ name = "one"
 fn records(text: &str) -> [Vec<u8>; 3] {
     let out = std::env::temp_dir().join(format!("onionlab-params-{}-{:?}", std::process::id(), std::thread::current().id()));
     let scenario = Scenario::parse(Path::new("test.toml"), text.to_owned()).and_then(|scenario| scenario.resolve());
-    let (directory, _) = run(&scenario.unwrap_or_else(|error| panic!("{error}")), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
+    let (directory, _) = run(&scenario, 0, 0, 1, &out, |_| Continue::Yes).unwrap();
     let tables = ["circuits", "channels", "transfers"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap());
     fs::remove_dir_all(&out).unwrap();
     tables
@@ -157,17 +158,27 @@ cpu = "main-thread"
 cpu-per-handshake = "200 ms"
 "#;
 
-#[test]
-fn what_relays_read_of_the_consensus_about_handshakes_has_an_effect() {
+fn crowd() -> String {
     let names: Vec<String> = (1..=200).map(|client| format!("client{client}")).collect();
     let rest = "role = \"client\", up = \"50 Mbit/s\", down = \"50 Mbit/s\"";
     let hosts: Vec<String> = names.iter().map(|name| format!("{{ name = \"{name}\", {rest} }},")).collect();
-    let crowd = CROWD.replace("HOSTS", &hosts.join("\n  ")).replace("NAMES", &format!("\"{}\"", names.join("\", \"")));
+    CROWD.replace("HOSTS", &hosts.join("\n  ")).replace("NAMES", &format!("\"{}\"", names.join("\", \"")))
+}
+
+/// Where circuits of both kinds of client wait for their handshakes.
+#[test]
+fn how_many_ntors_go_before_one_tap_has_an_effect() {
+    let both_kinds = format!("{}tor = \"0.3.5\"\ntap-clients = 0.5\n", crowd());
+    assert_ne!(records(&both_kinds), records(&format!("{both_kinds}ntors-per-tap = 1\n")));
+}
+
+#[test]
+fn what_relays_read_of_the_consensus_about_handshakes_has_an_effect() {
     let changes = [
         ("", "", "MaxOnionQueueDelay = 1"),
         ("", "", "max_pending_tasks_per_cpu = 1"),
         ("", "max_pending_tasks_per_cpu = 1", "onion_queue_wait_cutoff = 1"),
     ];
-    let idle = without_effect(&changes, |keys, params| given(&crowd, keys, params));
+    let idle = without_effect(&changes, |keys, params| given(&crowd(), keys, params));
     assert!(idle.is_empty(), "without effect: {idle:?}");
 }
