@@ -179,13 +179,8 @@ impl Candidates {
 
     /// The relays that `admits` lets through, by their weight in `position`; all alike where each of them weighs nothing, as in tor.
     pub fn weighted(&self, position: Position, admits: impl Fn(&Candidate) -> bool) -> Option<Distribution> {
-        let index = match position {
-            Position::Guard => 0,
-            Position::Middle => 1,
-            Position::Exit => 2,
-        };
         let admitted = || self.relays.iter().zip(0..).filter(|(relay, _)| admits(relay));
-        let by_weight = admitted().map(|(relay, at)| (RelayIndex(at), relay.weights[index]));
+        let by_weight = admitted().map(|(relay, at)| (RelayIndex(at), relay.weights[position.index()]));
         Distribution::new(by_weight).or_else(|| Distribution::new(admitted().map(|(_, at)| (RelayIndex(at), 1.0))))
     }
 

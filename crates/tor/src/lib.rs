@@ -67,7 +67,7 @@ pub use idle::{IdleChannels, IdleTimeout};
 pub use ids::ClientId;
 pub use links::{LinkCount, LinkSample};
 pub use memory::{MemoryCounts, MemoryLimit};
-pub use node::{RateLimit, RelayClass, Role};
+pub use node::{PerClass, RateLimit, RelayClass, Role};
 pub use predictor::{ControllerSample, Feedback, Phase, PlanSample, PredictorSettings};
 pub use probes::{ProbeOutcome, ProbeRecord};
 pub use records::{

@@ -6,6 +6,7 @@ use crate::cpu::MainThread;
 use crate::handshakes::Workers;
 use crate::ids::{ClientId, EndId};
 use onionlab_quantities::{Bandwidth, Bytes, SimTime};
+use std::ops::{Index, IndexMut};
 
 /// The position class of a relay in the records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -21,6 +22,14 @@ pub enum RelayClass {
 }
 
 impl RelayClass {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Guard, Self::Middle, Self::Exit, Self::GuardExit];
+
+    /// Position in [`Self::ALL`].
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
     /// The name in the records.
     pub const fn name(self) -> &'static str {
         match self {
@@ -29,6 +38,30 @@ impl RelayClass {
             Self::Exit => "exit",
             Self::GuardExit => "guard-exit",
         }
+    }
+}
+
+/// Something of each class of relays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PerClass<T>([T; 4]);
+
+impl<T> PerClass<T> {
+    /// What `of` says of each.
+    pub fn from_fn(of: impl FnMut(RelayClass) -> T) -> Self {
+        Self(RelayClass::ALL.map(of))
+    }
+}
+
+impl<T> Index<RelayClass> for PerClass<T> {
+    type Output = T;
+    fn index(&self, class: RelayClass) -> &T {
+        &self.0[class.index()]
+    }
+}
+
+impl<T> IndexMut<RelayClass> for PerClass<T> {
+    fn index_mut(&mut self, class: RelayClass) -> &mut T {
+        &mut self.0[class.index()]
     }
 }
 

@@ -5,6 +5,7 @@ use crate::circuit::{Circuit, Intent};
 use crate::head_of_line::Held;
 use crate::ids::ClientId;
 use crate::links::LinkSample;
+use crate::node::PerClass;
 use crate::predictor::{ControllerSample, PlanSample};
 use crate::probes::ProbeRecord;
 use crate::switching::{SwitchRecord, SwitchSample};
@@ -419,8 +420,8 @@ pub struct NetworkSample {
     pub links: LinkSample,
     /// The same of circuits that are built and of which a relay cell has left the client or come to it in the interval, of each its first two parts.
     pub busy: LinkSample,
-    /// Bytes sent over capacity of all relays that only guard, do neither, only exit or do both.
-    pub utilisation: [f64; 4],
+    /// Bytes sent over capacity of all relays of a class.
+    pub utilisation: PerClass<f64>,
 }
 
 /// What one circuit carried from its exit to its entry in one sample interval (module `byte_latency`).

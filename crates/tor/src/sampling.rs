@@ -4,7 +4,7 @@ use crate::channel::{ChannelKind, Opening};
 use crate::circuit::Place;
 use crate::head_of_line::Held;
 use crate::ids::{CircuitId, EndId};
-use crate::node::{RelayClass, Role};
+use crate::node::{PerClass, RelayClass, Role};
 use crate::records::{NetworkSample, RelaySample, VegasSample, VegasState};
 use crate::sockets::CONNECTION_BYTES;
 use crate::stream::ExitState;
@@ -75,8 +75,8 @@ impl World {
     pub fn sample(&mut self, time: SimTime) {
         let interval = time.saturating_since(self.sampler.last);
         self.sampler.last = time;
-        let mut sent = [0_u64; 4];
-        let mut capacity = [0_u64; 4];
+        let mut sent = PerClass::<u64>::default();
+        let mut capacity = PerClass::<u64>::default();
         let to_servers = self.bytes_towards_servers();
         for (index, node) in self.nodes.iter().enumerate() {
             let Role::Relay { class, limit } = node.role else { continue };
@@ -90,12 +90,6 @@ impl World {
             if let Some(limit) = limit {
                 could_send = could_send.min(limit.relays().bytes_in(interval).get());
             }
-            let class = match class {
-                RelayClass::Guard => 0,
-                RelayClass::Middle => 1,
-                RelayClass::Exit => 2,
-                RelayClass::GuardExit => 3,
-            };
             sent[class] += bytes_sent;
             capacity[class] += could_send;
             let (mut queued_cells, mut outbuf_bytes, mut connection_bytes) = (0, 0, 0);
@@ -146,12 +140,12 @@ impl World {
         self.records.network.push(NetworkSample {
             time,
             goodput_bytes,
-            relay_bytes_sent: sent.iter().sum(),
+            relay_bytes_sent: RelayClass::ALL.into_iter().map(|class| sent[class]).sum(),
             transfers_ok: self.sampler.transfers_ok,
             transfers_failed: self.sampler.transfers_failed,
             links: self.links_in_use(),
             busy,
-            utilisation: std::array::from_fn(|class| share(sent[class], capacity[class])),
+            utilisation: PerClass::from_fn(|class| share(sent[class], capacity[class])),
         });
     }
 }

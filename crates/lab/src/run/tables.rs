@@ -5,7 +5,7 @@ use crate::records::{CHANNELS, CIRCUITS, LATENCY, NETWORK, PROBES, RELAYS, Recor
 use crate::world::Names;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{
-    ChannelClose, ChannelRecord, CircuitRecord, CloseReason, LatencySample, NetworkSample, RelayClass, RelaySample,
+    ChannelClose, ChannelRecord, CircuitRecord, CloseReason, LatencySample, NetworkSample, PerClass, RelayClass, RelaySample,
     TransferRecord, VegasSample, VegasState, World,
 };
 use std::path::Path;
@@ -25,7 +25,7 @@ pub(super) struct Optional {
 pub(super) struct Tables<'a> {
     names: &'a Names,
     /// Classes without a relay have no utilisation.
-    classes: [bool; 4],
+    classes: PerClass<bool>,
     transfers: TableWriter,
     circuits: TableWriter,
     channels: TableWriter,
@@ -49,7 +49,7 @@ impl<'a> Tables<'a> {
         let table = |table| TableWriter::create(table, directory);
         Ok(Self {
             names,
-            classes: [RelayClass::Guard, RelayClass::Middle, RelayClass::Exit, RelayClass::GuardExit].map(has),
+            classes: PerClass::from_fn(has),
             transfers: table(&TRANSFERS)?,
             circuits: table(&CIRCUITS)?,
             channels: table(&CHANNELS)?,
@@ -204,7 +204,7 @@ impl<'a> Tables<'a> {
 
     fn take_network(&mut self, network: Vec<NetworkSample>) -> Result<(), RecordError> {
         for sample in network {
-            let utilisation = |class: usize| self.classes[class].then_some(sample.utilisation[class]);
+            let utilisation = |class: RelayClass| self.classes[class].then_some(sample.utilisation[class]);
             self.network.row(|row| {
                 row.nanos(sample.time.as_nanos())
                     .number(sample.goodput_bytes)
@@ -221,10 +221,10 @@ impl<'a> Tables<'a> {
                     .number(u64::from(sample.busy.circuits))
                     .number(u64::from(sample.busy.directed.links))
                     .number(u64::from(sample.busy.directed.shared))
-                    .fraction_if(utilisation(0))
-                    .fraction_if(utilisation(1))
-                    .fraction_if(utilisation(2))
-                    .fraction_if(utilisation(3));
+                    .fraction_if(utilisation(RelayClass::Guard))
+                    .fraction_if(utilisation(RelayClass::Middle))
+                    .fraction_if(utilisation(RelayClass::Exit))
+                    .fraction_if(utilisation(RelayClass::GuardExit));
             })?;
         }
         Ok(())

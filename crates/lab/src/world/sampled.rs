@@ -123,7 +123,7 @@ fn capacities(network: &Consensus, common: &SampledNetwork, seed: Seed) -> Resul
     let given = &common.capacity;
     let mut model = CapacityModel::for_network(network).scaled(given.factor)?;
     let classes = [given.guard, given.middle, given.exit, given.guard_exit];
-    for (class, power) in [Class::Guard, Class::Middle, Class::Exit, Class::GuardExit].into_iter().zip(classes) {
+    for (class, power) in Class::ALL.into_iter().zip(classes) {
         if let Some(power) = power {
             model = model.with_class(class, power.factor, power.exponent)?;
         }
