@@ -9,11 +9,11 @@ use onionlab_quantities::{Bandwidth, Bytes, SimDuration, SimTime};
 
 /// How long an edge may be over its limit before XOFF is sent.
 pub const XOFF_GRACE: SimDuration = SimDuration::from_millis(5);
-/// More than this many bytes in an edge's outbuf are taken for a queue: 32 cells of 488 bytes.
-const EXPECTED_BURST: u64 = 32 * 488;
-/// Bytes of a cell, in the units of the limits and of the rate.
+/// Bytes of a cell, in the units of the limits and of the rate (`RELAY_PAYLOAD_SIZE_MIN`, `RELAY_PAYLOAD_SIZE_MAX`).
 const LIMIT_CELL: u64 = 488;
 const RATE_CELL: u64 = 498;
+/// More than this many bytes in an edge's outbuf are taken for a queue: 32 cells.
+const EXPECTED_BURST: u64 = 32 * LIMIT_CELL;
 
 /// The settings of one end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

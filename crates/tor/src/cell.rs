@@ -10,6 +10,12 @@ use onionlab_quantities::SimTime;
 /// Bytes of a fixed cell on the wire, link protocol 4 and later: 4 of circuit id, 1 of command, 509 of payload (`CELL_MAX_NETWORK_SIZE`).
 pub const CELL_BYTES: u32 = 514;
 
+/// Bytes of data in a full DATA cell (`RELAY_PAYLOAD_SIZE_MAX`): `CELL_PAYLOAD_SIZE`, 509, less `RELAY_HEADER_SIZE_V0`, 11.
+pub const RELAY_PAYLOAD_SIZE_MAX: u16 = 498;
+
+/// The same in the format that CGO brought (`RELAY_PAYLOAD_SIZE_MIN`): 509 less `RELAY_HEADER_SIZE_V1_WITH_STREAM_ID`, 21.
+pub const RELAY_PAYLOAD_SIZE_V1: u16 = 488;
+
 const NONE: u32 = u32::MAX;
 
 /// What a cell is; for relay cells, the relay command.

@@ -11,7 +11,6 @@
 //! its callbacks at once, several make up a pass; the queue holds what waits for a pass, each socket once. Where computing takes
 //! time (`cpu.rs`), each relay has a queue of its own.
 
-use crate::CELL_BYTES;
 use crate::bucket;
 use crate::channel::Opening;
 use crate::circuit::Place;
@@ -21,6 +20,7 @@ use crate::records::ChannelClose;
 use crate::settings::Epoll;
 use crate::traffic::QueueId;
 use crate::world::{SocketUse, World};
+use crate::{CELL_BYTES, RELAY_PAYLOAD_SIZE_MAX};
 use onionlab_engine::HostId;
 use onionlab_net::{SocketId, tcp::Effects};
 use std::collections::VecDeque;
@@ -37,7 +37,7 @@ pub(crate) enum Operation {
 pub(crate) enum Connection {
     /// A channel: cells of 514 bytes.
     Channel,
-    /// An exit's connection to a server: payloads of 498 bytes, whatever a DATA cell holds (`RELAY_PAYLOAD_SIZE_MAX`), so that 32 make the 15,936
+    /// An exit's connection to a server: payloads of 498 bytes, whatever a DATA cell holds, so that 32 make the 15,936
     /// bytes of a read.
     Edge,
 }
@@ -46,7 +46,7 @@ impl Connection {
     pub const fn unit(self) -> u64 {
         match self {
             Self::Channel => CELL_BYTES as u64,
-            Self::Edge => 498,
+            Self::Edge => RELAY_PAYLOAD_SIZE_MAX as u64,
         }
     }
 }

@@ -56,7 +56,7 @@ mod world;
 mod writing;
 
 pub use bucket::TokenRefill;
-pub use cell::CELL_BYTES;
+pub use cell::{CELL_BYTES, RELAY_PAYLOAD_SIZE_MAX, RELAY_PAYLOAD_SIZE_V1};
 pub use channel::ChannelKind;
 pub use client::{BuildTimeModel, BuildTimeoutParameters, ClientConfig, ClientOptions, PathRequest, PathSource, Purpose};
 pub use conflux::ConfluxSettings;

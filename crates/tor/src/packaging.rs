@@ -3,16 +3,12 @@
 //! A read event packages until the window is used up; the mark of 256 cells only stops further reads (over a set, a leg whose queue is at the mark takes no
 //! cell). A SENDME lets every stream of the circuit read again and first empties what their inbufs hold, in equal shares.
 
-use crate::cell::{Cell, CellKind};
+use crate::cell::{Cell, CellKind, RELAY_PAYLOAD_SIZE_MAX, RELAY_PAYLOAD_SIZE_V1};
 use crate::circuit::Place;
 use crate::ids::{CircuitId, ProbeId, StreamId};
 use crate::stream::StreamControl;
 use crate::world::World;
 use onionlab_flowcontrol::{CongestionAlgorithm, Signals};
-
-/// Payload of a DATA cell in the two formats (`CELL_PAYLOAD_SIZE` less `RELAY_HEADER_SIZE_V1_WITH_STREAM_ID`, `RELAY_HEADER_SIZE_V0`).
-const NEWER_FORMAT: u16 = 488;
-const OLD_FORMAT: u16 = 498;
 
 impl World {
     /// Sends a cell from one end of its circuit, or of the set of which that is a leg, to the other.
@@ -79,7 +75,8 @@ impl World {
     /// their relays do (`create_rend_cpath`).
     pub(crate) fn cell_payload(&self, id: CircuitId) -> u64 {
         let joined = self.circuits[id.index()].hops.onion.is_some();
-        u64::from(if joined && self.settings.cell_payload == NEWER_FORMAT { OLD_FORMAT } else { self.settings.cell_payload })
+        let usual = self.settings.cell_payload;
+        u64::from(if joined && usual == RELAY_PAYLOAD_SIZE_V1 { RELAY_PAYLOAD_SIZE_MAX } else { usual })
     }
 
     /// `connection_edge_package_raw_inbuf`: whole payloads first, what remains as a short cell; at most `max` cells. Returns how many of

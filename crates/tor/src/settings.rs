@@ -1,6 +1,7 @@
 //! What a treatment can set about tor.
 
 use crate::bucket::TokenRefill;
+use crate::cell::RELAY_PAYLOAD_SIZE_MAX;
 use crate::client::BuildTimeoutParameters;
 use crate::conflux::ConfluxSettings;
 use crate::cpu::Cpu;
@@ -310,7 +311,7 @@ impl Default for Settings {
         Self {
             scheduling: Scheduling::default(),
             some_relays: None,
-            cell_payload: 498,
+            cell_payload: RELAY_PAYLOAD_SIZE_MAX,
             flow_control: FlowControl::Windows,
             circuit_window: Cells::new(1000),
             circuit_window_increment: Cells::new(100),

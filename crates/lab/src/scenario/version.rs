@@ -7,6 +7,7 @@ use super::treatment::{
     ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, EwmaClock, FlowControl, Handshake, MemoryCounts, Tls, TokenRefill,
 };
 use onionlab_quantities::{Bytes, SimDuration};
+use onionlab_tor::{RELAY_PAYLOAD_SIZE_MAX, RELAY_PAYLOAD_SIZE_V1};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -133,6 +134,7 @@ impl TorVersion {
     /// Bytes of data in a DATA cell. With congestion control the last hop of 0.4.9 speaks the newer relay crypto, whose header takes ten bytes more
     /// (`client_circ_negotiation_message`, `relay_cell_max_payload_size`).
     pub(crate) fn cell_payload(self, flow_control: FlowControl) -> u32 {
-        if self == Self::V0_4_9 && flow_control == FlowControl::Vegas { 488 } else { 498 }
+        let newer = self == Self::V0_4_9 && flow_control == FlowControl::Vegas;
+        u32::from(if newer { RELAY_PAYLOAD_SIZE_V1 } else { RELAY_PAYLOAD_SIZE_MAX })
     }
 }

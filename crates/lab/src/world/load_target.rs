@@ -16,9 +16,10 @@
 use onionlab_directory::{Class, Consensus, Position};
 use onionlab_load::{LoadModel, MeanFlow, Pace};
 use onionlab_quantities::Bandwidth;
+use onionlab_tor::{CELL_BYTES, RELAY_PAYLOAD_SIZE_MAX};
 
 /// Bytes on a relay's wire for each byte of payload: cells (514 for 498), TLS records (22 for 4048), TCP/IP (52 for 1448).
-const OVERHEAD: f64 = 514.0 / 498.0 * (4070.0 / 4048.0) * (1500.0 / 1448.0);
+const OVERHEAD: f64 = CELL_BYTES as f64 / RELAY_PAYLOAD_SIZE_MAX as f64 * (4070.0 / 4048.0) * (1500.0 / 1448.0);
 /// Round trips of a transfer in an empty network, in seconds.
 const LATENCY: f64 = 1.0;
 /// Payload rate of a stream in an empty network, in bytes a second.

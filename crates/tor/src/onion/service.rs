@@ -1,7 +1,7 @@
 //! The service's side: its introduction points, its way to a rendezvous point, and the program behind it on the same host (`feature/hs/hs_service.c`,
 //! `hs_circuit.c`).
 
-use crate::cell::{Cell, CellKind};
+use crate::cell::{Cell, CellKind, RELAY_PAYLOAD_SIZE_MAX};
 use crate::circuit::{Intent, Place};
 use crate::client::PROGRAM_SOCKET;
 use crate::ids::{CircuitId, ClientId, MeetingId, StreamId};
@@ -14,7 +14,7 @@ const INTRODUCTION_POINTS: usize = 3;
 /// Relays that are looked at for one, at a time.
 const TRIES: u64 = 8;
 /// The service's tor reads so much at a time from the program: 32 DATA cells.
-const READ: u64 = 32 * 498;
+const READ: u64 = 32 * RELAY_PAYLOAD_SIZE_MAX as u64;
 
 /// A circuit of a service to one of its introduction points.
 #[derive(Debug, Clone, Copy)]

@@ -5,7 +5,7 @@
 
 use super::feedback::Letter;
 use super::{EXIT, Feedback, Predictor};
-use crate::cell::{Cell, CellKind};
+use crate::cell::{Cell, CellKind, RELAY_PAYLOAD_SIZE_MAX};
 use crate::channel::{ChannelKind, Opening};
 use crate::ids::EndId;
 use crate::queues::Direction;
@@ -15,7 +15,7 @@ use onionlab_engine::HostId;
 
 /// Of a message: its kind, when it begins, the length of a step, and how many steps.
 const HEADER: usize = 1 + 8 + 8 + 2;
-const PAYLOAD: usize = 498;
+const PAYLOAD: usize = RELAY_PAYLOAD_SIZE_MAX as usize;
 
 impl World {
     /// A relay has opened a channel for a circuit: another one for its trajectories, if they go in band and there is a socket.

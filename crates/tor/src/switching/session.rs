@@ -5,6 +5,7 @@
 //! has to say goes on the second connection from the byte at which the client is, once the client has said so.
 
 use super::CircuitId;
+use crate::cell::RELAY_PAYLOAD_SIZE_MAX;
 use crate::circuit::Place;
 use crate::ids::StreamId;
 use crate::stream::ExitState;
@@ -12,7 +13,7 @@ use crate::world::World;
 use onionlab_net::tcp::Effects;
 
 /// Bytes with which a client's program resumes its session: a ClientHello with a ticket and a request for the rest, in one cell.
-const RESUMPTION: u64 = 498;
+const RESUMPTION: u64 = RELAY_PAYLOAD_SIZE_MAX as u64;
 
 /// A stream's part in switching.
 #[derive(Debug, Clone, Copy)]

@@ -17,6 +17,7 @@ use crate::scenario::treatment::{
 };
 use crate::scenario::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
+use onionlab_tor::{CELL_BYTES, RELAY_PAYLOAD_SIZE_MAX};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
@@ -178,7 +179,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let stream_increment = all.stream_window_increment.unwrap_or(50);
     let lifetime = all.circuit_lifetime.unwrap_or(SimDuration::from_secs(600));
     let cell_queue_high = keys.given("cell-queue-high", all.cell_queue_high, 1, 1000)?;
-    let cell = Bytes::new(514);
+    let cell = Bytes::new(u64::from(CELL_BYTES));
     let outbuf_high = all.outbuf_high.filter(|_| channel_scheduler.fills_outbufs());
     let outbuf_high = keys.given("outbuf-high", outbuf_high, cell, Bytes::new(1 << 30))?;
     let outbuf_low = all.outbuf_low.filter(|_| channel_scheduler.refills_outbufs());
@@ -212,7 +213,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         tap_clients: computing.then_some(tap_clients),
         ntors_per_tap: keys.given("ntors-per-tap", all.ntors_per_tap.filter(|_| computing && tap_clients > 0.0), 1, 100_000)?,
         cpu_cores: keys.given("cpu-cores", computing.then_some(all.cpu_cores.unwrap_or(2)), 1, 128)?,
-        cell_payload: keys.given("cell-payload", all.cell_payload, 1, 498)?,
+        cell_payload: keys.given("cell-payload", all.cell_payload, 1, u32::from(RELAY_PAYLOAD_SIZE_MAX))?,
         predicted_circuits: all.predicted_circuits,
         build_time_bin: all.build_time_bin.map(|bin| bins(key("build-time-bin"), bin)).transpose()?,
         first_port: keys.given("first-port", all.first_port, 1, 65_535)?,
