@@ -194,7 +194,7 @@ pub enum Flag {
     Authority,
     /// Caught tampering: not to be used as an exit.
     BadExit,
-    /// Lets traffic out to ports 80 and 443 of at least one /8 each.
+    /// Lets traffic out to [`Self::EXIT_PORTS`] of at least one /8 each.
     Exit,
     /// Fast enough for ordinary circuits.
     Fast,
@@ -219,6 +219,14 @@ pub enum Flag {
 }
 
 impl Flag {
+    /// The ports that the Exit flag promises, those of the web.
+    pub const EXIT_PORTS: [u16; 2] = [80, 443];
+
+    /// Whether the Exit flag promises this port.
+    pub fn exit_promises(port: u16) -> bool {
+        Self::EXIT_PORTS.contains(&port)
+    }
+
     /// All flags in the order of an `s` line.
     pub const ALL: [Self; 13] = [
         Self::Authority,

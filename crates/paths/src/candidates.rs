@@ -155,7 +155,7 @@ impl Needs {
 #[derive(Debug)]
 pub(crate) struct Candidates {
     relays: Vec<Candidate>,
-    /// Whether exit policies are known; else the Exit flag stands for ports 80 and 443.
+    /// Whether exit policies are known; else the Exit flag stands for [`Flag::EXIT_PORTS`].
     policies: bool,
 }
 
@@ -190,14 +190,14 @@ impl Candidates {
         match &relay.policy {
             _ if relay.flags.contains(Flag::BadExit) => false,
             Some(policy) => policy.allows(port),
-            None => !self.policies && relay.flags.contains(Flag::Exit) && matches!(port, 80 | 443),
+            None => !self.policies && relay.flags.contains(Flag::Exit) && Flag::exit_promises(port),
         }
     }
 
     /// The exits for a demand, exclusions left aside.
     pub fn exits(&self, demand: ExitDemand, fast: bool) -> Result<Distribution, PathError> {
         let ports: Vec<u16> = demand.ports().collect();
-        if demand.pending && !self.policies && !ports.iter().all(|port| matches!(port, 80 | 443)) {
+        if demand.pending && !self.policies && !ports.iter().all(|port| Flag::exit_promises(*port)) {
             return Err(PathError::NoPolicies { ports });
         }
         let needs = Needs { fast, stable: demand.stable };
@@ -222,7 +222,7 @@ impl Candidates {
         };
         // Without policies every usable relay has the Exit flag, which promises two ports.
         let served = |relay: &Candidate| {
-            let allows = |port: &u16| relay.policy.as_ref().map_or(matches!(port, 80 | 443), |policy| policy.allows(*port));
+            let allows = |port: &u16| relay.policy.as_ref().map_or(Flag::exit_promises(*port), |policy| policy.allows(*port));
             demand.ports().filter(allows).count()
         };
         let most = self.relays.iter().filter(|relay| usable(relay)).map(served).max()?;

@@ -14,6 +14,7 @@ use crate::scenario::onion::Onion;
 use crate::scenario::resolved::{ClientGroup, FileRef, LoadTarget, Members, Network, ResolvedScenario};
 use crate::scenario::treatment::{FlowControl, Links};
 use crate::scenario::{Scenario, onion, some_relays, switching};
+use onionlab_directory::Flag;
 use onionlab_quantities::SimDuration;
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -182,7 +183,7 @@ fn ports_can_be_told(clients: &[ClientGroup], network: &Network) -> Checked<()> 
         ),
         Network::File(_) | Network::Explicit(_) => return Ok(()),
     };
-    let port = |group: &ClientGroup| group.load.port().filter(|port| group.onion.is_none() && !matches!(port, 80 | 443));
+    let port = |group: &ClientGroup| group.load.port().filter(|port| group.onion.is_none() && !Flag::exit_promises(*port));
     let Some((index, port)) = clients.iter().enumerate().find_map(|(index, group)| Some((index, port(group)?))) else {
         return Ok(());
     };
