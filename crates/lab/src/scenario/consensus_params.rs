@@ -154,7 +154,7 @@ impl Serves {
             ),
             Self::Handshakes => (treatment.cpu == CpuModel::MainThread && latest, "tor = \"0.4.9\" and cpu = \"main-thread\""),
             Self::Conflux => (
-                treatment.knows_conflux() && treatment.conflux != Some(false) && treatment.switching.is_none() && drawn,
+                treatment.can_have_conflux(treatment.flow_control_by_file(), drawn) && treatment.conflux != Some(false),
                 CONFLUX_ON,
             ),
         };

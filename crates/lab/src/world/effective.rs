@@ -66,7 +66,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
         ChannelScheduler::Kist if off => ChannelScheduler::KistLite,
         other => other,
     };
-    let kist = matches!(channel_scheduler, ChannelScheduler::Kist | ChannelScheduler::KistLite);
+    let kist = channel_scheduler.has_interval();
     let of_consensus = in_consensus.filter(|_| !off).map(|interval| ms(interval).max(code.kist_interval_least));
     let interval = treatment.kist_interval.or(of_consensus).unwrap_or(code.kist_interval);
     // A client's interval is its own since 0.4.9.
@@ -96,11 +96,10 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
     let ntor = read(first, &params::USE_NTOR_HANDSHAKE).filter(|_| version == first);
     let kind = ntor.map_or(kind, |value| if value == 1 { Handshake::Ntor } else { Handshake::Tap });
     let ntors_per_tap = read(first, &params::NTORS_PER_TAP).unwrap_or(10);
-    let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
     let idle = read(middle, &params::RELAY_CHANNEL_IDLE).map(|seconds| SimDuration::from_secs(u64::from(seconds)));
     let idle = idle.or_else(|| (version >= middle).then(|| SimDuration::from_secs(3600)));
 
-    let conflux = version >= latest && vegas && treatment.switching.is_none() && drawn;
+    let conflux = treatment.can_have_conflux(flow_control, drawn);
     let conflux = conflux && treatment.conflux.unwrap_or_else(|| read(latest, &params::CONFLUX_ENABLED) != Some(0));
     let sets = treatment.conflux_sets.or(read(latest, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
     let legs = treatment.conflux_legs.or(read(latest, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);
@@ -134,7 +133,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
         stream_window_increment: windows.then(|| treatment.stream_window_increment.unwrap_or(50)),
         create_fast: computes.then(|| treatment.create_fast.unwrap_or(fast)),
         handshake: computes.then(|| treatment.handshake.unwrap_or(kind)),
-        ntors_per_tap: old_clients.then(|| treatment.ntors_per_tap.unwrap_or(ntors_per_tap)),
+        ntors_per_tap: treatment.has_old_clients().then(|| treatment.ntors_per_tap.unwrap_or(ntors_per_tap)),
         relay_channel_idle: treatment.relay_channel_idle.or(idle),
         cell_queue_high: Some(high),
         cell_queue_low: Some(low.min(high)),

@@ -29,12 +29,12 @@ pub(super) fn without_effect(
     let ewma = treatment.has_ewma();
     let scheduler = treatment.channel_scheduler;
     let kist = scheduler == ChannelScheduler::Kist;
-    let intervals = kist || scheduler == ChannelScheduler::KistLite;
+    let intervals = scheduler.has_interval();
     let codel = treatment.downlink_queue == DownlinkQueue::Codel;
     let windows = treatment.flow_control_by_file() == FlowControl::Windows;
-    let conflux = treatment.knows_conflux() && treatment.switching.is_none() && network.drawn;
+    let conflux = treatment.can_have_conflux(treatment.flow_control_by_file(), network.drawn);
     let computes = treatment.cpu == CpuModel::MainThread;
-    let old_clients = treatment.tap_clients.is_some_and(|share| share > 0.0);
+    let old_clients = treatment.has_old_clients();
     let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
     let tap = computes && (old_clients || by_default || treatment.handshake == Some(Handshake::Tap));
     let heavy = treatment.links == Links::LightAndHeavy;

@@ -142,7 +142,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let kist = channel_scheduler == ChannelScheduler::Kist;
     let flow_control = all.flow_control.unwrap_or(code.flow_control);
     let windows = flow_control == FlowControl::Windows;
-    let intervals = kist || channel_scheduler == ChannelScheduler::KistLite;
+    let intervals = channel_scheduler.has_interval();
     let cpu = all.cpu.unwrap_or(CpuModel::None);
     let computing = cpu == CpuModel::MainThread;
     let computes = |name: &str, given: Option<SimDuration>, usual: SimDuration, most: SimDuration| {
@@ -154,9 +154,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
     let codel = downlink_queue == DownlinkQueue::Codel;
     let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
     let circuit_window = keys.given("circuit-window", all.circuit_window, 1, 65_535)?;
-    for (name, tap) in
-        [("handshake", all.handshake == Some(Handshake::Tap)), ("tap-clients", all.tap_clients.is_some_and(|share| share > 0.0))]
-    {
+    let old_clients = all.tap_clients.is_some_and(|share| share > 0.0);
+    for (name, tap) in [("handshake", all.handshake == Some(Handshake::Tap)), ("tap-clients", old_clients)] {
         if tap && tor == TorVersion::V0_4_9 {
             return Err(Fault::conflict(key(name), "asks for TAP, which tor 0.4.9 does not answer; older ones do"));
         }
@@ -211,7 +210,7 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         create_fast: all.create_fast.filter(|_| computing),
         handshake: all.handshake.filter(|_| computing),
         tap_clients: computing.then_some(tap_clients),
-        ntors_per_tap: keys.given("ntors-per-tap", all.ntors_per_tap.filter(|_| computing && tap_clients > 0.0), 1, 100_000)?,
+        ntors_per_tap: keys.given("ntors-per-tap", all.ntors_per_tap.filter(|_| computing && old_clients), 1, 100_000)?,
         cpu_cores: keys.given("cpu-cores", computing.then_some(all.cpu_cores.unwrap_or(2)), 1, 128)?,
         cell_payload: keys.given("cell-payload", all.cell_payload, 1, u32::from(RELAY_PAYLOAD_SIZE_MAX))?,
         predicted_circuits: all.predicted_circuits,

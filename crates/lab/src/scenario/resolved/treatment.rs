@@ -212,9 +212,14 @@ impl Treatment {
         self.circuitmux == Some(Policy::BuiltIn(Circuitmux::Ewma))
     }
 
-    /// Whether this version of tor and this flow control know Conflux.
-    pub(crate) fn knows_conflux(&self) -> bool {
-        self.tor >= TorVersion::V0_4_9 && self.flow_control_by_file() == FlowControl::Vegas
+    /// Whether there can be Conflux sets with this flow control: this version of tor knows them, no circuit is switched, and some path is drawn.
+    pub(crate) fn can_have_conflux(&self, flow_control: FlowControl, drawn: bool) -> bool {
+        self.tor >= TorVersion::V0_4_9 && flow_control == FlowControl::Vegas && self.switching.is_none() && drawn
+    }
+
+    /// Whether some clients know no handshake but TAP.
+    pub(crate) fn has_old_clients(&self) -> bool {
+        self.tap_clients.is_some_and(|share| share > 0.0)
     }
 
     /// What limits DATA cells as far as is known without a consensus: what the file says, else the version's code.

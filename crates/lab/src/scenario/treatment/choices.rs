@@ -56,6 +56,11 @@ pub enum ChannelScheduler {
 }
 
 impl ChannelScheduler {
+    /// Whether it runs at intervals.
+    pub(crate) const fn has_interval(self) -> bool {
+        matches!(self, Self::Kist | Self::KistLite)
+    }
+
     /// Whether it fills outbufs to a mark.
     pub(crate) const fn fills_outbufs(self) -> bool {
         matches!(self, Self::Refill | Self::Vanilla | Self::KistLite)
