@@ -29,6 +29,11 @@ pub struct Held {
 }
 
 impl Held {
+    /// What was added since `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self { bytes: self.bytes - before.bytes, byte_seconds: self.byte_seconds - before.byte_seconds }
+    }
+
     fn add(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.byte_seconds += other.byte_seconds;

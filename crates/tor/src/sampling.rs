@@ -19,9 +19,7 @@ use std::collections::HashMap;
 #[derive(Debug)]
 pub(crate) struct Sampler {
     last: SimTime,
-    hosts: Vec<(HostCounters, u64, u64, u64)>,
-    /// Of each host: sockets opened, closed and refused, queues moved, and what waited in the sockets.
-    sockets: Vec<([u64; 4], Held)>,
+    hosts: Vec<HostTotals>,
     pub goodput_bytes: u64,
     pub bytes_to_servers: u64,
     /// What streams had sent when they tried another exit, where they send it again.
@@ -39,8 +37,7 @@ impl Sampler {
     pub fn new(hosts: usize) -> Self {
         Self {
             last: SimTime::ZERO,
-            hosts: vec![(HostCounters::default(), 0, 0, 0); hosts],
-            sockets: vec![([0; 4], Held::default()); hosts],
+            hosts: vec![HostTotals::default(); hosts],
             goodput_bytes: 0,
             bytes_to_servers: 0,
             bytes_tried_again: 0,
@@ -49,6 +46,48 @@ impl Sampler {
             goodput_before: 0,
             transfers_ok: 0,
             transfers_failed: 0,
+        }
+    }
+}
+
+/// What a host has done since the start.
+#[derive(Debug, Clone, Copy, Default)]
+struct HostTotals {
+    link: HostCounters,
+    /// Cells moved from a circuit queue to an outbuf, and nanoseconds that they waited.
+    cells_sent: u64,
+    queue_wait: u64,
+    /// Nanoseconds for which the main thread has computed.
+    cpu_busy: u64,
+    sockets_opened: u64,
+    sockets_closed: u64,
+    sockets_refused: u64,
+    circuits_moved: u64,
+    /// What waited in its sockets.
+    held: Held,
+}
+
+impl HostTotals {
+    /// What it did since `before`.
+    fn since(&self, before: &Self) -> Self {
+        let (link, earlier) = (self.link, before.link);
+        Self {
+            link: HostCounters {
+                bytes_sent: link.bytes_sent - earlier.bytes_sent,
+                bytes_received: link.bytes_received - earlier.bytes_received,
+                packets_sent: link.packets_sent - earlier.packets_sent,
+                uplink_drops: link.uplink_drops - earlier.uplink_drops,
+                downlink_drops: link.downlink_drops - earlier.downlink_drops,
+                path_losses: link.path_losses - earlier.path_losses,
+            },
+            cells_sent: self.cells_sent - before.cells_sent,
+            queue_wait: self.queue_wait - before.queue_wait,
+            cpu_busy: self.cpu_busy - before.cpu_busy,
+            sockets_opened: self.sockets_opened - before.sockets_opened,
+            sockets_closed: self.sockets_closed - before.sockets_closed,
+            sockets_refused: self.sockets_refused - before.sockets_refused,
+            circuits_moved: self.circuits_moved - before.circuits_moved,
+            held: self.held.since(before.held),
         }
     }
 }
@@ -78,62 +117,66 @@ impl World {
         let mut sent = PerClass::<u64>::default();
         let mut capacity = PerClass::<u64>::default();
         let to_servers = self.bytes_towards_servers();
-        for (index, node) in self.nodes.iter().enumerate() {
-            let Role::Relay { class, limit } = node.role else { continue };
+        for index in 0..self.nodes.len() {
+            let Role::Relay { class, limit } = self.nodes[index].role else { continue };
             let host = HostId(index as u32);
-            let now = self.net.counters(host);
-            let busy = node.main_thread.as_ref().map_or(0, |thread| thread.busy(time));
-            let counters = (now, node.counters.cells_sent, node.counters.queue_wait, busy);
-            let (before, cells_before, wait_before, busy_before) = std::mem::replace(&mut self.sampler.hosts[index], counters);
-            let bytes_sent = now.bytes_sent - before.bytes_sent;
             let mut could_send = self.net.uplink_capacity(host, interval).get();
             if let Some(limit) = limit {
                 could_send = could_send.min(limit.relays().bytes_in(interval).get());
             }
-            sent[class] += bytes_sent;
+            sent[class] += self.sample_relay(time, host, could_send, to_servers.get(&host).copied().unwrap_or(0));
             capacity[class] += could_send;
-            let (mut queued_cells, mut outbuf_bytes, mut connection_bytes) = (0, 0, 0);
-            let mut socket_bytes = to_servers.get(&host).copied().unwrap_or(0);
-            for id in &node.ends {
-                let end = &self.ends[id.index()];
-                queued_cells += end.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells());
-                outbuf_bytes += u64::from(end.outbuf.len());
-                socket_bytes += self.net.buffered_bytes(end.socket);
-                connection_bytes += self.bytes_of_connection(*id);
-            }
-            let of = &mut self.descriptors[index];
-            let counted = ([of.opened, of.closed, of.refused, of.moved], of.held);
-            let most_sockets = std::mem::replace(&mut of.most, of.open);
-            let (sockets_before, held) = std::mem::replace(&mut self.sampler.sockets[index], counted);
-            let [sockets_opened, sockets_closed, sockets_refused, circuits_moved] =
-                std::array::from_fn(|count| counted.0[count] - sockets_before[count]);
-            self.records.relays.push(RelaySample {
-                time,
-                relay: host,
-                bytes_sent,
-                bytes_received: now.bytes_received - before.bytes_received,
-                cells_sent: node.counters.cells_sent - cells_before,
-                queued_cells,
-                outbuf_bytes,
-                queue_wait: node.counters.queue_wait - wait_before,
-                cpu_busy: busy - busy_before,
-                packets_sent: now.packets_sent - before.packets_sent,
-                uplink_drops: now.uplink_drops - before.uplink_drops,
-                downlink_drops: now.downlink_drops - before.downlink_drops,
-                sockets: of.open,
-                most_sockets,
-                sockets_opened,
-                sockets_closed,
-                sockets_refused,
-                socket_bytes,
-                connection_bytes,
-                circuits_moved,
-                held: Held { bytes: counted.1.bytes - held.bytes, byte_seconds: counted.1.byte_seconds - held.byte_seconds },
-                utilisation: share(bytes_sent, could_send),
-            });
         }
         self.sample_latency(time);
         self.sample_controllers(time);
+        self.sample_network(time, &sent, &capacity);
+    }
+
+    /// A relay's row; `could_send` is what it could have sent in the interval, `to_servers` what waits in its connections to servers. Returns what it sent.
+    fn sample_relay(&mut self, time: SimTime, host: HostId, could_send: u64, to_servers: u64) -> u64 {
+        let totals = self.totals(host, time);
+        let before = std::mem::replace(&mut self.sampler.hosts[host.index()], totals);
+        let done = totals.since(&before);
+        let (mut queued_cells, mut outbuf_bytes, mut connection_bytes) = (0, 0, 0);
+        let mut socket_bytes = to_servers;
+        for id in &self.nodes[host.index()].ends {
+            let end = &self.ends[id.index()];
+            queued_cells += end.circuits.as_ref().map_or(0, |circuits| circuits.mux.cells());
+            outbuf_bytes += u64::from(end.outbuf.len());
+            socket_bytes += self.net.buffered_bytes(end.socket);
+            connection_bytes += self.bytes_of_connection(*id);
+        }
+        let descriptors = &mut self.descriptors[host.index()];
+        let (sockets, most_sockets) = (descriptors.open, std::mem::replace(&mut descriptors.most, descriptors.open));
+        self.records.relays.push(RelaySample {
+            time,
+            relay: host,
+            bytes_sent: done.link.bytes_sent,
+            bytes_received: done.link.bytes_received,
+            cells_sent: done.cells_sent,
+            queued_cells,
+            outbuf_bytes,
+            queue_wait: done.queue_wait,
+            cpu_busy: done.cpu_busy,
+            packets_sent: done.link.packets_sent,
+            uplink_drops: done.link.uplink_drops,
+            downlink_drops: done.link.downlink_drops,
+            sockets,
+            most_sockets,
+            sockets_opened: done.sockets_opened,
+            sockets_closed: done.sockets_closed,
+            sockets_refused: done.sockets_refused,
+            socket_bytes,
+            connection_bytes,
+            circuits_moved: done.circuits_moved,
+            held: done.held,
+            utilisation: share(done.link.bytes_sent, could_send),
+        });
+        done.link.bytes_sent
+    }
+
+    /// The network's row; what its relays sent, and could have sent, by their classes.
+    fn sample_network(&mut self, time: SimTime, sent: &PerClass<u64>, capacity: &PerClass<u64>) {
         let goodput_bytes = self.sampler.goodput_bytes - self.sampler.goodput_before;
         self.sampler.goodput_before = self.sampler.goodput_bytes;
         let busy = self.busy_links();
@@ -147,6 +190,21 @@ impl World {
             busy,
             utilisation: PerClass::from_fn(|class| share(sent[class], capacity[class])),
         });
+    }
+
+    fn totals(&self, host: HostId, now: SimTime) -> HostTotals {
+        let (node, descriptors) = (&self.nodes[host.index()], &self.descriptors[host.index()]);
+        HostTotals {
+            link: self.net.counters(host),
+            cells_sent: node.counters.cells_sent,
+            queue_wait: node.counters.queue_wait,
+            cpu_busy: node.main_thread.as_ref().map_or(0, |thread| thread.busy(now)),
+            sockets_opened: descriptors.opened,
+            sockets_closed: descriptors.closed,
+            sockets_refused: descriptors.refused,
+            circuits_moved: descriptors.moved,
+            held: descriptors.held,
+        }
     }
 }
 
