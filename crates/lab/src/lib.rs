@@ -8,7 +8,7 @@ pub mod scenario;
 pub mod world;
 
 pub use run::{Continue, Progress, RunError, Summary, run, run_with};
-pub use scenario::{Scenario, ScenarioError, network_schema, schema};
+pub use scenario::{RunKey, Scenario, ScenarioError, network_schema, schema};
 
 /// The version of onionlab.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

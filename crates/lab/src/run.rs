@@ -14,10 +14,10 @@ mod tables;
 use crate::memory;
 use crate::processor::Meter;
 use crate::records::{RUN, RecordError, RunDirectory, TableWriter};
-use crate::scenario::ResolvedScenario;
-use crate::scenario::treatment::FlowControl;
+use crate::scenario::{ResolvedScenario, RunKey};
 use crate::world::{self, Built, Interpreter, Names, WorldError};
 use onionlab_quantities::{SimDuration, SimTime};
+use onionlab_tor::World;
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -77,6 +77,29 @@ pub struct Summary {
 }
 
 impl Summary {
+    fn of(scenario: &ResolvedScenario, key: RunKey, built: &Built, effort: &mut Effort) -> Self {
+        let Built { world, names, treatment, divergence } = built;
+        Self {
+            scenario: scenario.to_json(),
+            treatment: treatment.name.clone(),
+            treatment_json: serde_json::to_string(treatment).expect("a treatment has no map with keys other than strings"),
+            network: key.network,
+            network_seed: scenario.network_seed(key.network).0,
+            seed: key.seed,
+            version: crate::VERSION.to_owned(),
+            build: crate::BUILD.to_owned(),
+            sim_seconds: scenario.duration.as_secs_f64(),
+            events: world.events(),
+            cell_hops: world.cell_hops(),
+            wall_seconds: effort.wall_seconds(),
+            cpu_seconds: effort.cpu_seconds(),
+            peak_memory_bytes: memory::peak(),
+            relays: names.relays.iter().flatten().count() as u32,
+            clients: (names.clients.len() - names.services) as u32,
+            divergence_json: divergence.clone(),
+        }
+    }
+
     fn write(&self, directory: &Path) -> Result<(), RecordError> {
         let mut table = TableWriter::create(&RUN, directory)?;
         table.row(|row| {
@@ -106,15 +129,8 @@ impl Summary {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The experiment has no such treatment, network or seed.
-    #[error("the experiment has no run of treatment {treatment}, network {network}, seed {seed}; `plan` lists its runs")]
-    NoSuchRun {
-        /// Index of the treatment.
-        treatment: usize,
-        /// Index of the network.
-        network: u32,
-        /// The seed.
-        seed: u64,
-    },
+    #[error("the experiment has no run of treatment {}, network {}, seed {}; `plan` lists its runs", .0.treatment, .0.network, .0.seed)]
+    NoSuchRun(RunKey),
     /// The world cannot be built.
     #[error(transparent)]
     World(#[from] WorldError),
@@ -133,7 +149,7 @@ impl RunError {
     /// A stable machine name of the kind of failure.
     pub const fn code(&self) -> &'static str {
         match self {
-            Self::NoSuchRun { .. } => "run-unknown",
+            Self::NoSuchRun(_) => "run-unknown",
             Self::World(WorldError::Directory(_) | WorldError::NoExitPolicies { .. }) => "document-consensus",
             Self::World(WorldError::Latency(_) | WorldError::NoSuchCountry { .. }) => "document-latency",
             Self::World(WorldError::Paths(_) | WorldError::NoOnionPath { .. } | WorldError::TooFewGuards { .. }) => {
@@ -157,13 +173,11 @@ impl RunError {
 /// There is no such run, its world cannot be built, a policy of the user's own goes wrong, its records cannot be written, or `progress` ended it.
 pub fn run(
     scenario: &ResolvedScenario,
-    treatment: usize,
-    network: u32,
-    seed: u64,
+    key: RunKey,
     runs_directory: &Path,
     progress: impl FnMut(Progress) -> Continue,
 ) -> Result<(PathBuf, Summary), RunError> {
-    run_with(scenario, treatment, network, seed, runs_directory, None, progress)
+    run_with(scenario, key, runs_directory, None, progress)
 }
 
 /// The same with an interpreter for policies in Python.
@@ -172,33 +186,49 @@ pub fn run(
 /// As [`run`].
 pub fn run_with(
     scenario: &ResolvedScenario,
-    treatment: usize,
-    network: u32,
-    seed: u64,
+    key: RunKey,
     runs_directory: &Path,
     interpreter: Option<&dyn Interpreter>,
-    mut progress: impl FnMut(Progress) -> Continue,
+    progress: impl FnMut(Progress) -> Continue,
 ) -> Result<(PathBuf, Summary), RunError> {
-    let (began, mut processor) = (Instant::now(), Meter::start());
-    let planned = scenario
-        .plan()
-        .into_iter()
-        .find(|run| (run.treatment_index, run.network, run.seed) == (treatment, network, seed))
-        .ok_or(RunError::NoSuchRun { treatment, network, seed })?;
-    let Built { mut world, names, treatment, divergence } = world::build_with(scenario, treatment, network, seed, interpreter)?;
+    let mut effort = Effort { began: Instant::now(), processor: Meter::start() };
+    let planned = scenario.plan().into_iter().find(|run| run.key() == key).ok_or(RunError::NoSuchRun(key))?;
+    let mut built = world::build_with(scenario, key, interpreter)?;
     let directory = RunDirectory::create(runs_directory, &planned.directory)?;
-    let traced = scenario.clients.iter().any(|group| group.trace);
-    let planned = treatment.predictor.is_some();
-    let optional = Optional {
-        vegas: traced && treatment.flow_control == Some(FlowControl::Vegas),
-        latency: scenario.clients.iter().any(|group| group.record_latency),
-        probes: scenario.clients.iter().any(|group| group.probe.is_some()),
-        switches: treatment.switching.is_some(),
-        controllers: planned,
-        plans: traced && planned,
-    };
-    let mut tables = Tables::create(directory.path(), &names, optional)?;
+    let mut tables = Tables::create(directory.path(), &built.names, Optional::of(scenario, &built.treatment))?;
+    let scenario = simulate(scenario, &mut built.world, &mut tables, &mut effort, progress)?;
+    tables.finish()?;
+    let summary = Summary::of(&scenario, key, &built, &mut effort);
+    summary.write(directory.path())?;
+    let directory = directory.publish()?;
+    Ok((directory, summary))
+}
 
+/// What a run costs.
+struct Effort {
+    began: Instant,
+    /// Where the system tells.
+    processor: Option<Meter>,
+}
+
+impl Effort {
+    fn wall_seconds(&self) -> f64 {
+        self.began.elapsed().as_secs_f64()
+    }
+
+    fn cpu_seconds(&mut self) -> Option<f64> {
+        self.processor.as_mut().map(Meter::look)
+    }
+}
+
+/// Lets the world go on to the end, its rows into the tables. Returns the experiment that it was: where `progress` ended it sooner, that with such a duration.
+fn simulate<'a>(
+    scenario: &'a ResolvedScenario,
+    world: &mut World,
+    tables: &mut Tables<'_>,
+    effort: &mut Effort,
+    mut progress: impl FnMut(Progress) -> Continue,
+) -> Result<Cow<'a, ResolvedScenario>, RunError> {
     let mut scenario = Cow::Borrowed(scenario);
     let mut end = SimTime::ZERO + scenario.duration;
     let mut now = SimTime::ZERO;
@@ -212,17 +242,16 @@ pub fn run_with(
         if now == next_sample || now == end {
             world.sample(now);
             next_sample = now + scenario.sample_interval;
-            if let Some(meter) = &mut processor {
-                meter.look();
-            }
+            // The meter must be looked at now and then.
+            effort.cpu_seconds();
         }
-        tables.take(&mut world)?;
+        tables.take(world)?;
         let so_far = Progress {
             sim_time: now,
             sim_end: end,
             events: world.events(),
             cell_hops: world.cell_hops(),
-            wall_seconds: began.elapsed().as_secs_f64(),
+            wall_seconds: effort.wall_seconds(),
         };
         match progress(so_far) {
             Continue::Yes => {}
@@ -237,29 +266,6 @@ pub fn run_with(
         }
     }
     world.finish();
-    tables.take(&mut world)?;
-
-    tables.finish()?;
-    let summary = Summary {
-        scenario: scenario.to_json(),
-        treatment: treatment.name.clone(),
-        treatment_json: serde_json::to_string(&treatment).expect("a treatment has no map with keys other than strings"),
-        network,
-        network_seed: scenario.network_seed(network).0,
-        seed,
-        version: crate::VERSION.to_owned(),
-        build: crate::BUILD.to_owned(),
-        sim_seconds: scenario.duration.as_secs_f64(),
-        events: world.events(),
-        cell_hops: world.cell_hops(),
-        wall_seconds: began.elapsed().as_secs_f64(),
-        cpu_seconds: processor.as_mut().map(Meter::look),
-        peak_memory_bytes: memory::peak(),
-        relays: names.relays.iter().flatten().count() as u32,
-        clients: (names.clients.len() - names.services) as u32,
-        divergence_json: divergence,
-    };
-    summary.write(directory.path())?;
-    let directory = directory.publish()?;
-    Ok((directory, summary))
+    tables.take(world)?;
+    Ok(scenario)
 }

@@ -1,6 +1,6 @@
 //! The testbeds of the paper on shared links (`experiments/cci`): every file is an experiment, and runs.
 
-use onionlab_lab::{Continue, Scenario, run};
+use onionlab_lab::{Continue, RunKey, Scenario, run};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::Field;
 use std::fs::{self, File};
@@ -36,7 +36,7 @@ fn short_run(name: &str, treatment: usize, seconds: u64, group: &str) -> (u64, f
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("cci-{name}-{treatment}"));
     let _ = fs::remove_dir_all(&out);
     let scenario = Scenario::parse(Path::new("test.toml"), text).and_then(|scenario| scenario.resolve()).unwrap();
-    let (directory, _) = run(&scenario, treatment, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let (directory, _) = run(&scenario, RunKey { treatment, network: 0, seed: 1 }, &out, |_| Continue::Yes).unwrap();
     let rows = |table: &str| {
         let reader = SerializedFileReader::new(File::open(directory.join(format!("{table}.parquet"))).unwrap()).unwrap();
         reader.into_iter().map(Result::unwrap).collect::<Vec<_>>()

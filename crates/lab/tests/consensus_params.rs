@@ -1,6 +1,6 @@
 //! Parameters of the consensus that shape clients and handshakes, and the keys for what a version has in its code: each changes the records.
 
-use onionlab_lab::{Continue, Scenario, run};
+use onionlab_lab::{Continue, RunKey, Scenario, run};
 use std::fs;
 use std::path::Path;
 
@@ -59,7 +59,7 @@ fn records(text: &str) -> [Vec<u8>; 3] {
     let out = std::env::temp_dir().join(format!("onionlab-params-{}-{:?}", std::process::id(), std::thread::current().id()));
     let scenario = Scenario::parse(Path::new("test.toml"), text.to_owned()).and_then(|scenario| scenario.resolve());
     let scenario = scenario.unwrap_or_else(|error| panic!("{error}"));
-    let (directory, _) = run(&scenario, 0, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let (directory, _) = run(&scenario, RunKey { treatment: 0, network: 0, seed: 1 }, &out, |_| Continue::Yes).unwrap();
     let tables = ["circuits", "channels", "transfers"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap());
     fs::remove_dir_all(&out).unwrap();
     tables

@@ -4,7 +4,7 @@
 
 use onionlab_engine::HostId;
 use onionlab_lab::scenario::document::NetworkDocument;
-use onionlab_lab::{Scenario, network_schema, world};
+use onionlab_lab::{RunKey, Scenario, network_schema, world};
 use onionlab_quantities::SimTime;
 use onionlab_tor::{CircuitPurpose, RelayClass};
 use std::collections::BTreeSet;
@@ -63,7 +63,7 @@ fn placed(network: &str, extra: &str) -> Result<world::Built, world::WorldError>
          circuit-per-transfer = true\n{extra}"
     );
     let scenario = Scenario::parse(&testdata().join("small.toml"), text).and_then(|scenario| scenario.resolve()).unwrap();
-    world::build(&scenario, 0, 0, 1)
+    world::build(&scenario, RunKey { treatment: 0, network: 0, seed: 1 })
 }
 
 #[test]

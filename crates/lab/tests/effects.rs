@@ -1,8 +1,10 @@
 //! No setting without an effect: each axis of a treatment, and each key that shapes a sampled network, changes the records, here or where it says.
 
-use onionlab_lab::{Continue, Scenario, run, schema};
+use onionlab_lab::{Continue, RunKey, Scenario, run, schema};
 use std::fs;
 use std::path::{Path, PathBuf};
+
+const FIRST: RunKey = RunKey { treatment: 0, network: 0, seed: 1 };
 
 /// A world in which everything is scarce: a slow middle, a slower access link of one client, loss, idle times.
 const SCARCE: &str = r#"
@@ -52,7 +54,7 @@ fn records(text: &str) -> [Vec<u8>; 2] {
     let name = format!("onionlab-effects-{}-{:?}", std::process::id(), std::thread::current().id());
     let out = Folder(std::env::temp_dir().join(name));
     let scenario = Scenario::parse(Path::new("test.toml"), text.to_owned()).and_then(|scenario| scenario.resolve());
-    let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out.0, |_| Continue::Yes).unwrap();
+    let (directory, _) = run(&scenario.unwrap(), FIRST, &out.0, |_| Continue::Yes).unwrap();
     ["transfers", "relays"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap())
 }
 
@@ -294,7 +296,7 @@ fn sets_of_more_circuits_than_there_are_guards_are_refused() {
     let built = |settings: &str| {
         let text = format!("{}{settings}\n", SCARCE.replace("path = [\"guard1\", \"middle1\", \"exit1\"]", ""));
         let scenario = Scenario::parse(Path::new("test.toml"), text).and_then(|scenario| scenario.resolve()).unwrap();
-        onionlab_lab::world::build(&scenario, 0, 0, 1).map(|_| ()).map_err(|error| error.to_string())
+        onionlab_lab::world::build(&scenario, FIRST).map(|_| ()).map_err(|error| error.to_string())
     };
     let refused = "a Conflux set of 4 circuits needs as many guards, and clients have 3 primary ones: lower `conflux-legs`, or give more `guards` (0 for none)";
     assert_eq!(built("conflux-legs = 4"), Err(refused.to_owned()));

@@ -1,6 +1,6 @@
 //! Channels without circuits: closed after their time, and the records say why.
 
-use onionlab_lab::{Continue, Scenario, run};
+use onionlab_lab::{Continue, RunKey, Scenario, run};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::fs::{self, File};
@@ -38,7 +38,7 @@ fn channels(base: &str) -> Vec<(f64, Option<f64>, String)> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join("idle-channels");
     let _ = fs::remove_dir_all(&out);
     let scenario = Scenario::parse(Path::new("test.toml"), format!("{FILE}{base}\n")).and_then(|scenario| scenario.resolve());
-    let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let (directory, _) = run(&scenario.unwrap(), RunKey { treatment: 0, network: 0, seed: 1 }, &out, |_| Continue::Yes).unwrap();
     let reader = SerializedFileReader::new(File::open(directory.join("channels.parquet")).unwrap()).unwrap();
     let rows = reader.get_row_iter(None).unwrap().map(|row| {
         let row = row.unwrap();

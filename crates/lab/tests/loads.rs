@@ -1,6 +1,6 @@
 //! What clients do, in whole runs: every kind of load asks for what it says, and the group's keys about users and records count.
 
-use onionlab_lab::{Continue, Scenario, run};
+use onionlab_lab::{Continue, RunKey, Scenario, run};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,7 +45,7 @@ impl Records {
         let _ = fs::remove_dir_all(&folder);
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/good/test.toml");
         let scenario = Scenario::parse(&path, text.to_owned()).unwrap().resolve().unwrap();
-        run(&scenario, 0, 0, 1, &folder, |_| Continue::Yes).unwrap();
+        run(&scenario, RunKey { treatment: 0, network: 0, seed: 1 }, &folder, |_| Continue::Yes).unwrap();
         Self(folder)
     }
 

@@ -1,6 +1,6 @@
 //! Clients of onion services in whole runs: what the tables say about who met whom where, and that services cost what their distance costs.
 
-use onionlab_lab::{Continue, Scenario, run};
+use onionlab_lab::{Continue, RunKey, Scenario, run};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +14,7 @@ fn tables(name: &str, path: &Path, text: &str) -> ([Vec<Row>; 3], Vec<Vec<u8>>) 
     let folder = std::env::temp_dir().join(format!("onionlab-onion-{name}-{}", std::process::id()));
     let _ = fs::remove_dir_all(&folder);
     let scenario = Scenario::parse(path, text.to_owned()).unwrap().resolve().unwrap();
-    let (directory, _) = run(&scenario, 0, 0, 1, &folder, |_| Continue::Yes).unwrap();
+    let (directory, _) = run(&scenario, RunKey { treatment: 0, network: 0, seed: 1 }, &folder, |_| Continue::Yes).unwrap();
     let files = ["circuits", "transfers", "network"].map(|table| directory.join(format!("{table}.parquet")));
     let rows = |file: &Path| -> Vec<Row> {
         let reader = SerializedFileReader::new(File::open(file).unwrap()).unwrap();

@@ -1,7 +1,7 @@
 //! Circuitmux policies from a library: whole runs with them, and how a run with a bad one ends.
 
 use onionlab_lab::world::try_policies;
-use onionlab_lab::{Continue, RunError, Scenario, run};
+use onionlab_lab::{Continue, RunError, RunKey, Scenario, run};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -76,7 +76,7 @@ fn text(library: &Path, parameters: &str) -> String {
 fn records(text: &str, treatment: usize, name: &str) -> Result<[Vec<u8>; 4], RunError> {
     let out = Folder::new(name);
     let scenario = Scenario::parse(Path::new("test.toml"), text.to_owned()).unwrap().resolve().unwrap();
-    let (directory, _) = run(&scenario, treatment, 0, 1, &out.0, |_| Continue::Yes)?;
+    let (directory, _) = run(&scenario, RunKey { treatment, network: 0, seed: 1 }, &out.0, |_| Continue::Yes)?;
     Ok(["transfers", "circuits", "channels", "relays"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap()))
 }
 
@@ -158,13 +158,15 @@ fn the_scenario_knows_the_library_by_its_content() {
     let longer = [content.as_slice(), &[0]].concat();
     assert_ne!(first.to_json(), resolved(&longer).to_json());
     // The file is the longer one now, and the experiment that was read before is told.
-    let error = run(&first, 2, 0, 1, &folder.0.join("out"), |_| Continue::Yes).unwrap_err();
+    let error = run(&first, RunKey { treatment: 2, network: 0, seed: 1 }, &folder.0.join("out"), |_| Continue::Yes).unwrap_err();
     assert_eq!(
         error.to_string(),
         "libmine.so, a circuitmux policy, has changed since the run was planned; the same command makes it anew"
     );
     let no_library = resolved(b"ABI");
-    let error = run(&no_library, 2, 0, 1, &folder.0.join("out"), |_| Continue::Yes).unwrap_err().to_string();
+    let error = run(&no_library, RunKey { treatment: 2, network: 0, seed: 1 }, &folder.0.join("out"), |_| Continue::Yes)
+        .unwrap_err()
+        .to_string();
     assert!(
         error.starts_with("libmine.so, a circuitmux policy, cannot be loaded (") && !error.contains("onionlab-policy-"),
         "{error}"

@@ -2,7 +2,7 @@
 //! may plan with, against the same table, and against the least latency that its steps allow.
 
 use onionlab_lab::world::{self, Built};
-use onionlab_lab::{Scenario, scenario::ResolvedScenario};
+use onionlab_lab::{RunKey, Scenario, scenario::ResolvedScenario};
 use onionlab_quantities::SimTime;
 use std::path::Path;
 
@@ -35,7 +35,7 @@ struct Carried {
 
 fn carried(scenario: &ResolvedScenario, treatment: &str) -> Carried {
     let index = scenario.treatments.iter().position(|of| of.name == treatment).unwrap();
-    let Built { mut world, .. } = world::build(scenario, index, 0, 1).unwrap();
+    let Built { mut world, .. } = world::build(scenario, RunKey { treatment: index, network: 0, seed: 1 }).unwrap();
     let [begin, end] = [scenario.measure_from, scenario.duration].map(|since| SimTime::ZERO + since);
     world.run_until(begin);
     world.sample(begin);

@@ -1,12 +1,14 @@
 //! Whole runs of small worlds: their records, their determinism, their end by cancellation.
 
-use onionlab_lab::{Continue, Progress, RunError, Scenario, run};
+use onionlab_lab::{Continue, Progress, RunError, RunKey, Scenario, run};
 use onionlab_quantities::{SimDuration, SimTime};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::Field;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+
+const FIRST: RunKey = RunKey { treatment: 0, network: 0, seed: 1 };
 
 /// Two clients, one bulk and one web, share a middle; loss on one link, so that the seed matters.
 const BY_HAND: &str = r#"
@@ -64,7 +66,7 @@ impl Drop for Folder {
     }
 }
 
-fn go(text: &str, run_of: (usize, u32, u64), out: &Path) -> PathBuf {
+fn go(text: &str, key: RunKey, out: &Path) -> PathBuf {
     let scenario = Scenario::parse(Path::new("test.toml"), text.to_owned()).unwrap().resolve().unwrap();
     let mut last = None;
     let mut listen = |progress: Progress| {
@@ -72,7 +74,7 @@ fn go(text: &str, run_of: (usize, u32, u64), out: &Path) -> PathBuf {
         last = Some(progress.sim_time);
         Continue::Yes
     };
-    run(&scenario, run_of.0, run_of.1, run_of.2, out, &mut listen).unwrap().0
+    run(&scenario, key, out, &mut listen).unwrap().0
 }
 
 type Rows = Vec<BTreeMap<String, Field>>;
@@ -95,7 +97,7 @@ fn number(field: &Field) -> u64 {
 #[test]
 fn the_records_of_a_run_agree_with_each_other() {
     let out = Folder::new("agree");
-    let directory = go(BY_HAND, (0, 0, 1), &out.0);
+    let directory = go(BY_HAND, FIRST, &out.0);
     assert_eq!(directory.file_name().unwrap(), "ewma--net0--seed1");
     let transfers = rows(&directory, "transfers");
     let ok = |group: &str| {
@@ -137,17 +139,17 @@ fn the_records_of_a_run_agree_with_each_other() {
 #[test]
 fn the_same_run_gives_the_same_bytes_and_another_seed_or_treatment_others() {
     let out = Folder::new("bytes");
-    let read = |run: (usize, u32, u64), name: &str| {
-        let directory = go(BY_HAND, run, &out.0.join(name));
+    let read = |key: RunKey, name: &str| {
+        let directory = go(BY_HAND, key, &out.0.join(name));
         ["transfers", "circuits", "relays", "network"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap())
     };
-    let first = read((0, 0, 1), "a");
+    let first = read(FIRST, "a");
     // Another thread, and two at a time.
     let again = std::thread::scope(|scope| {
         let threads = ["b", "c"].map(|name| {
             scope.spawn(move || {
                 let out = Folder::new(name);
-                let directory = go(BY_HAND, (0, 0, 1), &out.0);
+                let directory = go(BY_HAND, FIRST, &out.0);
                 ["transfers", "circuits", "relays", "network"]
                     .map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap())
             })
@@ -155,8 +157,8 @@ fn the_same_run_gives_the_same_bytes_and_another_seed_or_treatment_others() {
         threads.map(|thread| thread.join().unwrap())
     });
     assert!(again.iter().all(|again| *again == first));
-    assert!(read((0, 0, 2), "d")[0] != first[0]);
-    assert!(read((1, 0, 1), "e")[0] != first[0]);
+    assert!(read(RunKey { seed: 2, ..FIRST }, "d")[0] != first[0]);
+    assert!(read(RunKey { treatment: 1, ..FIRST }, "e")[0] != first[0]);
 }
 
 /// The table `vegas` is there only where clients are traced and have congestion control, and agrees with the table of circuits.
@@ -167,11 +169,11 @@ fn traced_clients_leave_their_congestion_control() {
         .replace("group = \"bulk\"", "group = \"bulk\"\ntrace = true")
         .replace("circuitmux = \"ewma\"", "flow-control = \"windows\"")
         .replace("channel-scheduler = \"vanilla\"", "flow-control = \"vegas\"\nconsensus-params = { cc_cwnd_init = 200 }");
-    let directory = go(&traced, (0, 0, 1), &out.0);
+    let directory = go(&traced, FIRST, &out.0);
     assert!(!directory.join("vegas.parquet").exists());
     assert!(rows(&directory, "circuits").iter().all(|row| row["cwnd"] == Field::Null && row["min_rtt_ns"] == Field::Null));
 
-    let directory = go(&traced, (1, 0, 1), &out.0);
+    let directory = go(&traced, RunKey { treatment: 1, ..FIRST }, &out.0);
     let trace = rows(&directory, "vegas");
     assert!(trace.len() > 50 && trace.iter().all(|row| row["client"] == Field::Str("client1".into())));
     let times: Vec<u64> = trace.iter().map(|row| number(&row["time_ns"])).collect();
@@ -197,10 +199,10 @@ fn traced_clients_leave_their_congestion_control() {
 #[test]
 fn the_latency_of_circuits_is_recorded_where_it_is_wanted() {
     let out = Folder::new("latency");
-    let plain = go(BY_HAND, (0, 0, 1), &out.0);
+    let plain = go(BY_HAND, FIRST, &out.0);
     assert!(!plain.join("latency.parquet").exists());
     let relays = fs::read(plain.join("relays.parquet")).unwrap();
-    let directory = go(&BY_HAND.replace("group = \"bulk\"", "group = \"bulk\"\nrecord-latency = true"), (0, 0, 1), &out.0);
+    let directory = go(&BY_HAND.replace("group = \"bulk\"", "group = \"bulk\"\nrecord-latency = true"), FIRST, &out.0);
     assert!(relays == fs::read(directory.join("relays.parquet")).unwrap(), "to be measured changes nothing");
     let latency = rows(&directory, "latency");
     assert!(latency.len() > 10 && latency.iter().all(|row| row["client"] == Field::Str("client1".into())));
@@ -230,7 +232,7 @@ fn hosts_that_nobody_uses_change_nothing_for_the_others() {
          \x20 { name = \"idle2\", role = \"guard\", up = \"1 Mbit/s\", down = \"1 Mbit/s\" },\n  { name = \"client1\"",
     );
     let [few, many] = [(BY_HAND, "few"), (more.as_str(), "many")]
-        .map(|(text, name)| fs::read(go(text, (0, 0, 1), &out.0.join(name)).join("transfers.parquet")).unwrap());
+        .map(|(text, name)| fs::read(go(text, FIRST, &out.0.join(name)).join("transfers.parquet")).unwrap());
     assert!(few == many);
 }
 
@@ -239,21 +241,21 @@ fn a_cancelled_run_leaves_nothing() {
     let out = Folder::new("cancel");
     let scenario = Scenario::parse(Path::new("test.toml"), BY_HAND.to_owned()).unwrap().resolve().unwrap();
     let mut reports = 0;
-    let outcome = run(&scenario, 0, 0, 1, &out.0, |_| {
+    let outcome = run(&scenario, FIRST, &out.0, |_| {
         reports += 1;
         if reports == 30 { Continue::No } else { Continue::Yes }
     });
     assert!(matches!(outcome, Err(RunError::Cancelled)));
     assert_eq!(fs::read_dir(&out.0).unwrap().count(), 0);
-    let outcome = run(&scenario, 0, 1, 1, &out.0, |_| Continue::Yes);
-    assert!(matches!(outcome, Err(RunError::NoSuchRun { .. })));
+    let outcome = run(&scenario, RunKey { network: 1, ..FIRST }, &out.0, |_| Continue::Yes);
+    assert!(matches!(outcome, Err(RunError::NoSuchRun(_))));
 }
 
 #[test]
 fn a_run_that_ends_sooner_is_that_of_a_shorter_experiment() {
     let out = Folder::new("sooner");
     let long = BY_HAND.replace("duration = \"20 s\"", "duration = \"20 s\"\nmeasure-from = \"2 s\"");
-    let starts: Vec<_> = rows(&go(&long, (0, 0, 1), &out.0), "transfers").iter().map(|row| number(&row["start_ns"])).collect();
+    let starts: Vec<_> = rows(&go(&long, FIRST, &out.0), "transfers").iter().map(|row| number(&row["start_ns"])).collect();
     // Just when a download would begin.
     let begins = starts.into_iter().find(|&start| start > 8_000_000_000).unwrap();
     let ends = [
@@ -266,7 +268,7 @@ fn a_run_that_ends_sooner_is_that_of_a_shorter_experiment() {
         let scenario = Scenario::parse(Path::new("test.toml"), long.clone()).unwrap().resolve().unwrap();
         let out = out.0.join(case.to_string());
         let mut ends = Vec::new();
-        let (directory, summary) = run(&scenario, 0, 0, 1, &out.join("sooner"), |progress| {
+        let (directory, summary) = run(&scenario, FIRST, &out.join("sooner"), |progress| {
             ends.push(progress.sim_end);
             let asked = progress.sim_time.as_secs_f64() >= asked_at - 1e-9;
             if asked { Continue::Until(SimTime::from_nanos(end)) } else { Continue::Yes }
@@ -275,7 +277,7 @@ fn a_run_that_ends_sooner_is_that_of_a_shorter_experiment() {
         assert_eq!(ends[0], SimTime::ZERO + SimDuration::from_secs(20));
         let short = long.replace("duration = \"20 s\"", &format!("duration = \"{reached} ns\""));
         let scenario = Scenario::parse(Path::new("test.toml"), short).unwrap().resolve().unwrap();
-        let (shorter, of_shorter) = run(&scenario, 0, 0, 1, &out.join("shorter"), |_| Continue::Yes).unwrap();
+        let (shorter, of_shorter) = run(&scenario, FIRST, &out.join("shorter"), |_| Continue::Yes).unwrap();
         assert_eq!((&summary.scenario, summary.sim_seconds), (&of_shorter.scenario, of_shorter.sim_seconds), "{reached}");
         assert_eq!((summary.events, summary.cell_hops), (of_shorter.events, of_shorter.cell_hops), "{reached}");
         for table in ["transfers", "circuits", "channels", "relays", "network"].map(|table| format!("{table}.parquet")) {
@@ -323,7 +325,8 @@ fn a_synthetic_network_runs_and_treatments_meet_the_same_one() {
     let text = SAMPLED.replace("NETWORK", "kind = \"synthetic\"")
         + "[[treatments]]\nname = \"a\"\ncircuitmux = \"ewma\"\n[[treatments]]\nname = \"b\"\ncircuitmux = \"swrr-linear\"\n";
     let out = Folder::new("synthetic");
-    let [first, other_treatment, other_network] = [(0, 0, 1), (1, 0, 1), (0, 1, 1)].map(|run| go(&text, run, &out.0));
+    let [first, other_treatment, other_network] =
+        [FIRST, RunKey { treatment: 1, ..FIRST }, RunKey { network: 1, ..FIRST }].map(|key| go(&text, key, &out.0));
     assert!(rows(&first, "transfers").iter().filter(|row| row["outcome"] == Field::Str("ok".into())).count() > 5);
     let run = &rows(&first, "run")[0];
     assert!(number(&run["clients"]) > 10, "{run:?}");
@@ -343,7 +346,7 @@ fn a_real_consensus_runs() {
     };
     let source = format!("kind = \"consensus\"\npath = {consensus:?}\nlatency = {rtt:?}\nloss = 0.001");
     let out = Folder::new("real");
-    let directory = go(&SAMPLED.replace("NETWORK", &source), (0, 0, 1), &out.0);
+    let directory = go(&SAMPLED.replace("NETWORK", &source), FIRST, &out.0);
     let network = rows(&directory, "network");
     let used: Vec<f64> = network
         .iter()

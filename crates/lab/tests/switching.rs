@@ -1,10 +1,12 @@
 //! Active circuit switching in an experiment: the table `switches`, each key with an effect, and what is refused.
 
-use onionlab_lab::{Continue, Scenario, run};
+use onionlab_lab::{Continue, RunKey, Scenario, run};
 use parquet::file::reader::SerializedFileReader;
 use parquet::record::Field;
 use std::fs;
 use std::path::Path;
+
+const FIRST: RunKey = RunKey { treatment: 0, network: 0, seed: 1 };
 
 /// Four clients that send over one slow entry with small sockets, and relays enough for spares.
 const SMALL: &str = r#"
@@ -50,7 +52,7 @@ fn records(settings: &str) -> [Vec<u8>; 2] {
     let out = std::env::temp_dir().join(format!("onionlab-switching-{}", std::process::id()));
     let scenario =
         Scenario::parse(Path::new("test.toml"), format!("{SMALL}{settings}\n")).and_then(|scenario| scenario.resolve());
-    let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let (directory, _) = run(&scenario.unwrap(), FIRST, &out, |_| Continue::Yes).unwrap();
     let records = ["transfers", "relays"].map(|table| fs::read(directory.join(format!("{table}.parquet"))).unwrap());
     fs::remove_dir_all(out).unwrap();
     records
@@ -105,7 +107,7 @@ fn rows_of<const N: usize>(experiment: &str, settings: &str, tables: [&str; N]) 
     let out = std::env::temp_dir().join(format!("onionlab-switches-{:?}-{}", std::thread::current().id(), std::process::id()));
     let scenario =
         Scenario::parse(Path::new("test.toml"), format!("{experiment}{settings}\n")).and_then(|scenario| scenario.resolve());
-    let (directory, _) = run(&scenario.unwrap(), 0, 0, 1, &out, |_| Continue::Yes).unwrap();
+    let (directory, _) = run(&scenario.unwrap(), FIRST, &out, |_| Continue::Yes).unwrap();
     let rows = tables.map(|table| read(&directory, table));
     fs::remove_dir_all(out).unwrap();
     rows
@@ -250,7 +252,7 @@ fn the_papers_experiments_run() {
         assert!(text.contains(long), "{name}");
         let scenario = Scenario::parse(&path, text.replacen(long, short, 1)).and_then(|scenario| scenario.resolve()).unwrap();
         for treatment in 0..scenario.treatments.len() {
-            let (directory, _) = run(&scenario, treatment, 0, 1, &out, |_| Continue::Yes).unwrap();
+            let (directory, _) = run(&scenario, RunKey { treatment, network: 0, seed: 1 }, &out, |_| Continue::Yes).unwrap();
             let switches = fs::File::open(directory.join("switches.parquet")).ok();
             let rows = switches.map(|file| SerializedFileReader::new(file).unwrap().into_iter().count());
             assert_eq!(rows.is_some(), scenario.treatments[treatment].switching.is_some());
@@ -279,7 +281,7 @@ fn a_guard_under_attack_keeps_its_limits() {
     let text = |text: &str| Field::Str(text.to_owned());
     let mut uploads = ["no switching", "each second"].map(|name| {
         let treatment = scenario.treatments.iter().position(|treatment| treatment.name == name).unwrap();
-        let (directory, _) = run(&scenario, treatment, 0, 1, &out, |_| Continue::Yes).unwrap();
+        let (directory, _) = run(&scenario, RunKey { treatment, network: 0, seed: 1 }, &out, |_| Continue::Yes).unwrap();
         let [transfers, switches] = ["transfers", "switches"].map(|table| read(&directory, table));
         let others: Vec<Row> = transfers.unwrap().into_iter().filter(|row| row["group"] == text("others")).collect();
         assert!(others.iter().all(|row| [text("ok"), text("unfinished")].contains(&row["outcome"])));

@@ -77,7 +77,7 @@ pub fn run(error: &onionlab_lab::RunError) -> PyErr {
         ) => DocumentError::new_err,
         Lab::World(WorldError::Policy { .. }) => ScenarioError::new_err,
         Lab::Cancelled => Cancelled::new_err,
-        Lab::World(_) | Lab::Policy(_) | Lab::NoSuchRun { .. } | Lab::Records(_) => RunError::new_err::<String>,
+        Lab::World(_) | Lab::Policy(_) | Lab::NoSuchRun(_) | Lab::Records(_) => RunError::new_err::<String>,
     };
     coded(make, error, error.code())
 }

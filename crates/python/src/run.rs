@@ -4,7 +4,7 @@ use crate::errors;
 use crate::policy::Policies;
 use crate::released::defect;
 use crate::under_way::UnderWay;
-use onionlab_lab::{Continue, Progress};
+use onionlab_lab::{Continue, Progress, RunKey};
 use onionlab_quantities::{SimDuration, SimTime};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -47,7 +47,8 @@ pub fn run_one(
         let mut raised = None;
         let mut told = None;
         let outcome = catch_unwind(AssertUnwindSafe(|| {
-            onionlab_lab::run_with(&scenario, treatment_index, network_index, seed, &runs, Some(&policies), |progress| {
+            let key = RunKey { treatment: treatment_index, network: network_index, seed };
+            onionlab_lab::run_with(&scenario, key, &runs, Some(&policies), |progress| {
                 let due = told.is_none_or(|told: Instant| told.elapsed() >= PACE) || progress.sim_time == progress.sim_end;
                 if !due {
                     return Continue::Yes;

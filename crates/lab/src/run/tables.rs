@@ -2,6 +2,9 @@
 
 use super::{predictor, probes, switching};
 use crate::records::{CHANNELS, CIRCUITS, LATENCY, NETWORK, PROBES, RELAYS, RecordError, TRANSFERS, TableWriter, VEGAS};
+use crate::scenario::ResolvedScenario;
+use crate::scenario::resolved::Treatment;
+use crate::scenario::treatment::FlowControl;
 use crate::world::Names;
 use onionlab_quantities::{SimDuration, SimTime};
 use onionlab_tor::{
@@ -19,6 +22,21 @@ pub(super) struct Optional {
     pub switches: bool,
     pub controllers: bool,
     pub plans: bool,
+}
+
+impl Optional {
+    pub fn of(scenario: &ResolvedScenario, treatment: &Treatment) -> Self {
+        let traced = scenario.clients.iter().any(|group| group.trace);
+        let planned = treatment.predictor.is_some();
+        Self {
+            vegas: traced && treatment.flow_control == Some(FlowControl::Vegas),
+            latency: scenario.clients.iter().any(|group| group.record_latency),
+            probes: scenario.clients.iter().any(|group| group.probe.is_some()),
+            switches: treatment.switching.is_some(),
+            controllers: planned,
+            plans: traced && planned,
+        }
+    }
 }
 
 /// The tables that grow while the run goes on.

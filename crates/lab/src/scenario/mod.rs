@@ -29,7 +29,7 @@ pub use error::{Fault, Place, ScenarioError};
 pub use file::ScenarioFile;
 pub(crate) use resolve::MAX_SEQUENCES;
 pub use resolve::{MAX_CLIENTS, MAX_DURATION, MAX_RUNS};
-pub use resolved::{PlannedRun, ResolvedScenario, plan};
+pub use resolved::{PlannedRun, ResolvedScenario, RunKey, plan};
 pub use schema::{network_schema, schema};
 pub use sweep::{MAX_POINTS, Point, SweepFile};
 

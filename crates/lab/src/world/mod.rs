@@ -22,7 +22,7 @@ mod tuning;
 use crate::scenario::resolved::{ClientGroup, Network, Treatment};
 use crate::scenario::treatment::LinkProfile;
 use crate::scenario::version::TorVersion;
-use crate::scenario::{MAX_SEQUENCES, ResolvedScenario};
+use crate::scenario::{MAX_SEQUENCES, ResolvedScenario, RunKey};
 use onionlab_directory::{BandwidthWeights, Class, DirectoryError, Params, Relay};
 use onionlab_engine::HostId;
 use onionlab_load::{DEFAULT_PORT, LoadModel};
@@ -191,38 +191,31 @@ struct Layout<'a> {
     divergence: String,
 }
 
-/// Builds the world of one run: `treatment` is an index into the experiment's, `seed` one of its seeds.
+/// Builds the world of one run.
 ///
 /// # Errors
 /// The network cannot be read or sampled, or has no paths; a policy of the user's own cannot be had.
-pub fn build(scenario: &ResolvedScenario, treatment: usize, network: u32, seed: u64) -> Result<Built, WorldError> {
-    build_with(scenario, treatment, network, seed, None)
+pub fn build(scenario: &ResolvedScenario, key: RunKey) -> Result<Built, WorldError> {
+    build_with(scenario, key, None)
 }
 
 /// The same with an interpreter for policies in Python.
 ///
 /// # Errors
 /// As [`build`].
-pub fn build_with(
-    scenario: &ResolvedScenario,
-    treatment: usize,
-    network: u32,
-    seed: u64,
-    interpreter: Option<&dyn Interpreter>,
-) -> Result<Built, WorldError> {
-    let (network_seed, run_seed) = (scenario.network_seed(network), scenario.run_seed(network, seed));
+pub fn build_with(scenario: &ResolvedScenario, key: RunKey, interpreter: Option<&dyn Interpreter>) -> Result<Built, WorldError> {
+    let (network_seed, run_seed) = (scenario.network_seed(key.network), scenario.run_seed(key.network, key.seed));
+    let treatment = &scenario.treatments[key.treatment];
     let layout = match &scenario.network {
-        Network::Explicit(explicit) => by_hand::layout(scenario, &scenario.treatments[treatment], explicit, run_seed)?,
-        Network::File(file) => document::layout(scenario, &scenario.treatments[treatment], file, network_seed, run_seed)?,
-        Network::Consensus(_) | Network::Synthetic(_) => {
-            sampled::layout(scenario, &scenario.treatments[treatment], network_seed, run_seed)?
-        }
+        Network::Explicit(explicit) => by_hand::layout(scenario, treatment, explicit, run_seed)?,
+        Network::File(file) => document::layout(scenario, treatment, file, network_seed, run_seed)?,
+        Network::Consensus(_) | Network::Synthetic(_) => sampled::layout(scenario, treatment, network_seed, run_seed)?,
     };
     let (drawn, onion) = (layout.routes.relays.is_some(), scenario.has_onion_services());
     if drawn {
-        check_sets(&scenario.treatments[treatment], &layout.params)?;
+        check_sets(treatment, &layout.params)?;
     }
-    let treatment = effective::effective(&scenario.treatments[treatment], &layout.params, drawn, onion);
+    let treatment = effective::effective(treatment, &layout.params, drawn, onion);
     let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
     let uplink_queue = tuning::uplink_queue(&treatment);
     let settings = some_relays::settings(&treatment, &layout.hosts, run_seed, interpreter)?;

@@ -2,7 +2,7 @@
 
 use onionlab_directory::{Consensus, Sample, Size, sample, synth};
 use onionlab_lab::scenario::ResolvedScenario;
-use onionlab_lab::{Scenario, world};
+use onionlab_lab::{RunKey, Scenario, world};
 use onionlab_quantities::{Seed, SimTime};
 use onionlab_shared_links::{Exclusions, Filters, Method, Question, answer};
 use onionlab_tor::{LinkCount, LinkSample};
@@ -59,7 +59,7 @@ impl Case {
     pub fn simulate(&self, seeds: std::ops::Range<u64>, seconds: u64) -> Vec<LinkSample> {
         seeds
             .map(|seed| {
-                let mut built = world::build(&self.scenario, 0, 0, seed).unwrap();
+                let mut built = world::build(&self.scenario, RunKey { treatment: 0, network: 0, seed }).unwrap();
                 built.world.run_until(SimTime::from_nanos(seconds * 1_000_000_000));
                 built.world.links_in_use()
             })

@@ -52,6 +52,17 @@ pub struct ResolvedScenario {
     pub point: Option<Point>,
 }
 
+/// Which of an experiment's runs, at one point of its sweep.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RunKey {
+    /// Index of the treatment.
+    pub treatment: usize,
+    /// Index of the network.
+    pub network: u32,
+    /// The run's seed.
+    pub seed: u64,
+}
+
 /// One run of an experiment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PlannedRun {
@@ -69,6 +80,13 @@ pub struct PlannedRun {
     pub point: Option<usize>,
     /// Further points that the run serves: they differ only in keys of other treatments.
     pub also: Vec<usize>,
+}
+
+impl PlannedRun {
+    /// Which one it is, at its point.
+    pub const fn key(&self) -> RunKey {
+        RunKey { treatment: self.treatment_index, network: self.network, seed: self.seed }
+    }
 }
 
 /// All runs of an experiment, given the experiment at each of its points: network by network, within it seed by seed, point by point, and treatment by treatment, so
