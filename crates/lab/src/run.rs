@@ -103,23 +103,23 @@ impl Summary {
     fn write(&self, directory: &Path) -> Result<(), RecordError> {
         let mut table = TableWriter::create(&RUN, directory)?;
         table.row(|row| {
-            row.text(&self.scenario)
-                .text(&self.treatment)
-                .text(&self.treatment_json)
-                .number(u64::from(self.network))
-                .number(self.network_seed)
-                .number(self.seed)
-                .text(&self.version)
-                .text(&self.build)
-                .fraction(self.sim_seconds)
-                .number(self.events)
-                .number(self.cell_hops)
-                .fraction(self.wall_seconds)
-                .fraction_if(self.cpu_seconds)
-                .number(self.peak_memory_bytes)
-                .number(u64::from(self.relays))
-                .number(u64::from(self.clients))
-                .text(&self.divergence_json);
+            row.text("scenario", &self.scenario)
+                .text("treatment", &self.treatment)
+                .text("treatment_json", &self.treatment_json)
+                .number("network", u64::from(self.network))
+                .number("network_seed", self.network_seed)
+                .number("seed", self.seed)
+                .text("version", &self.version)
+                .text("build", &self.build)
+                .fraction("sim_seconds", self.sim_seconds)
+                .number("events", self.events)
+                .number("cell_hops", self.cell_hops)
+                .fraction("wall_seconds", self.wall_seconds)
+                .fraction_if("cpu_seconds", self.cpu_seconds)
+                .number("peak_memory_bytes", self.peak_memory_bytes)
+                .number("relays", u64::from(self.relays))
+                .number("clients", u64::from(self.clients))
+                .text("divergence_json", &self.divergence_json);
         })?;
         table.finish()
     }

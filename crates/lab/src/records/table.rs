@@ -128,7 +128,7 @@ impl TableWriter {
         Ok(Self { table, path, buffers, rows: 0, next: 0, file })
     }
 
-    /// Appends a row: `fill` pushes one value for each column, in order.
+    /// Appends a row: `fill` pushes one value for each column, in order and by its name.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -166,13 +166,14 @@ impl TableWriter {
     }
 }
 
-/// A row under construction.
+/// A row under construction. Each value comes with the name of its column, at which tests look: what is out of order ends them.
 pub struct Row<'a>(&'a mut TableWriter);
 
 impl Row<'_> {
-    fn next(&mut self, kinds: &[Kind], nullable: bool) -> &mut Buffer {
+    fn next(&mut self, name: &str, kinds: &[Kind], nullable: bool) -> &mut Buffer {
         let TableWriter { table, buffers, next, .. } = &mut *self.0;
         let column = &table.columns[*next];
+        debug_assert_eq!(column.name, name, "the columns of `{}` are filled in order", table.name);
         assert!(kinds.contains(&column.kind) && (!nullable || column.nullable), "`{}.{}` is {column:?}", table.name, column.name);
         *next += 1;
         let buffer = &mut buffers[*next - 1];
@@ -183,8 +184,8 @@ impl Row<'_> {
     }
 
     /// A text.
-    pub fn text(&mut self, text: &str) -> &mut Self {
-        if let Values::Text { rows, names, index } = &mut self.next(&[Kind::Text], false).values {
+    pub fn text(&mut self, name: &str, text: &str) -> &mut Self {
+        if let Values::Text { rows, names, index } = &mut self.next(name, &[Kind::Text], false).values {
             let known = index.get(text).copied().unwrap_or_else(|| {
                 let new = names.len() as u32;
                 names.push(ByteArray::from(text));
@@ -197,8 +198,8 @@ impl Row<'_> {
     }
 
     /// An unsigned number, of 32 or 64 bits as the column says.
-    pub fn number(&mut self, number: u64) -> &mut Self {
-        match &mut self.next(&[Kind::U32, Kind::U64], false).values {
+    pub fn number(&mut self, name: &str, number: u64) -> &mut Self {
+        match &mut self.next(name, &[Kind::U32, Kind::U64], false).values {
             // Parquet keeps unsigned numbers in signed fields of the same width.
             Values::I32(rows) => rows.push(u32::try_from(number).unwrap_or(u32::MAX) as i32),
             Values::I64(rows) => rows.push(number as i64),
@@ -208,47 +209,47 @@ impl Row<'_> {
     }
 
     /// An unsigned number, or none.
-    pub fn number_if(&mut self, number: Option<u64>) -> &mut Self {
+    pub fn number_if(&mut self, name: &str, number: Option<u64>) -> &mut Self {
         match number {
-            Some(number) => self.number(number),
-            None => self.missing(&[Kind::U32, Kind::U64]),
+            Some(number) => self.number(name, number),
+            None => self.missing(name, &[Kind::U32, Kind::U64]),
         }
     }
 
     /// An instant or an interval in nanoseconds.
-    pub fn nanos(&mut self, nanos: u64) -> &mut Self {
-        if let Values::I64(rows) = &mut self.next(&[Kind::I64], false).values {
+    pub fn nanos(&mut self, name: &str, nanos: u64) -> &mut Self {
+        if let Values::I64(rows) = &mut self.next(name, &[Kind::I64], false).values {
             rows.push(i64::try_from(nanos).unwrap_or(i64::MAX));
         }
         self
     }
 
     /// An instant or an interval in nanoseconds, or none.
-    pub fn nanos_if(&mut self, nanos: Option<u64>) -> &mut Self {
+    pub fn nanos_if(&mut self, name: &str, nanos: Option<u64>) -> &mut Self {
         match nanos {
-            Some(nanos) => self.nanos(nanos),
-            None => self.missing(&[Kind::I64]),
+            Some(nanos) => self.nanos(name, nanos),
+            None => self.missing(name, &[Kind::I64]),
         }
     }
 
     /// A number with a fraction.
-    pub fn fraction(&mut self, fraction: f64) -> &mut Self {
-        if let Values::F64(rows) = &mut self.next(&[Kind::F64], false).values {
+    pub fn fraction(&mut self, name: &str, fraction: f64) -> &mut Self {
+        if let Values::F64(rows) = &mut self.next(name, &[Kind::F64], false).values {
             rows.push(fraction);
         }
         self
     }
 
     /// A number with a fraction, or none.
-    pub fn fraction_if(&mut self, fraction: Option<f64>) -> &mut Self {
+    pub fn fraction_if(&mut self, name: &str, fraction: Option<f64>) -> &mut Self {
         match fraction {
-            Some(fraction) => self.fraction(fraction),
-            None => self.missing(&[Kind::F64]),
+            Some(fraction) => self.fraction(name, fraction),
+            None => self.missing(name, &[Kind::F64]),
         }
     }
 
-    fn missing(&mut self, kinds: &[Kind]) -> &mut Self {
-        self.next(kinds, true).present.push(0);
+    fn missing(&mut self, name: &str, kinds: &[Kind]) -> &mut Self {
+        self.next(name, kinds, true).present.push(0);
         self
     }
 }
@@ -347,11 +348,11 @@ mod tests {
             let odd = row % 2 == 1;
             writer
                 .row(|r| {
-                    r.text(if odd { "odd" } else { "even" })
-                        .number_if(odd.then_some(u64::from(u32::MAX)))
-                        .number(u64::MAX - row)
-                        .nanos_if((!odd).then_some(row))
-                        .fraction(row as f64 / 2.0);
+                    r.text("name", if odd { "odd" } else { "even" })
+                        .number_if("small", odd.then_some(u64::from(u32::MAX)))
+                        .number("large", u64::MAX - row)
+                        .nanos_if("time_ns", (!odd).then_some(row))
+                        .fraction("share", row as f64 / 2.0);
                 })
                 .unwrap();
         }
@@ -405,7 +406,7 @@ mod tests {
         std::fs::create_dir_all(&folder).unwrap();
         let mut writer = TableWriter::create(&SAMPLE, &folder).unwrap();
         let _ = writer.row(|r| {
-            r.text("short");
+            r.text("name", "short");
         });
     }
 }

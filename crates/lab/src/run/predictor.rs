@@ -30,20 +30,20 @@ impl Tables {
     fn take_controllers(&mut self, names: &Names, samples: Vec<ControllerSample>) -> Result<(), RecordError> {
         for sample in samples {
             self.controllers.row(|row| {
-                row.nanos(sample.time.as_nanos())
-                    .text(&names.hosts[sample.relay.index()])
-                    .number(u64::from(sample.circuits))
-                    .fraction(sample.rate_in)
-                    .fraction(sample.rate_out)
-                    .fraction(sample.queue)
-                    .number(sample.solved)
-                    .number(sample.trusted)
-                    .number(sample.old_plans)
-                    .number(sample.commitments_scaled)
-                    .number(sample.refused_messages)
-                    .number(sample.iterations)
-                    .number(sample.messages_sent)
-                    .number(sample.messages_lost);
+                row.nanos("time_ns", sample.time.as_nanos())
+                    .text("relay", &names.hosts[sample.relay.index()])
+                    .number("circuits", u64::from(sample.circuits))
+                    .fraction("rate_in", sample.rate_in)
+                    .fraction("rate_out", sample.rate_out)
+                    .fraction("queue_cells", sample.queue)
+                    .number("solved", sample.solved)
+                    .number("trusted", sample.trusted)
+                    .number("old_plans", sample.old_plans)
+                    .number("commitments_scaled", sample.commitments_scaled)
+                    .number("refused_messages", sample.refused_messages)
+                    .number("iterations", sample.iterations)
+                    .number("messages_sent", sample.messages_sent)
+                    .number("messages_lost", sample.messages_lost);
             })?;
         }
         Ok(())
@@ -54,18 +54,18 @@ impl Tables {
         for sample in samples {
             let (client, group) = &names.clients[sample.client.index()];
             table.row(|row| {
-                row.nanos(sample.time.as_nanos())
-                    .text(&names.hosts[sample.relay.index()])
-                    .number(u64::from(sample.circuit.0))
-                    .text(&names.hosts[client.index()])
-                    .text(group)
-                    .text(["guard", "middle", "exit"][usize::from(sample.hop) - 1])
-                    .fraction(sample.queue)
-                    .fraction(sample.rate_in)
-                    .fraction(sample.rate_out)
-                    .fraction_if(sample.virtual_rate_out)
-                    .number(sample.bytes_written)
-                    .number_if(sample.bytes_read);
+                row.nanos("time_ns", sample.time.as_nanos())
+                    .text("relay", &names.hosts[sample.relay.index()])
+                    .number("circuit", u64::from(sample.circuit.0))
+                    .text("client", &names.hosts[client.index()])
+                    .text("group", group)
+                    .text("position", ["guard", "middle", "exit"][usize::from(sample.hop) - 1])
+                    .fraction("queue_cells", sample.queue)
+                    .fraction("rate_in", sample.rate_in)
+                    .fraction("rate_out", sample.rate_out)
+                    .fraction_if("virtual_rate_out", sample.virtual_rate_out)
+                    .number("written_bytes", sample.bytes_written)
+                    .number_if("read_bytes", sample.bytes_read);
             })?;
         }
         Ok(())

@@ -10,14 +10,14 @@ pub(super) fn take(table: &mut TableWriter, names: &Names, probes: Vec<ProbeReco
     for probe in probes {
         let (client, group) = &names.clients[probe.client.index()];
         table.row(|row| {
-            row.nanos(probe.sent.as_nanos())
-                .text(&names.hosts[client.index()])
-                .text(group)
-                .number(u64::from(probe.circuit.0))
-                .nanos_if(nanos(probe.at_exit))
-                .number_if(probe.came_by.map(|circuit| u64::from(circuit.0)))
-                .nanos_if(nanos(probe.at_server))
-                .text(probe.outcome.name());
+            row.nanos("time_ns", probe.sent.as_nanos())
+                .text("client", &names.hosts[client.index()])
+                .text("group", group)
+                .number("circuit", u64::from(probe.circuit.0))
+                .nanos_if("exit_ns", nanos(probe.at_exit))
+                .number_if("came_by_circuit", probe.came_by.map(|circuit| u64::from(circuit.0)))
+                .nanos_if("server_ns", nanos(probe.at_server))
+                .text("outcome", probe.outcome.name());
         })?;
     }
     Ok(())

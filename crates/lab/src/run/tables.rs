@@ -107,24 +107,24 @@ impl<'a> Tables<'a> {
         for transfer in transfers {
             let (client, group) = &self.names.clients[transfer.client.index()];
             self.transfers.row(|row| {
-                row.text(self.names.host(*client))
-                    .text(group)
-                    .number(transfer.ordinal)
-                    .number(u64::from(transfer.user))
-                    .number(transfer.flow)
-                    .text(transfer.kind.name())
-                    .number_if(transfer.circuit.map(|circuit| u64::from(circuit.0)))
-                    .number(u64::from(transfer.retries))
-                    .number(transfer.size)
-                    .number(transfer.received)
-                    .number(transfer.sent)
-                    .nanos(transfer.start.as_nanos())
-                    .nanos_if(nanos(transfer.connected))
-                    .nanos_if(nanos(transfer.answered))
-                    .nanos_if(nanos(transfer.first_byte))
-                    .nanos_if(nanos(transfer.last_byte))
-                    .nanos(transfer.end.as_nanos())
-                    .text(transfer.outcome.name());
+                row.text("client", self.names.host(*client))
+                    .text("group", group)
+                    .number("ordinal", transfer.ordinal)
+                    .number("user", u64::from(transfer.user))
+                    .number("flow", transfer.flow)
+                    .text("exchange", transfer.kind.name())
+                    .number_if("circuit", transfer.circuit.map(|circuit| u64::from(circuit.0)))
+                    .number("retries", u64::from(transfer.retries))
+                    .number("size_bytes", transfer.size)
+                    .number("received_bytes", transfer.received)
+                    .number("sent_bytes", transfer.sent)
+                    .nanos("start_ns", transfer.start.as_nanos())
+                    .nanos_if("connected_ns", nanos(transfer.connected))
+                    .nanos_if("answered_ns", nanos(transfer.answered))
+                    .nanos_if("first_byte_ns", nanos(transfer.first_byte))
+                    .nanos_if("last_byte_ns", nanos(transfer.last_byte))
+                    .nanos("end_ns", transfer.end.as_nanos())
+                    .text("outcome", transfer.outcome.name());
             })?;
         }
         Ok(())
@@ -134,26 +134,26 @@ impl<'a> Tables<'a> {
         for circuit in circuits {
             let (client, group) = &self.names.clients[circuit.client.index()];
             self.circuits.row(|row| {
-                row.number(u64::from(circuit.circuit.0))
-                    .text(self.names.host(*client))
-                    .text(group)
-                    .text(self.names.host(circuit.path[0]))
-                    .text(self.names.host(circuit.path[1]))
-                    .text(self.names.host(circuit.path[2]))
-                    .nanos(circuit.launched.as_nanos())
-                    .nanos_if(nanos(circuit.built))
-                    .nanos_if(nanos(circuit.closed))
-                    .text(circuit.outcome.name())
-                    .text(circuit.reason.map_or("none", CloseReason::name))
-                    .text(circuit.purpose.name())
-                    .text(if circuit.timed_out { "yes" } else { "no" })
-                    .number(circuit.cells_in)
-                    .number(circuit.cells_out)
-                    .number_if(circuit.vegas.map(|vegas| u64::from(vegas.cwnd)))
-                    .nanos_if(measured(circuit.vegas, |vegas| vegas.min_rtt))
-                    .nanos_if(measured(circuit.vegas, |vegas| vegas.ewma_rtt))
-                    .text(circuit.third.map_or("", |host| self.names.host(host)))
-                    .nanos_if(nanos(circuit.joined));
+                row.number("circuit", u64::from(circuit.circuit.0))
+                    .text("client", self.names.host(*client))
+                    .text("group", group)
+                    .text("guard", self.names.host(circuit.path[0]))
+                    .text("middle", self.names.host(circuit.path[1]))
+                    .text("exit", self.names.host(circuit.path[2]))
+                    .nanos("launched_ns", circuit.launched.as_nanos())
+                    .nanos_if("built_ns", nanos(circuit.built))
+                    .nanos_if("closed_ns", nanos(circuit.closed))
+                    .text("outcome", circuit.outcome.name())
+                    .text("reason", circuit.reason.map_or("none", CloseReason::name))
+                    .text("purpose", circuit.purpose.name())
+                    .text("timed_out", if circuit.timed_out { "yes" } else { "no" })
+                    .number("cells_in", circuit.cells_in)
+                    .number("cells_out", circuit.cells_out)
+                    .number_if("cwnd", circuit.vegas.map(|vegas| u64::from(vegas.cwnd)))
+                    .nanos_if("min_rtt_ns", measured(circuit.vegas, |vegas| vegas.min_rtt))
+                    .nanos_if("ewma_rtt_ns", measured(circuit.vegas, |vegas| vegas.ewma_rtt))
+                    .text("third", circuit.third.map_or("", |host| self.names.host(host)))
+                    .nanos_if("joined_ns", nanos(circuit.joined));
             })?;
         }
         Ok(())
@@ -162,24 +162,24 @@ impl<'a> Tables<'a> {
     fn take_channels(&mut self, channels: Vec<ChannelRecord>) -> Result<(), RecordError> {
         for channel in channels {
             self.channels.row(|row| {
-                row.number(u64::from(channel.channel))
-                    .text(channel.kind.name())
-                    .text(self.names.host(channel.opener))
-                    .text(self.names.host(channel.peer))
-                    .nanos(channel.opened.as_nanos())
-                    .nanos_if(nanos(channel.open))
-                    .nanos_if(nanos(channel.closed))
-                    .text(channel.reason.map_or("none", ChannelClose::name))
-                    .number(channel.cells[0])
-                    .number(channel.cells[1])
-                    .number(channel.bytes[0])
-                    .number(channel.bytes[1])
-                    .number(u64::from(channel.circuits))
-                    .number(u64::from(channel.most_circuits))
-                    .number(channel.held[1].bytes)
-                    .fraction(channel.held[1].byte_seconds)
-                    .number(channel.held[0].bytes)
-                    .fraction(channel.held[0].byte_seconds);
+                row.number("channel", u64::from(channel.channel))
+                    .text("kind", channel.kind.name())
+                    .text("opener", self.names.host(channel.opener))
+                    .text("peer", self.names.host(channel.peer))
+                    .nanos("opened_ns", channel.opened.as_nanos())
+                    .nanos_if("open_ns", nanos(channel.open))
+                    .nanos_if("closed_ns", nanos(channel.closed))
+                    .text("close_reason", channel.reason.map_or("none", ChannelClose::name))
+                    .number("cells_to_peer", channel.cells[0])
+                    .number("cells_to_opener", channel.cells[1])
+                    .number("bytes_to_peer", channel.bytes[0])
+                    .number("bytes_to_opener", channel.bytes[1])
+                    .number("circuits", u64::from(channel.circuits))
+                    .number("most_circuits", u64::from(channel.most_circuits))
+                    .number("held_bytes_to_peer", channel.held[1].bytes)
+                    .fraction("held_to_peer", channel.held[1].byte_seconds)
+                    .number("held_bytes_to_opener", channel.held[0].bytes)
+                    .fraction("held_to_opener", channel.held[0].byte_seconds);
             })?;
         }
         Ok(())
@@ -189,32 +189,32 @@ impl<'a> Tables<'a> {
         for sample in relays {
             let (class, capacity) = self.names.relays[sample.relay.index()].expect("only relays are sampled");
             self.relays.row(|row| {
-                row.nanos(sample.time.as_nanos())
-                    .text(self.names.host(sample.relay))
-                    .text(class.name())
-                    .number(capacity.as_bits_per_sec())
-                    .number(sample.bytes_sent)
-                    .number(sample.bytes_received)
-                    .number(sample.cells_sent)
-                    .number(sample.queued_cells)
-                    .number(sample.outbuf_bytes)
-                    .number(sample.queue_wait)
-                    .number(sample.cpu_busy)
-                    .number(sample.packets_sent)
-                    .number(sample.uplink_drops)
-                    .number(sample.downlink_drops)
-                    .number(u64::from(sample.sockets))
-                    .number(u64::from(sample.most_sockets))
-                    .number(sample.sockets_opened)
-                    .number(sample.sockets_closed)
-                    .number(sample.sockets_refused)
-                    .number(sample.socket_bytes)
-                    .number(sample.connection_bytes)
-                    .number(sample.circuits_moved)
-                    .number(sample.held.bytes)
-                    .fraction(sample.held.byte_seconds)
-                    .fraction(sample.utilisation)
-                    .text(if self.names.treated[sample.relay.index()] { "yes" } else { "no" });
+                row.nanos("time_ns", sample.time.as_nanos())
+                    .text("relay", self.names.host(sample.relay))
+                    .text("class", class.name())
+                    .number("capacity_bits", capacity.as_bits_per_sec())
+                    .number("bytes_sent", sample.bytes_sent)
+                    .number("bytes_received", sample.bytes_received)
+                    .number("cells_sent", sample.cells_sent)
+                    .number("queued_cells", sample.queued_cells)
+                    .number("outbuf_bytes", sample.outbuf_bytes)
+                    .number("queue_wait_ns", sample.queue_wait)
+                    .number("cpu_busy_ns", sample.cpu_busy)
+                    .number("packets_sent", sample.packets_sent)
+                    .number("uplink_drops", sample.uplink_drops)
+                    .number("downlink_drops", sample.downlink_drops)
+                    .number("sockets", u64::from(sample.sockets))
+                    .number("most_sockets", u64::from(sample.most_sockets))
+                    .number("sockets_opened", sample.sockets_opened)
+                    .number("sockets_closed", sample.sockets_closed)
+                    .number("sockets_refused", sample.sockets_refused)
+                    .number("socket_bytes", sample.socket_bytes)
+                    .number("connection_bytes", sample.connection_bytes)
+                    .number("circuits_moved", sample.circuits_moved)
+                    .number("held_bytes", sample.held.bytes)
+                    .fraction("held", sample.held.byte_seconds)
+                    .fraction("utilisation", sample.utilisation)
+                    .text("treated", if self.names.treated[sample.relay.index()] { "yes" } else { "no" });
             })?;
         }
         Ok(())
@@ -224,25 +224,30 @@ impl<'a> Tables<'a> {
         for sample in network {
             let utilisation = |class: RelayClass| self.classes[class].then_some(sample.utilisation[class]);
             self.network.row(|row| {
-                row.nanos(sample.time.as_nanos())
-                    .number(sample.goodput_bytes)
-                    .number(sample.relay_bytes_sent)
-                    .number(sample.transfers_ok)
-                    .number(sample.transfers_failed)
-                    .number(u64::from(sample.links.circuits));
+                row.nanos("time_ns", sample.time.as_nanos())
+                    .number("goodput_bytes", sample.goodput_bytes)
+                    .number("relay_bytes_sent", sample.relay_bytes_sent)
+                    .number("transfers_ok", sample.transfers_ok)
+                    .number("transfers_failed", sample.transfers_failed)
+                    .number("active_circuits", u64::from(sample.links.circuits));
                 let links = &sample.links;
-                for of in [links.undirected, links.directed, links.guard_middle, links.middle_exit] {
-                    row.number(u64::from(of.links)).number(u64::from(of.shared));
+                for (links, shared, of) in [
+                    ("links", "shared_links", links.undirected),
+                    ("links_directed", "shared_links_directed", links.directed),
+                    ("links_guard_middle", "shared_links_guard_middle", links.guard_middle),
+                    ("links_middle_exit", "shared_links_middle_exit", links.middle_exit),
+                ] {
+                    row.number(links, u64::from(of.links)).number(shared, u64::from(of.shared));
                 }
-                row.number(u64::from(links.with_one))
-                    .number(u64::from(links.with_two))
-                    .number(u64::from(sample.busy.circuits))
-                    .number(u64::from(sample.busy.directed.links))
-                    .number(u64::from(sample.busy.directed.shared))
-                    .fraction_if(utilisation(RelayClass::Guard))
-                    .fraction_if(utilisation(RelayClass::Middle))
-                    .fraction_if(utilisation(RelayClass::Exit))
-                    .fraction_if(utilisation(RelayClass::GuardExit));
+                row.number("circuits_one_shared", u64::from(links.with_one))
+                    .number("circuits_two_shared", u64::from(links.with_two))
+                    .number("busy_circuits", u64::from(sample.busy.circuits))
+                    .number("busy_links_directed", u64::from(sample.busy.directed.links))
+                    .number("shared_busy_links_directed", u64::from(sample.busy.directed.shared))
+                    .fraction_if("utilisation_guard", utilisation(RelayClass::Guard))
+                    .fraction_if("utilisation_middle", utilisation(RelayClass::Middle))
+                    .fraction_if("utilisation_exit", utilisation(RelayClass::Exit))
+                    .fraction_if("utilisation_guard_exit", utilisation(RelayClass::GuardExit));
             })?;
         }
         Ok(())
@@ -254,19 +259,19 @@ impl<'a> Tables<'a> {
             let (client, group) = &self.names.clients[sample.client.index()];
             let state = sample.state;
             table.row(|row| {
-                row.nanos(sample.time.as_nanos())
-                    .number(u64::from(sample.circuit.0))
-                    .text(self.names.host(*client))
-                    .text(group)
-                    .nanos(state.min_rtt.as_nanos())
-                    .nanos(state.ewma_rtt.as_nanos())
-                    .nanos(state.max_rtt.as_nanos())
-                    .number(u64::from(state.cwnd))
-                    .number(u64::from(sample.inflight))
-                    .number(state.bdp)
-                    .number(state.queue_use)
-                    .number(u64::from(state.slow_start))
-                    .number(u64::from(state.blocked));
+                row.nanos("time_ns", sample.time.as_nanos())
+                    .number("circuit", u64::from(sample.circuit.0))
+                    .text("client", self.names.host(*client))
+                    .text("group", group)
+                    .nanos("min_rtt_ns", state.min_rtt.as_nanos())
+                    .nanos("ewma_rtt_ns", state.ewma_rtt.as_nanos())
+                    .nanos("max_rtt_ns", state.max_rtt.as_nanos())
+                    .number("cwnd", u64::from(state.cwnd))
+                    .number("inflight", u64::from(sample.inflight))
+                    .number("bdp", state.bdp)
+                    .number("queue_use", state.queue_use)
+                    .number("slow_start", u64::from(state.slow_start))
+                    .number("blocked", u64::from(state.blocked));
             })?;
         }
         Ok(())
@@ -277,15 +282,15 @@ impl<'a> Tables<'a> {
         for sample in samples {
             let (client, group) = &self.names.clients[sample.client.index()];
             table.row(|row| {
-                row.nanos(sample.time.as_nanos())
-                    .number(u64::from(sample.circuit.0))
-                    .text(self.names.host(*client))
-                    .text(group)
-                    .number(sample.written)
-                    .number(sample.read)
-                    .fraction(sample.latency)
-                    .fraction(sample.outbuf_wait)
-                    .number(sample.in_flight);
+                row.nanos("time_ns", sample.time.as_nanos())
+                    .number("circuit", u64::from(sample.circuit.0))
+                    .text("client", self.names.host(*client))
+                    .text("group", group)
+                    .number("written_bytes", sample.written)
+                    .number("read_bytes", sample.read)
+                    .fraction("latency", sample.latency)
+                    .fraction("outbuf_wait", sample.outbuf_wait)
+                    .number("in_flight_bytes", sample.in_flight);
             })?;
         }
         Ok(())
