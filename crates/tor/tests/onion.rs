@@ -156,6 +156,11 @@ fn impatient(load: &str, hop: f64) -> Plan {
     plan
 }
 
+/// So many seconds after the start.
+fn at(seconds: f64) -> SimTime {
+    SimTime::ZERO + SimDuration::from_secs_f64_rounded(seconds)
+}
+
 /// The circuits of this purpose that were launched as the stream began, and until it was over.
 fn of_stream<'a>(records: &'a Records, purpose: CircuitPurpose, transfer: &TransferRecord) -> Vec<&'a CircuitRecord> {
     let meanwhile = |circuit: &&CircuitRecord| (transfer.start..transfer.end).contains(&circuit.launched);
@@ -181,7 +186,7 @@ fn a_service_that_does_not_come_is_waited_for_by_the_seconds_of_the_clock() {
         let cutoff = acknowledged.floor().max(began.ceil());
         later[usize::from(cutoff > acknowledged)] += 1;
         assert_eq!(rendezvous.reason, Some(CloseReason::NoRendezvous));
-        assert_eq!(rendezvous.closed.unwrap().as_secs_f64(), cutoff + 4.0, "{acknowledged}");
+        assert_eq!(rendezvous.closed, Some(at(cutoff + 4.0)), "{acknowledged}");
     }
     assert!(later.iter().all(|&times| times > 0), "both conditions decide: {later:?}");
 }
@@ -209,10 +214,9 @@ fn a_rendezvous_point_that_is_late_is_given_up_alone() {
         }
         assert_eq!(transfer.outcome, Outcome::Timeout);
         assert!(points.len() >= 8, "{}", points.len());
-        for (at, point) in points.iter().enumerate() {
+        for (later, point) in points.iter().enumerate() {
             assert_eq!(point.reason, Some(CloseReason::NoRendezvous));
-            let until = looked + at as f64;
-            assert_eq!(point.closed.unwrap().as_secs_f64(), until.min(transfer.end.as_secs_f64()));
+            assert_eq!(point.closed, Some(at(looked + later as f64).min(transfer.end)));
         }
         assert_eq!(introductions[0].closed, Some(transfer.end));
     }

@@ -25,7 +25,7 @@ impl World {
 }
 
 #[cfg(not(test))]
-#[expect(clippy::unused_self, reason = "as its twin has it")]
+#[allow(clippy::unused_self, reason = "as its twin has it")]
 impl World {
     pub(crate) const fn trace_switch(&mut self, _: EndId, _: Cell) {}
 
