@@ -314,6 +314,11 @@ pub(super) fn named_file(scenario: &Scenario, key: &str, path: &str) -> Checked<
 pub(super) fn read_named_file(scenario: &Scenario, key: &str, path: &str, most: u64) -> Checked<(FileRef, Vec<u8>)> {
     let fault = |cause: String| Fault::File { key: key.to_owned(), path: clipped(path, 200), cause };
     let location = scenario.directory().join(path);
+    // To open a pipe would wait for somebody who writes into it, and it can be read only once; a folder says itself that it is one.
+    let kind = std::fs::metadata(&location).map_err(|error| fault(error.to_string()))?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(fault("it is no ordinary file".to_owned()));
+    }
     let file = std::fs::File::open(&location).map_err(|error| fault(error.to_string()))?;
     let mut content = Vec::new();
     file.take(most + 1).read_to_end(&mut content).map_err(|error| fault(error.to_string()))?;
