@@ -340,6 +340,16 @@ def test_loads_that_different_builds_have_run_are_not_compared(
     text = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")[0].read_text(encoding="utf-8")
     assert f"## 20 % more load: {NAME}\n\nRun by another build than the usual load" in text
     assert "--load" not in text
+    # A shorter one of another build stands in the overview; of several the longest.
+    for called, seconds in (("until 30 min", 1800.0), ("until 25 min", 1500.0)):
+        short = experiment()
+        short.runs = short.runs.with_columns(build=pl.lit("4f"))
+        short.duration = seconds
+        kept.add(f"{NAME}, {called}", "whatever it was", reduce(short))
+    text = shadow_networks.reproduce(*folders, networks=[], kept=tmp_path / "kept")[0].read_text(encoding="utf-8")
+    assert f"| {NAME}, until minute 30 | 30 min |" in text
+    assert f"{NAME}, until minute 25" not in text
+    assert "build 4f (1 run)" in text
     # The same build, but downloads that count from another minute: as with another duration.
     other = experiment()
     other.measure_from = 10.0

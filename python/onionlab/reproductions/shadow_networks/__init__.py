@@ -141,6 +141,15 @@ class Runs:
         return max(pairs, key=lambda pair: (min(lengths := [run.duration for run in pair]), -max(lengths)), default=None)
 
     @property
+    def shorter(self) -> list[Observed]:
+        """Runs with the usual load that stand on the page beside its own: of the pair, and the longest of each other build."""
+        shown = [self.usual[0], *([self.pair[0]] if self.pair is not None else [])]
+        for run in self.usual:
+            if all(_codes(run) != _codes(one) for one in shown):
+                shown.append(run)
+        return [run for run in shown[1:] if run is not self.usual[0]]
+
+    @property
     def of_other_builds(self) -> bool:
         """Whether no run with the one load is of the same build as any with the other."""
         return not any(_codes(usual) == _codes(more) for usual in self.usual for more in self.more)
@@ -243,9 +252,7 @@ def reproduce(
     comparisons = [compare(name, reference, of.usual[0]) for name, of in runs.items()]
     effects = [effect(name, reference, *of.pair) for name, of in runs.items() if of.pair is not None]
     unlike = {name: of.of_other_builds for name, of in runs.items() if of.more and of.pair is None}
-    # The runs with the usual load beside which more load stands, where they are others than those of the page.
-    beside = {name: of.pair[0] for name, of in runs.items() if of.pair is not None and of.pair[0] is not of.usual[0]}
-    shorter = [compare(name, reference, run) for name, run in beside.items()]
+    shorter = [compare(name, reference, run) for name, of in runs.items() for run in of.shorter]
     return write(comparisons, effects, unlike, shorter, reasons, docs), []
 
 

@@ -88,7 +88,7 @@ def page(
     """The page as Markdown.
 
     ``unlike``: networks whose runs with both loads do not compare, and whether for want of one build; ``shorter``: runs with the
-    usual load that stand beside more load and have no section of their own.
+    usual load that have no section of their own, because they stand beside more load or another build made a longer one.
     """
     settings = zip(*(one.observed.settings for one in comparisons), strict=True)
     latency, models = (" and ".join(dict.fromkeys(found)) for found in settings)
@@ -97,7 +97,7 @@ def page(
             models=models,
             latency=latency,
             spread=SPREAD,
-            commands="\n".join(_commands(comparisons, effects)),
+            commands="\n".join(_commands([*comparisons, *shorter], effects)),
             networks="; ".join(_networks(comparisons)),
             wide=" and ".join(_wide(comparisons)),
         )
@@ -105,7 +105,8 @@ def page(
     inside, all_ = (sum(counts) for counts in zip(*(one.within for one in comparisons), strict=True))
     lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
     lines += _overview([*comparisons, *shorter])
-    runs = [*(made for one in comparisons for made in one.made), *(made for one in effects for made in one.made)]
+    # A run that stands beside more load is in both.
+    runs = dict.fromkeys(made for one in (*comparisons, *shorter, *effects) for made in one.made)
     lines += [
         "",
         f"By {code(together(runs))}. Memory is the most that the whole program had until the run's end, other runs beside it and "
