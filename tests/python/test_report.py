@@ -260,14 +260,17 @@ def test_two_reports_at_a_time_leave_each_other_alone(tmp_path: Path) -> None:
     """One that is asked for while a run ends: by another process or thread, perhaps on another machine."""
     ours, dead = str(os.getpid()), str(2**31)
     here = draft_of(tmp_path / "charts", ".new")
-    elsewhere = here.with_name(here.name.replace(here.name.split(".")[2], "0").replace(f".{ours}.", f".{dead}."))
+    elsewhere = here.with_name(here.name.replace(here.name.split(".")[2], "0" * 8).replace(f".{ours}.", f".{dead}."))
     killed = here.with_name(here.name.replace(f".{ours}.", f".{dead}."))
-    others, left = (here, elsewhere), tmp_path / ".charts.1.new"
-    for draft in (*others, killed, left):
+    left = elsewhere.with_name(elsewhere.name.replace(elsewhere.name.split(".")[4], "f" * 32))
+    # What only looks like a draft is somebody's own, however old it is.
+    others, mine = (here, elsewhere), tmp_path / ".charts.1.new"
+    for draft in (*others, killed, left, mine):
         draft.mkdir()
         (draft / "half.svg").write_text("<svg", encoding="utf-8")
     before = time.time() - 2 * ABANDONED
-    os.utime(left, (before, before))
+    for old in (left, mine):
+        os.utime(old, (before, before))
 
     def fill(folder: Path) -> None:
         (folder / "whole.svg").write_text("<svg/>", encoding="utf-8")
@@ -278,7 +281,7 @@ def test_two_reports_at_a_time_leave_each_other_alone(tmp_path: Path) -> None:
 
     replace_folder(tmp_path / "charts", fill_while_another_does)
     assert {path.name for path in (tmp_path / "charts").iterdir()} == {"whole.svg", MADE}
-    assert all((draft / "half.svg").is_file() for draft in others)
+    assert all((draft / "half.svg").is_file() for draft in (*others, mine))
     assert not killed.exists()
     assert not left.exists()
 
