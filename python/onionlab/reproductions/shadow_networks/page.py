@@ -106,7 +106,8 @@ def page(
     lines += [f"**Of {all_} figures of {len(comparisons)} network{'s' * (len(comparisons) != 1)}, {inside} are within.**", ""]
     lines += _overview([*comparisons, *shorter])
     # A run that stands beside more load is in both.
-    runs = dict.fromkeys(made for one in (*comparisons, *shorter, *effects) for made in one.made)
+    parts = [*(one.made for one in (*comparisons, *shorter)), *(one.made for one in effects)]
+    runs = dict.fromkeys(made for part in parts for made in part)
     lines += [
         "",
         f"By {code(together(runs))}. Memory is the most that the whole program had until the run's end, other runs beside it and "
