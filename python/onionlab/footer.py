@@ -1,7 +1,10 @@
 """How much a Parquet file unpacks to, by its end: polars says how many rows there are, but not how large they are.
 
 The end is a struct of Thrift's compact protocol, of which no more is read than is needed
-(https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift).
+(https://github.com/apache/parquet-format/blob/master/src/main/thrift/parquet.thrift). The crate ``parquet``, by which onionlab
+writes its tables, reads it too, but not within bounds: where a list claims two thousand million truth values in six bytes, it
+passes over them one by one (60.1.0, ``skip_till_depth``). polars does so for half a minute. Here a list has no more entries than
+there are bytes left.
 """
 
 from __future__ import annotations

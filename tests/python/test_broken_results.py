@@ -281,6 +281,16 @@ def test_an_end_that_is_none_of_a_table_is_refused(tmp_path_factory: pytest.Temp
         assert unpacked_size(path) >= 0
 
 
+def test_a_list_has_no_more_entries_than_bytes(tmp_path: Path) -> None:
+    # Place 14, of which nobody knows anything, is a list of 2^31 - 1 truth values: polars counts to the end of it.
+    end = bytes([14 << 4 | 9, 15 << 4 | 1, 255, 255, 255, 255, 7, 0])
+    path = tmp_path / "a.parquet"
+    path.write_bytes(b"PAR1" + end + len(end).to_bytes(4, "little") + b"PAR1")
+    for read in (records.scan, lambda path: records.check_columns(path, "transfers")):
+        with pytest.raises(ResultsError, match="no end of a Parquet file"):
+            read(path)
+
+
 class Collected:
     """Counts the rows that are read."""
 
