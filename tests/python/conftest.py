@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
+import json
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+import vl_convert
 from hypothesis import settings
 
+import onionlab.charts.export
 import onionlab.report.write
 from fake_core import FakeCore
 from onionlab import _core
@@ -69,11 +75,31 @@ def core(monkeypatch: pytest.MonkeyPatch) -> FakeCore:
     return fake
 
 
+def once(draw: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that draws what it has drawn before by looking it up: the reports of most tests have the same charts."""
+    drawn: dict[bytes, Any] = {}
+
+    def picture(of: Any, **options: Any) -> Any:
+        key = hashlib.sha256(json.dumps([of, options]).encode()).digest()
+        if key not in drawn:
+            drawn[key] = draw(of, **options)
+        return drawn[key]
+
+    return picture
+
+
+ONCE = {name: once(getattr(vl_convert, name)) for name in ("vegalite_to_svg", "svg_to_png", "svg_to_pdf")}
+
+
 @pytest.fixture(autouse=True)
 def quick_pictures(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave out the drawing of PNG files, which takes most of a report's time, where a test does not look at them."""
-    if "real_pictures" not in request.keywords:
-        monkeypatch.setattr(onionlab.report.write, "to_png", lambda _: b"\x89PNG left out")
+    """Draw each chart once, and leave out its PNG file, which takes as long, where a test is not about pictures."""
+    if "real_pictures" in request.keywords:
+        return
+    for name, draw in ONCE.items():
+        monkeypatch.setattr(vl_convert, name, draw)
+    for module in (onionlab.report.write, onionlab.charts.export):
+        monkeypatch.setattr(module, "to_png", lambda _: b"\x89PNG left out")
 
 
 @pytest.fixture

@@ -139,7 +139,6 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(testbeds, "QUICK_DURATION", "25 s")
     monkeypatch.setattr(testbeds, "TESTBEDS", ("no-dropping", "shared-dropping", "dropping-remaining", "one-audio"))
     monkeypatch.setattr(network, "QUICK", network.QUICK | TINY)
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     pages = []
     for out in ("out", "nothing"):
         written, broken = cci.reproduce(

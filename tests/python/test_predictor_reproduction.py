@@ -350,7 +350,6 @@ def synthetic(asked: Asked) -> Measured:
 def test_the_page_and_the_charts_of_figures_that_agree_with_the_paper(
     asked: Asked, quick: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     measured = synthetic(quick)
     path = predictor.write(quick, asked, measured, tmp_path, quick=True)
     text = path.read_text(encoding="utf-8")
@@ -381,7 +380,6 @@ def tiny(asked: Asked) -> Asked:
 @pytest.mark.timeout(600)
 def test_a_small_one_from_end_to_end(quick: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The page has every claim, a second call changes nothing and makes no run."""
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     monkeypatch.setattr(predictor, "read", lambda *_, **__: tiny(quick))
     pages, made = [], []
 

@@ -240,6 +240,7 @@ def test_names_cannot_break_the_page(core: FakeCore, experiment_file: Path, host
     assert "<script" not in text
 
 
+@pytest.mark.real_pictures
 def test_report_is_the_same_every_time_and_drops_old_charts(core: FakeCore, experiment_file: Path) -> None:
     results, _, text = made(experiment_file)
     assert core.made

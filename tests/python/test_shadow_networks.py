@@ -245,7 +245,6 @@ def test_an_import_is_made_anew_and_moved_only_where_it_differs(tmp_path: Path) 
 
 def test_what_was_kept_is_on_the_page(reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without any results, and only with the duration that is asked for."""
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
     Kept(tmp_path / "kept", FORM).add(NAME, "whatever it was", reduce(experiment()))
     folders = ROOT / "experiments/shadow-networks", reference, tmp_path / "out", tmp_path / "docs"
@@ -261,7 +260,6 @@ def test_a_network_that_is_kept_with_another_time_alone_is_on_the_page_with_it(
     reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The longest of several; one that is kept with an hour too is there with that, and with the longest that has more load."""
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     other = NAME.replace("-9", "-8")
     targets = json.loads((reference / "targets.json").read_text())
     spread = {"runs": 100, "mean": [1.0] * len(MORE_QUANTILES), "sd": [0.1] * len(MORE_QUANTILES)}
@@ -329,7 +327,6 @@ def test_results_that_cannot_be_read_are_not_taken_for_none(reference: Path, tmp
 def test_loads_that_different_builds_have_run_are_not_compared(
     reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     (reference / f"{NAME}.network.json.xz").write_bytes(lzma.compress(b"{}"))
     kept = Kept(tmp_path / "kept", FORM)
     kept.add(NAME, "whatever it was", reduce(experiment()))

@@ -372,7 +372,6 @@ def test_a_small_one_from_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(runs, "prepare", prepare)
     monkeypatch.setattr(runs, "by_network", lambda file, out, _: each(file, out, shorter))
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     made: list[str] = []
 
     class Counting(Silent):

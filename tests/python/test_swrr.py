@@ -149,7 +149,6 @@ def test_a_small_one_from_end_to_end(full: Assumptions, tmp_path: Path, monkeypa
     """Every run is made once, the page has every claim and chart, and a second call only writes it again."""
     assumptions = small(full)
     monkeypatch.setattr(swrr, "read", lambda *_, **__: assumptions)
-    monkeypatch.setattr("onionlab.charts.export.to_png", lambda _: b"\x89PNG left out")
     pages = []
     for observer in (Counting(), Counting()):
         page, broken = swrr.reproduce(FILE.parent, tmp_path / "out", tmp_path / "docs", observer.shown, quick=True)
