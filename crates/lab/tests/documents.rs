@@ -81,7 +81,11 @@ fn hosts_are_those_of_the_document() {
     assert_eq!((class, capacity.to_string().as_str()), (RelayClass::GuardExit, "48 Mbit/s"), "its rate, below its link");
     assert_eq!(built.names.relays[3].unwrap().1.to_string(), "40 Mbit/s", "its rate for what it relays");
     assert_eq!(built.names.relays[4].unwrap().0, RelayClass::Middle);
-    assert_eq!(built.treatment.kist_interval.unwrap().to_string(), "2 ms", "the document's consensus parameters are read");
+    assert_eq!(
+        built.treatment.scheduling.kist_interval.unwrap().to_string(),
+        "2 ms",
+        "the document's consensus parameters are read"
+    );
     let both = small("[[clients]]\ngroup = \"markov\"\nload = { kind = \"bulk\", size = \"1 MB\" }\n");
     assert_eq!(both.names.hosts.len(), 6 + 2 + 3);
 }

@@ -50,14 +50,14 @@ fn single_values_can_be_set_beside_it() {
         treatments(text).remove(0)
     };
     let nstor = of("");
-    assert_eq!((nstor.circuit_window, nstor.circuit_window_increment, nstor.mss), (Some(500), Some(50), 536));
+    assert_eq!((nstor.circuit_window, nstor.circuit_window_increment, nstor.transport.mss), (Some(500), Some(50), 536));
     assert_eq!(of("circuit-window = 1000"), Treatment { circuit_window: Some(1000), ..nstor.clone() });
     let with_tls = Treatment { tls: Tls::V1_3, channel_reads: Some(ChannelReads::Share), ..nstor.clone() };
     assert_eq!(of("tls = \"1.3\""), with_tls);
     let pctcp = of("links = \"per-circuit\"");
     assert_eq!(pctcp, Treatment { links: Links::PerCircuit, per_circuit_clients: Some(false), ..nstor.clone() });
     let linux = of("net = \"linux\"");
-    assert_eq!((linux.mss, linux.circuit_window, linux.flow_control), (1448, Some(500), Some(FlowControl::Windows)));
+    assert_eq!((linux.transport.mss, linux.circuit_window, linux.flow_control), (1448, Some(500), Some(FlowControl::Windows)));
     let planned = of("flow-control = \"predictor\"");
-    assert_eq!((planned.circuit_window, planned.links, planned.mss), (None, Links::PerCircuit, 536));
+    assert_eq!((planned.circuit_window, planned.links, planned.transport.mss), (None, Links::PerCircuit, 536));
 }

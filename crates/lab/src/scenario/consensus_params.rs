@@ -5,7 +5,7 @@ use super::resolve::Checked;
 use super::resolve::effects::CONFLUX_ON;
 use super::resolve::treatments::Circumstances;
 use super::resolved::Treatment;
-use super::treatment::{BaseFile, CpuModel, FlowControl};
+use super::treatment::{BaseFile, FlowControl};
 use super::version::TorVersion;
 use onionlab_directory::params::{self, Param};
 use onionlab_flowcontrol::xon_xoff::XON_XOFF_TABLE;
@@ -152,7 +152,7 @@ impl Serves {
                 drawn && (ahead || onion) && latest,
                 "tor = \"0.4.9\" and a client whose path is drawn, with predicted-circuits = true or a group with `onion`",
             ),
-            Self::Handshakes => (treatment.cpu == CpuModel::MainThread && latest, "tor = \"0.4.9\" and cpu = \"main-thread\""),
+            Self::Handshakes => (treatment.computing.takes_time() && latest, "tor = \"0.4.9\" and cpu = \"main-thread\""),
             Self::Conflux => (
                 treatment.can_have_conflux(treatment.flow_control_by_file(), drawn) && treatment.conflux != Some(false),
                 CONFLUX_ON,

@@ -2,9 +2,9 @@
 
 use crate::scenario::consensus_params;
 use crate::scenario::own_policy::Policy;
-use crate::scenario::resolved::Treatment;
+use crate::scenario::resolved::{Computing, Scheduling, Treatment};
 use crate::scenario::some_relays::SomeRelays;
-use crate::scenario::treatment::{ChannelScheduler, Circuitmux, CpuModel, FlowControl, Handshake};
+use crate::scenario::treatment::{ChannelScheduler, Circuitmux, FlowControl, Handshake};
 use crate::scenario::version::TorVersion;
 use onionlab_directory::params::{self, Param, Params};
 use onionlab_paths::{EntryRules, GuardRules, GuardVersion};
@@ -36,6 +36,40 @@ pub(super) fn guards(treatment: &Treatment, params: &Params) -> EntryRules {
     EntryRules::Guards(GuardRules::new(version, params, treatment.guards))
 }
 
+/// What the consensus says, as a version of tor reads it.
+struct Consensus<'a> {
+    params: &'a Params,
+    version: TorVersion,
+}
+
+/// The versions, as those since which a parameter is read.
+const FIRST: TorVersion = TorVersion::V0_2_4;
+const MIDDLE: TorVersion = TorVersion::V0_3_5;
+const LATEST: TorVersion = TorVersion::V0_4_9;
+
+impl Consensus<'_> {
+    /// The value of a parameter that tor has read since a version, within its bounds.
+    fn read(&self, since: TorVersion, param: &Param) -> Option<u32> {
+        let value = self.params.get(param.name).filter(|_| self.version >= since);
+        value.map(|value| value.clamp(param.min, param.max) as u32)
+    }
+
+    /// The same in milliseconds.
+    fn millis(&self, since: TorVersion, param: &Param) -> Option<SimDuration> {
+        self.read(since, param).map(|value| SimDuration::from_millis(u64::from(value)))
+    }
+
+    /// The same in seconds.
+    fn secs(&self, since: TorVersion, param: &Param) -> Option<SimDuration> {
+        self.read(since, param).map(|value| SimDuration::from_secs(u64::from(value)))
+    }
+
+    /// The same in bytes.
+    fn bytes(&self, since: TorVersion, param: &Param) -> Option<Bytes> {
+        self.read(since, param).map(|value| Bytes::new(u64::from(value)))
+    }
+}
+
 /// Fills in what the treatment leaves open: what the consensus says, where the treatment's version of tor reads it, else what that version's code says.
 ///
 /// The result is what `treatment_json` of the table `run` shows. Where no path is drawn there are neither guards nor sets of circuits; with onion services (`onion`) the parameters for
@@ -43,97 +77,53 @@ pub(super) fn guards(treatment: &Treatment, params: &Params) -> EntryRules {
 pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, onion: bool) -> Treatment {
     let version = treatment.tor;
     let code = version.code();
-    let read = |since: TorVersion, param: &Param| {
-        let value = params.get(param.name).filter(|_| version >= since);
-        value.map(|value| value.clamp(param.min, param.max) as u32)
-    };
-    let ms = |value: u32| SimDuration::from_millis(u64::from(value));
-    let (first, middle, latest) = (TorVersion::V0_2_4, TorVersion::V0_3_5, TorVersion::V0_4_9);
-
-    let half_life = params.get(params::CIRCUIT_PRIORITY_HALFLIFE_MSEC.name).filter(|&half_life| half_life > 0);
-    let by_consensus = if half_life.is_some() { Circuitmux::Ewma } else { Circuitmux::RoundRobinHead };
-    let circuitmux = treatment.circuitmux.clone().unwrap_or(Policy::BuiltIn(by_consensus));
-    let ewma = circuitmux == Policy::BuiltIn(Circuitmux::Ewma);
-    let half_life = half_life.map_or(SimDuration::from_secs(30), |half_life| ms(half_life as u32));
-    let tick = read(latest, &params::CIRCUIT_PRIORITY_TICK_SECS).map_or(10, u64::from);
-    let tick = treatment.ewma_tick.unwrap_or(SimDuration::from_secs(tick));
-
-    // Before 0.4.9 an interval of 0 in the consensus turned KIST off, and KIST-lite took its place: in tor without any pause between its runs as long as a
-    // channel waits (`set_scheduler_run_interval` takes the 0), which would be no end of runs in one instant; here at the code's interval.
-    let in_consensus = read(middle, &params::KIST_SCHED_RUN_INTERVAL);
-    let off = version < latest && in_consensus == Some(0) && treatment.kist_interval.is_none();
-    let channel_scheduler = match treatment.channel_scheduler {
-        ChannelScheduler::Kist if off => ChannelScheduler::KistLite,
-        other => other,
-    };
-    let kist = channel_scheduler.has_interval();
-    let of_consensus = in_consensus.filter(|_| !off).map(|interval| ms(interval).max(code.kist_interval_least));
-    let interval = treatment.kist_interval.or(of_consensus).unwrap_or(code.kist_interval);
-    // A client's interval is its own since 0.4.9.
-    let of_clients = || read(latest, &params::KIST_SCHED_RUN_INTERVAL_CLIENT).map_or(code.kist_interval, ms);
-    let client_interval =
-        treatment.kist_client_interval.unwrap_or_else(|| if version < latest { interval } else { of_clients() });
+    let consensus = Consensus { params, version };
 
     let of_code = code
         .max_cell_queue
-        .map(|(default, least)| read(middle, &params::MAX_CELL_QUEUE).map_or(default, |cells| cells.max(least)));
+        .map(|(default, least)| consensus.read(MIDDLE, &params::MAX_CELL_QUEUE).map_or(default, |cells| cells.max(least)));
     let inbound = treatment.max_cell_queue_in.or(of_code);
-    let outbound = treatment.max_cell_queue_out.or(read(latest, &params::MAX_CELL_QUEUE_OUT)).or(inbound);
-    let high = treatment.cell_queue_high.or_else(|| read(latest, &params::CELL_QUEUE_HIGH)).unwrap_or(256);
-    let low = treatment.cell_queue_low.or_else(|| read(latest, &params::CELL_QUEUE_LOW)).unwrap_or(code.cell_queue_low);
+    let outbound = treatment.max_cell_queue_out.or(consensus.read(LATEST, &params::MAX_CELL_QUEUE_OUT)).or(inbound);
+    let high = treatment.cell_queue_high.or(consensus.read(LATEST, &params::CELL_QUEUE_HIGH)).unwrap_or(256);
+    let low = treatment.cell_queue_low.or(consensus.read(LATEST, &params::CELL_QUEUE_LOW)).unwrap_or(code.cell_queue_low);
 
     // An algorithm that is neither of the two stands for the default.
-    let windows_by_consensus = read(latest, &params::CC_ALG) == Some(0);
+    let windows_by_consensus = consensus.read(LATEST, &params::CC_ALG) == Some(0);
     let by_version = if windows_by_consensus { FlowControl::Windows } else { code.flow_control };
     let flow_control = treatment.flow_control.unwrap_or(by_version);
     let windows = flow_control == FlowControl::Windows;
     let vegas = flow_control == FlowControl::Vegas;
-    let circuit_window = treatment.circuit_window.or(read(first, &params::CIRCUIT_WINDOW)).unwrap_or(1000);
+    let circuit_window = treatment.circuit_window.or(consensus.read(FIRST, &params::CIRCUIT_WINDOW)).unwrap_or(1000);
 
-    let (fast, kind) = version.handshakes();
-    let computes = treatment.cpu == CpuModel::MainThread;
-    let fast = read(middle, &params::USE_CREATE_FAST).filter(|_| version == middle).map_or(fast, |value| value == 1);
-    let ntor = read(first, &params::USE_NTOR_HANDSHAKE).filter(|_| version == first);
-    let kind = ntor.map_or(kind, |value| if value == 1 { Handshake::Ntor } else { Handshake::Tap });
-    let ntors_per_tap = read(first, &params::NTORS_PER_TAP).unwrap_or(10);
-    let idle = read(middle, &params::RELAY_CHANNEL_IDLE).map(|seconds| SimDuration::from_secs(u64::from(seconds)));
-    let idle = idle.or_else(|| (version >= middle).then(|| SimDuration::from_secs(3600)));
+    let idle = consensus.secs(MIDDLE, &params::RELAY_CHANNEL_IDLE);
+    let idle = idle.or_else(|| (version >= MIDDLE).then(|| SimDuration::from_secs(3600)));
 
     let conflux = treatment.can_have_conflux(flow_control, drawn);
-    let conflux = conflux && treatment.conflux.unwrap_or_else(|| read(latest, &params::CONFLUX_ENABLED) != Some(0));
-    let sets = treatment.conflux_sets.or(read(latest, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
-    let legs = treatment.conflux_legs.or(read(latest, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);
+    let conflux = conflux && treatment.conflux.unwrap_or_else(|| consensus.read(LATEST, &params::CONFLUX_ENABLED) != Some(0));
+    let sets = treatment.conflux_sets.or(consensus.read(LATEST, &params::CONFLUX_MAX_PREBUILT_SET)).unwrap_or(3);
+    let legs = treatment.conflux_legs.or(consensus.read(LATEST, &params::CONFLUX_NUM_LEGS_SET)).unwrap_or(2);
     // A consensus may ask for sets without legs, or for none, which is to do without; a set has eight at most, as in an experiment file.
     let (conflux, legs) = (conflux && sets > 0 && legs > 0, legs.min(8));
 
-    let bytes = |param: &Param| read(latest, param).map(|bytes| Bytes::new(u64::from(bytes)));
-    let outbuf_high = treatment.outbuf_high.or_else(|| bytes(&params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
-    let outbuf_low = treatment.outbuf_low.or_else(|| bytes(&params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
+    let scheduling = scheduling(&treatment.scheduling, &consensus);
+    let channel_scheduler = scheduling.channel_scheduler;
+    let outbuf_high = treatment.outbuf_high.or(consensus.bytes(LATEST, &params::OR_CONN_HIGH)).unwrap_or(Bytes::new(32_768));
+    let outbuf_low = treatment.outbuf_low.or(consensus.bytes(LATEST, &params::OR_CONN_LOW)).unwrap_or(Bytes::new(16_384));
+
     let relays = treatment
         .relays
         .as_ref()
         .map(|some| SomeRelays { others: Box::new(effective(&some.others, params, drawn, onion)), ..some.clone() });
     Treatment {
         relays,
-        circuitmux: Some(circuitmux),
-        // A half-life so short that counts overflow within a tick is no use to anyone.
-        ewma_half_life: ewma.then(|| treatment.ewma_half_life.unwrap_or(half_life).max(tick / 1000)),
-        ewma_tick: ewma.then_some(tick),
-        ewma_clock: ewma.then(|| treatment.ewma_clock.unwrap_or(code.ewma_clock)),
-        channel_scheduler,
-        kist_interval: kist.then_some(interval),
-        kist_client_interval: kist.then_some(client_interval),
-        kist_socket_buffer_factor: treatment.kist_socket_buffer_factor.filter(|_| channel_scheduler == ChannelScheduler::Kist),
-        kist_knows_unsent: treatment.kist_knows_unsent.filter(|_| channel_scheduler == ChannelScheduler::Kist),
+        scheduling,
+        computing: computing(&treatment.computing, &consensus),
         flow_control: Some(flow_control),
         cell_payload: treatment.cell_payload.or_else(|| Some(version.cell_payload(flow_control))),
         circuit_window: windows.then_some(circuit_window),
         circuit_window_increment: windows.then(|| treatment.circuit_window_increment.unwrap_or(100).min(circuit_window)),
         stream_window: windows.then(|| treatment.stream_window.unwrap_or(500)),
         stream_window_increment: windows.then(|| treatment.stream_window_increment.unwrap_or(50)),
-        create_fast: computes.then(|| treatment.create_fast.unwrap_or(fast)),
-        handshake: computes.then(|| treatment.handshake.unwrap_or(kind)),
-        ntors_per_tap: treatment.has_old_clients().then(|| treatment.ntors_per_tap.unwrap_or(ntors_per_tap)),
         relay_channel_idle: treatment.relay_channel_idle.or(idle),
         cell_queue_high: Some(high),
         cell_queue_low: Some(low.min(high)),
@@ -143,7 +133,7 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
         outbuf_low: channel_scheduler.refills_outbufs().then_some(outbuf_low.min(outbuf_high)),
         // 0.4.9 sends early without asking the consensus.
         optimistic_data: treatment.optimistic_data.or_else(|| {
-            let read = read(first, &params::USE_OPTIMISTIC_DATA).filter(|_| version < latest);
+            let read = consensus.read(FIRST, &params::USE_OPTIMISTIC_DATA).filter(|_| version < LATEST);
             Some(read.map_or(code.optimistic_data, |value| value == 1))
         }),
         conflux: Some(conflux),
@@ -164,6 +154,63 @@ pub(super) fn effective(treatment: &Treatment, params: &Params, drawn: bool, oni
             })
             .collect(),
         ..treatment.clone()
+    }
+}
+
+/// The same of how cells are chosen.
+fn scheduling(given: &Scheduling, consensus: &Consensus<'_>) -> Scheduling {
+    let code = consensus.version.code();
+    // Every version asks for it.
+    let half_life = consensus.params.get(params::CIRCUIT_PRIORITY_HALFLIFE_MSEC.name).filter(|&half_life| half_life > 0);
+    let by_consensus = if half_life.is_some() { Circuitmux::Ewma } else { Circuitmux::RoundRobinHead };
+    let circuitmux = given.circuitmux.clone().unwrap_or(Policy::BuiltIn(by_consensus));
+    let ewma = circuitmux == Policy::BuiltIn(Circuitmux::Ewma);
+    let half_life = half_life.map_or(SimDuration::from_secs(30), |half_life| SimDuration::from_millis(half_life as u64));
+    let tick = given.ewma_tick.or(consensus.secs(LATEST, &params::CIRCUIT_PRIORITY_TICK_SECS));
+    let tick = tick.unwrap_or(SimDuration::from_secs(10));
+
+    // Before 0.4.9 an interval of 0 in the consensus turned KIST off, and KIST-lite took its place: in tor without any pause between its runs as long as a
+    // channel waits (`set_scheduler_run_interval` takes the 0), which would be no end of runs in one instant; here at the code's interval.
+    let in_consensus = consensus.millis(MIDDLE, &params::KIST_SCHED_RUN_INTERVAL);
+    let off = consensus.version < LATEST && in_consensus == Some(SimDuration::ZERO) && given.kist_interval.is_none();
+    let channel_scheduler = match given.channel_scheduler {
+        ChannelScheduler::Kist if off => ChannelScheduler::KistLite,
+        other => other,
+    };
+    let (kist, intervals) = (channel_scheduler == ChannelScheduler::Kist, channel_scheduler.has_interval());
+    let of_consensus = in_consensus.filter(|_| !off).map(|interval| interval.max(code.kist_interval_least));
+    let interval = given.kist_interval.or(of_consensus).unwrap_or(code.kist_interval);
+    // A client's interval is its own since 0.4.9.
+    let of_clients = consensus.millis(LATEST, &params::KIST_SCHED_RUN_INTERVAL_CLIENT).unwrap_or(code.kist_interval);
+    let by_version = if consensus.version < LATEST { interval } else { of_clients };
+
+    Scheduling {
+        circuitmux: Some(circuitmux),
+        // A half-life so short that counts overflow within a tick is no use to anyone.
+        ewma_half_life: ewma.then(|| given.ewma_half_life.unwrap_or(half_life).max(tick / 1000)),
+        ewma_tick: ewma.then_some(tick),
+        ewma_clock: ewma.then(|| given.ewma_clock.unwrap_or(code.ewma_clock)),
+        channel_scheduler,
+        kist_interval: intervals.then_some(interval),
+        kist_client_interval: intervals.then(|| given.kist_client_interval.unwrap_or(by_version)),
+        kist_socket_buffer_factor: given.kist_socket_buffer_factor.filter(|_| kist),
+        kist_knows_unsent: given.kist_knows_unsent.filter(|_| kist),
+    }
+}
+
+/// The same of which handshakes there are, where computing takes time.
+fn computing(given: &Computing, consensus: &Consensus<'_>) -> Computing {
+    let version = consensus.version;
+    let (fast, kind) = version.handshakes();
+    let fast = consensus.read(MIDDLE, &params::USE_CREATE_FAST).filter(|_| version == MIDDLE).map_or(fast, |value| value == 1);
+    let ntor = consensus.read(FIRST, &params::USE_NTOR_HANDSHAKE).filter(|_| version == FIRST);
+    let kind = ntor.map_or(kind, |value| if value == 1 { Handshake::Ntor } else { Handshake::Tap });
+    let ntors_per_tap = consensus.read(FIRST, &params::NTORS_PER_TAP).unwrap_or(10);
+    Computing {
+        create_fast: given.takes_time().then(|| given.create_fast.unwrap_or(fast)),
+        handshake: given.takes_time().then(|| given.handshake.unwrap_or(kind)),
+        ntors_per_tap: given.has_old_clients().then(|| given.ntors_per_tap.unwrap_or(ntors_per_tap)),
+        ..given.clone()
     }
 }
 
@@ -210,45 +257,64 @@ mod tests {
     #[test]
     fn tor_0_2_4_has_round_robin_until_the_consensus_has_a_half_life() {
         let code = of("0.2.4", &[]);
-        assert_eq!((code.circuitmux, code.ewma_half_life), (Some(Policy::BuiltIn(Circuitmux::RoundRobinHead)), None));
-        assert_eq!((code.channel_scheduler, code.kist_interval), (ChannelScheduler::Refill, None));
+        assert_eq!(
+            (code.scheduling.circuitmux, code.scheduling.ewma_half_life),
+            (Some(Policy::BuiltIn(Circuitmux::RoundRobinHead)), None)
+        );
+        assert_eq!((code.scheduling.channel_scheduler, code.scheduling.kist_interval), (ChannelScheduler::Refill, None));
         assert_eq!((code.cell_queue_high, code.cell_queue_low), (Some(256), Some(64)));
         assert_eq!((code.max_cell_queue_in, code.max_cell_queue_out), (None, None));
         assert_eq!((code.optimistic_data, code.guards, code.cell_payload), (Some(false), Some(3), Some(498)));
         let live = of("0.2.4", &YEAR_2015);
-        assert_eq!((live.circuitmux, live.ewma_half_life), (Some(Policy::BuiltIn(Circuitmux::Ewma)), Some(ms(30_000))));
-        assert_eq!(live.ewma_clock, Some(EwmaClock::Wall));
+        assert_eq!(
+            (live.scheduling.circuitmux, live.scheduling.ewma_half_life),
+            (Some(Policy::BuiltIn(Circuitmux::Ewma)), Some(ms(30_000)))
+        );
+        assert_eq!(live.scheduling.ewma_clock, Some(EwmaClock::Wall));
         assert_eq!((live.optimistic_data, live.guards), (Some(true), Some(3)), "NumEntryGuards is not read");
     }
 
     #[test]
     fn tor_0_3_5_reads_one_interval_and_one_limit() {
         let code = of("0.3.5", &[]);
-        assert_eq!((code.circuitmux, code.ewma_clock), (Some(Policy::BuiltIn(Circuitmux::Ewma)), Some(EwmaClock::Coarse)));
-        assert_eq!((code.kist_interval, code.kist_client_interval), (Some(ms(10)), Some(ms(10))));
+        assert_eq!(
+            (code.scheduling.circuitmux, code.scheduling.ewma_clock),
+            (Some(Policy::BuiltIn(Circuitmux::Ewma)), Some(EwmaClock::Coarse))
+        );
+        assert_eq!((code.scheduling.kist_interval, code.scheduling.kist_client_interval), (Some(ms(10)), Some(ms(10))));
         assert_eq!(
             (code.cell_queue_low, code.max_cell_queue_in, code.max_cell_queue_out),
             (Some(64), Some(50_000), Some(50_000))
         );
         let live = of("0.3.5", &YEAR_2021);
-        assert_eq!((live.kist_interval, live.kist_client_interval, live.guards), (Some(ms(2)), Some(ms(2)), Some(1)));
+        assert_eq!(
+            (live.scheduling.kist_interval, live.scheduling.kist_client_interval, live.guards),
+            (Some(ms(2)), Some(ms(2)), Some(1))
+        );
         let later = of("0.3.5", &YEAR_2026);
         assert_eq!((later.max_cell_queue_in, later.max_cell_queue_out), (Some(1750), Some(1750)), "there is but one parameter");
         let off = of("0.3.5", &[("KISTSchedRunInterval", 0)]);
-        assert_eq!((off.channel_scheduler, off.kist_interval), (ChannelScheduler::KistLite, Some(ms(10))));
+        assert_eq!((off.scheduling.channel_scheduler, off.scheduling.kist_interval), (ChannelScheduler::KistLite, Some(ms(10))));
     }
 
     #[test]
     fn tor_0_4_9_reads_all_of_them() {
         let code = of("0.4.9", &[]);
-        assert_eq!((code.kist_interval, code.kist_client_interval), (Some(ms(2)), Some(ms(2))));
+        assert_eq!((code.scheduling.kist_interval, code.scheduling.kist_client_interval), (Some(ms(2)), Some(ms(2))));
         assert_eq!((code.max_cell_queue_in, code.max_cell_queue_out, code.cell_queue_low), (Some(2500), Some(2500), Some(10)));
         assert_eq!((code.cell_payload, code.guards, code.optimistic_data), (Some(488), Some(1), Some(true)));
         let live = of("0.4.9", &YEAR_2026);
-        assert_eq!((live.kist_interval, live.kist_client_interval, live.guards), (Some(ms(3)), Some(ms(2)), Some(2)));
+        assert_eq!(
+            (live.scheduling.kist_interval, live.scheduling.kist_client_interval, live.guards),
+            (Some(ms(3)), Some(ms(2)), Some(2))
+        );
         assert_eq!((live.max_cell_queue_in, live.max_cell_queue_out), (Some(1750), Some(1500)));
         let off = of("0.4.9", &[("KISTSchedRunInterval", 0), ("cellq_low", 20), ("orconn_high", 1)]);
-        assert_eq!((off.channel_scheduler, off.kist_interval), (ChannelScheduler::Kist, Some(ms(2))), "2 ms is the least");
+        assert_eq!(
+            (off.scheduling.channel_scheduler, off.scheduling.kist_interval),
+            (ChannelScheduler::Kist, Some(ms(2))),
+            "2 ms is the least"
+        );
         assert_eq!((off.cell_queue_low, off.outbuf_high), (Some(20), None), "KIST fills no outbuf");
     }
 
@@ -300,7 +366,7 @@ mod tests {
     fn the_consensus_chooses_handshakes_where_computing_takes_time() {
         let of = |version: &str, params: &[(&str, i32)]| {
             let got = with(version, "cpu = \"main-thread\"\ntap-clients = TAP\n", params);
-            (got.create_fast.unwrap(), got.handshake.unwrap(), got.ntors_per_tap)
+            (got.computing.create_fast.unwrap(), got.computing.handshake.unwrap(), got.computing.ntors_per_tap)
         };
         let (tap, ntor) = (Handshake::Tap, Handshake::Ntor);
         assert_eq!(of("0.2.4", &[]), (true, tap, Some(10)));

@@ -17,6 +17,7 @@ mod sampled;
 mod some_relays;
 mod switching;
 mod topology;
+mod transport;
 mod tuning;
 
 use crate::scenario::resolved::{ClientGroup, Network, Treatment};
@@ -216,8 +217,8 @@ pub fn build_with(scenario: &ResolvedScenario, key: RunKey, interpreter: Option<
         check_sets(treatment, &layout.params)?;
     }
     let treatment = effective::effective(treatment, &layout.params, drawn, onion);
-    let (shaping, queue) = (tuning::shaping(&treatment), tuning::queue(&treatment));
-    let uplink_queue = tuning::uplink_queue(&treatment);
+    let (shaping, queue) = (transport::shaping(&treatment.transport), transport::queue(&treatment.transport));
+    let uplink_queue = transport::uplink_queue(&treatment.transport);
     let settings = some_relays::settings(&treatment, &layout.hosts, run_seed, interpreter)?;
     let settings = Settings { client: clients::settings(&treatment, &layout.params), ..settings };
     let treated: Option<&[HostId]> = settings.some_relays.as_ref().map(|some| &*some.relays);
@@ -234,7 +235,7 @@ pub fn build_with(scenario: &ResolvedScenario, key: RunKey, interpreter: Option<
     let clients = layout
         .clients
         .iter()
-        .map(|client| configure(client, &names.hosts[client.host.index()], run_seed, treatment.net))
+        .map(|client| configure(client, &names.hosts[client.host.index()], run_seed, treatment.transport.net))
         .collect();
     let paths: Box<dyn PathSource> = if let Some(switching) = &treatment.switching {
         let port = |client: &Client<'_>| client.group.load.port().unwrap_or(DEFAULT_PORT);
@@ -259,7 +260,7 @@ pub fn build_with(scenario: &ResolvedScenario, key: RunKey, interpreter: Option<
         seed: run_seed,
         hosts: hosts.collect(),
         topology,
-        tcp: tuning::tcp(&treatment),
+        tcp: transport::tcp(&treatment.transport),
         settings,
         clients,
         paths,

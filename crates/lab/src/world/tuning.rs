@@ -7,17 +7,15 @@ use crate::scenario::own_policy::Policy;
 use crate::scenario::predictor::Predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::treatment::{
-    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, DownlinkQueue, Epoll, EwmaClock, FlowControl, Handshake,
-    LinkProfile, LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
+    ChannelReads, ChannelScheduler, Circuitmux, DestroyCells, Epoll, EwmaClock, FlowControl, Handshake, Links, MemoryCounts, Tcp,
+    Tls, TokenRefill,
 };
 use crate::scenario::version::TorVersion;
 use onionlab_circuitmux::{PolicyKind, SwrrWeight};
 use onionlab_flowcontrol::xon_xoff::XonXoffParameters;
 use onionlab_flowcontrol::{PathType, VegasParameters};
 use onionlab_net::quic::QuicCongestion;
-use onionlab_net::tcp::{BufferLimits, CongestionControl, TcpConfig};
-use onionlab_net::{QueueConfig, QueueDiscipline, Shaping};
-use onionlab_quantities::{Bytes, Cells, SimDuration};
+use onionlab_quantities::{Cells, SimDuration};
 use onionlab_tor::{
     ConfluxSettings, CongestionSettings, Cpu, Handshakes, IdleChannels, IdleTimeout, LightAndHeavy, MemoryLimit, Scheduling,
     Settings,
@@ -105,7 +103,7 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
                 half_life: treatment.heavy_half_life.unwrap_or(SimDuration::from_secs(30)),
             }),
             Links::Quic => onionlab_tor::Links::Quic {
-                congestion: if treatment.tcp == Tcp::Reno { QuicCongestion::NewReno } else { QuicCongestion::Cubic },
+                congestion: if treatment.transport.tcp == Tcp::Reno { QuicCongestion::NewReno } else { QuicCongestion::Cubic },
             },
         },
         socket_limit: treatment.socket_limit,
@@ -117,8 +115,8 @@ pub(super) fn settings(treatment: &Treatment, interpreter: Option<&dyn Interpret
 
 /// The ticks of the kernels, if they tick.
 pub(super) fn kernel_tick(treatment: &Treatment) -> Option<SimDuration> {
-    let said = treatment.everywhere().find_map(|of| of.kernel_tick);
-    Some(said.unwrap_or(treatment.net.kernel_tick())).filter(|&tick| tick > SimDuration::ZERO)
+    let said = treatment.everywhere().find_map(|of| of.transport.kernel_tick);
+    Some(said.unwrap_or(treatment.transport.net.kernel_tick())).filter(|&tick| tick > SimDuration::ZERO)
 }
 
 /// How cells are chosen.
@@ -126,18 +124,18 @@ pub(super) fn kernel_tick(treatment: &Treatment) -> Option<SimDuration> {
 /// # Errors
 /// A policy of the user's own cannot be made.
 pub(super) fn scheduling(treatment: &Treatment, interpreter: Option<&dyn Interpreter>) -> Result<Scheduling, WorldError> {
+    let (chosen, code) = (&treatment.scheduling, treatment.tor.code());
     let defaults = Scheduling::default();
-    let code = treatment.tor.code();
-    let interval = treatment.kist_interval.unwrap_or(code.kist_interval);
-    let client_interval = treatment.kist_client_interval.unwrap_or(interval);
-    let channel_scheduler = match treatment.channel_scheduler {
+    let interval = chosen.kist_interval.unwrap_or(code.kist_interval);
+    let client_interval = chosen.kist_client_interval.unwrap_or(interval);
+    let channel_scheduler = match chosen.channel_scheduler {
         ChannelScheduler::Refill => onionlab_tor::ChannelScheduler::Refill,
         ChannelScheduler::Vanilla => onionlab_tor::ChannelScheduler::Vanilla,
         ChannelScheduler::Kist => onionlab_tor::ChannelScheduler::Kist {
             interval,
             client_interval,
-            socket_buffer_factor: treatment.kist_socket_buffer_factor.unwrap_or(1.0),
-            knows_unsent: treatment.kist_knows_unsent.unwrap_or(true),
+            socket_buffer_factor: chosen.kist_socket_buffer_factor.unwrap_or(1.0),
+            knows_unsent: chosen.kist_knows_unsent.unwrap_or(true),
         },
         ChannelScheduler::KistLite => onionlab_tor::ChannelScheduler::KistLite { interval, client_interval },
     };
@@ -151,8 +149,9 @@ pub(super) fn scheduling(treatment: &Treatment, interpreter: Option<&dyn Interpr
 
 /// Which circuit of a channel sends next.
 fn circuitmux(treatment: &Treatment, interpreter: Option<&dyn Interpreter>) -> Result<PolicyKind, WorldError> {
+    let chosen = &treatment.scheduling;
     let swrr = |weight| PolicyKind::Swrr { weight };
-    let built_in = match &treatment.circuitmux {
+    let built_in = match &chosen.circuitmux {
         None => Circuitmux::Ewma,
         Some(Policy::BuiltIn(policy)) => *policy,
         Some(Policy::Own(own)) => return own_policy::custom(own, interpreter).map(PolicyKind::Custom),
@@ -161,12 +160,12 @@ fn circuitmux(treatment: &Treatment, interpreter: Option<&dyn Interpreter>) -> R
         Circuitmux::RoundRobin => PolicyKind::RoundRobin,
         Circuitmux::RoundRobinHead => PolicyKind::RoundRobinHead,
         Circuitmux::Ewma => {
-            let half_life = treatment.ewma_half_life.unwrap_or(SimDuration::from_secs(30));
-            let clock = match treatment.ewma_clock.unwrap_or(treatment.tor.code().ewma_clock) {
+            let half_life = chosen.ewma_half_life.unwrap_or(SimDuration::from_secs(30));
+            let clock = match chosen.ewma_clock.unwrap_or(treatment.tor.code().ewma_clock) {
                 EwmaClock::Coarse => onionlab_circuitmux::EwmaClock::Coarse,
                 EwmaClock::Wall => onionlab_circuitmux::EwmaClock::Wall,
             };
-            PolicyKind::Ewma { half_life, tick: treatment.ewma_tick.unwrap_or(SimDuration::from_secs(10)), clock }
+            PolicyKind::Ewma { half_life, tick: chosen.ewma_tick.unwrap_or(SimDuration::from_secs(10)), clock }
         }
         Circuitmux::SwrrLinear => swrr(SwrrWeight::Linear),
         Circuitmux::SwrrProportional => swrr(SwrrWeight::Proportional),
@@ -192,25 +191,26 @@ fn conflux(treatment: &Treatment) -> Option<ConfluxSettings> {
 
 /// What computing costs relays under a treatment; nothing, if it takes no time.
 fn cpu(treatment: &Treatment) -> Option<Cpu> {
-    let (per_cell, per_handshake, cores) = (treatment.cpu_per_cell?, treatment.cpu_per_handshake?, treatment.cpu_cores?);
-    let per_tap = treatment.cpu_per_tap?;
+    let costs = &treatment.computing;
+    let (per_cell, per_handshake, per_tap) = (costs.cpu_per_cell?, costs.cpu_per_handshake?, costs.cpu_per_tap?);
     let each = treatment.consensus_params.get("max_pending_tasks_per_cpu").map(|&each| each as u32);
-    let (handshake_threads, handshakes_in_hand, cores) = treatment.tor.handshake_workers(cores, each.unwrap_or(64));
+    let (handshake_threads, handshakes_in_hand, cores) = treatment.tor.handshake_workers(costs.cpu_cores?, each.unwrap_or(64));
     Some(Cpu { per_cell, per_handshake, per_tap, handshake_threads, cores, handshakes_in_hand })
 }
 
 fn handshakes(treatment: &Treatment) -> Handshakes {
-    let (fast, kind) = treatment.tor.handshakes();
+    let Treatment { computing, tor, .. } = treatment;
+    let (fast, kind) = tor.handshakes();
     let defaults = Handshakes::default();
     let param = |name: &str| treatment.consensus_params.get(name).map(|&value| value as u64);
     Handshakes {
-        fast_first_hop: treatment.create_fast.unwrap_or(fast),
-        kind: match treatment.handshake.unwrap_or(kind) {
+        fast_first_hop: computing.create_fast.unwrap_or(fast),
+        kind: match computing.handshake.unwrap_or(kind) {
             Handshake::Tap => onionlab_tor::Handshake::Tap,
             Handshake::Ntor => onionlab_tor::Handshake::Ntor,
         },
-        tap_clients: treatment.tap_clients.unwrap_or(0.0),
-        ntors_per_tap: treatment.ntors_per_tap.unwrap_or(10),
+        tap_clients: computing.tap_clients.unwrap_or(0.0),
+        ntors_per_tap: computing.ntors_per_tap.unwrap_or(10),
         most_delay: param("MaxOnionQueueDelay").map_or(defaults.most_delay, SimDuration::from_millis),
         cut_off: param("onion_queue_wait_cutoff").map_or(defaults.cut_off, SimDuration::from_secs),
     }
@@ -227,95 +227,4 @@ fn idle_channels(treatment: &Treatment) -> IdleChannels {
     });
     let least = treatment.client_channel_idle.map_or(180, |idle| (idle.as_nanos() / 1_000_000_000) as u32);
     IdleChannels { clients: IdleTimeout { least, spread: if old { 0 } else { least / 2 } }, relays }
-}
-
-/// How every TCP behaves under a treatment.
-pub(super) fn tcp(treatment: &Treatment) -> TcpConfig {
-    let profile = match treatment.net {
-        LinkProfile::Linux => TcpConfig::linux(),
-        LinkProfile::Shadow => TcpConfig::shadow(),
-        LinkProfile::Nstor => TcpConfig::nstor(),
-    };
-    let up_to = |limits: BufferLimits, max: Bytes| BufferLimits { initial: limits.initial.min(max), max };
-    TcpConfig {
-        congestion_control: match treatment.tcp {
-            Tcp::Reno => CongestionControl::Reno,
-            Tcp::Cubic => CongestionControl::Cubic,
-            Tcp::Unlimited => CongestionControl::Unlimited,
-        },
-        nagle: treatment.nagle,
-        hystart: treatment.hystart.unwrap_or(false),
-        slow_start_after_idle: treatment.slow_start_after_idle,
-        initial_window: treatment.initial_window,
-        mss: treatment.mss,
-        header_bytes: treatment.packet_header.get() as u32,
-        delayed_ack: treatment.delayed_ack,
-        min_rto: treatment.min_rto,
-        min_rto_is_total: profile.min_rto_is_total || treatment.round_trips == Some(RoundTrips::Released),
-        round_trips: treatment.round_trips.map_or(profile.round_trips, |round_trips| match round_trips {
-            RoundTrips::Measured => onionlab_net::tcp::RoundTrips::Measured,
-            RoundTrips::Released => onionlab_net::tcp::RoundTrips::Released,
-            RoundTrips::Never => onionlab_net::tcp::RoundTrips::Never,
-        }),
-        send_memory_per_segment: match treatment.net {
-            LinkProfile::Linux => TcpConfig::linux_memory_of_segment(treatment.mss),
-            // A constant there.
-            LinkProfile::Shadow | LinkProfile::Nstor => profile.send_memory_per_segment,
-        },
-        send_buffer: up_to(profile.send_buffer, treatment.send_buffer),
-        receive_buffer: up_to(profile.receive_buffer, treatment.receive_buffer),
-        ..profile
-    }
-}
-
-/// How access links keep their rates.
-pub(super) fn shaping(treatment: &Treatment) -> Shaping {
-    match treatment.link_shaping {
-        LinkShaping::Serialise => Shaping::Serialise,
-        LinkShaping::TokenBatches => Shaping::TokenBatches { interval: SimDuration::from_millis(1) },
-        LinkShaping::Bursts => Shaping::Bursts { span: SimDuration::from_millis(5) },
-    }
-}
-
-/// What waits for every uplink.
-pub(super) fn uplink_queue(treatment: &Treatment) -> onionlab_net::UplinkQueue {
-    match (treatment.uplink_queue, treatment.uplink_queue_packets) {
-        (UplinkQueue::DropTail, Some(packets)) => onionlab_net::UplinkQueue::DropTail { packets },
-        (UplinkQueue::SmallQueues, Some(packets)) => onionlab_net::UplinkQueue::SmallQueues { packets },
-        (UplinkQueue::WriteOrder, _) if treatment.round_trips == Some(RoundTrips::Released) => {
-            onionlab_net::UplinkQueue::WriteHeap
-        }
-        (UplinkQueue::WriteOrder, _) => onionlab_net::UplinkQueue::WriteOrder,
-        _ => onionlab_net::UplinkQueue::Sockets,
-    }
-}
-
-/// The queue before every downlink.
-pub(super) fn queue(treatment: &Treatment) -> QueueConfig {
-    let discipline = match (treatment.downlink_queue, treatment.codel_target, treatment.codel_interval) {
-        (DownlinkQueue::Codel, Some(target), Some(interval)) => QueueDiscipline::CoDel { target, interval },
-        _ => QueueDiscipline::DropTail,
-    };
-    QueueConfig { discipline, limit: treatment.downlink_queue_size, limit_packets: treatment.downlink_queue_packets }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::scenario::Scenario;
-    use std::path::Path;
-
-    /// Of Linux the segment decides what a send buffer sets aside for it; Shadow has one number for all.
-    #[test]
-    fn large_segments_have_room_in_the_send_buffer() {
-        for (net, mss, memory) in [("linux", 1448, 4352), ("linux", 8948, 16_640), ("shadow", 1448, 2404), ("shadow", 8948, 2404)]
-        {
-            let file = format!(
-                "title = \"A test\"\nduration = \"1 s\"\n[network]\nkind = \"synthetic\"\n[base]\nnet = \"{net}\"\nmss = {mss}\n\
-                 [[clients]]\ngroup = \"a\"\ncount = 1\nload = {{ kind = \"bulk\", size = \"1 MB\" }}\n"
-            );
-            let scenario = Scenario::parse(Path::new("test.toml"), file).and_then(|scenario| scenario.resolve()).unwrap();
-            assert_eq!(tcp(&scenario.treatments[0]).send_memory_per_segment, memory, "{net}, {mss}");
-        }
-    }
 }

@@ -5,7 +5,7 @@ use crate::scenario::predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::switching;
 use crate::scenario::treatment::{
-    BaseFile, ChannelScheduler, CpuModel, DownlinkQueue, FlowControl, Handshake, LinkProfile, Links, RoundTrips, Tcp,
+    BaseFile, ChannelScheduler, DownlinkQueue, FlowControl, Handshake, LinkProfile, Links, RoundTrips, Tcp,
 };
 use crate::scenario::version::TorVersion;
 
@@ -26,22 +26,23 @@ pub(super) fn without_effect(
     given: &BaseFile,
     network: Circumstances,
 ) -> Vec<(&'static str, &'static str)> {
-    let ewma = treatment.has_ewma();
-    let scheduler = treatment.channel_scheduler;
+    let Treatment { scheduling, computing, transport, .. } = treatment;
+    let ewma = scheduling.has_ewma();
+    let scheduler = scheduling.channel_scheduler;
     let kist = scheduler == ChannelScheduler::Kist;
     let intervals = scheduler.has_interval();
-    let codel = treatment.downlink_queue == DownlinkQueue::Codel;
+    let codel = transport.downlink_queue == DownlinkQueue::Codel;
     let windows = treatment.flow_control_by_file() == FlowControl::Windows;
     let conflux = treatment.can_have_conflux(treatment.flow_control_by_file(), network.drawn);
-    let computes = treatment.cpu == CpuModel::MainThread;
-    let old_clients = treatment.has_old_clients();
-    let by_default = treatment.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
-    let tap = computes && (old_clients || by_default || treatment.handshake == Some(Handshake::Tap));
+    let computes = computing.takes_time();
+    let old_clients = computing.has_old_clients();
+    let by_default = computing.handshake.is_none() && treatment.tor == TorVersion::V0_2_4;
+    let tap = computes && (old_clients || by_default || computing.handshake == Some(Handshake::Tap));
     let heavy = treatment.links == Links::LightAndHeavy;
     let ahead = treatment.predicted_circuits != Some(false);
     let for_windows = "flow-control = \"windows\"";
-    let queue = treatment.uplink_queue.has_packets();
-    let times_out = treatment.net != LinkProfile::Shadow || treatment.round_trips.is_some_and(|trips| trips != RoundTrips::Never);
+    let queue = transport.uplink_queue.has_packets();
+    let times_out = transport.net != LinkProfile::Shadow || transport.round_trips.is_some_and(|trips| trips != RoundTrips::Never);
     [
         ("uplink-queue-packets", given.uplink_queue_packets.is_some(), queue, "uplink-queue = \"drop-tail\" or \"small-queues\""),
         ("ewma-half-life", given.ewma_half_life.is_some(), ewma, "circuitmux = \"ewma\""),
@@ -58,7 +59,7 @@ pub(super) fn without_effect(
             times_out,
             "net other than \"shadow\", or round-trips = \"released\" or \"measured\"",
         ),
-        ("round-trips", given.round_trips.is_some(), treatment.net == LinkProfile::Shadow, "net = \"shadow\""),
+        ("round-trips", given.round_trips.is_some(), transport.net == LinkProfile::Shadow, "net = \"shadow\""),
         (
             "outbuf-high",
             given.outbuf_high.is_some(),
@@ -132,7 +133,7 @@ pub(super) fn without_effect(
             treatment.channel_reads.is_some(),
             "links other than \"quic\" and a `tls` other than \"none\": it counts records",
         ),
-        ("hystart", given.hystart.is_some(), treatment.tcp == Tcp::Cubic, "tcp = \"cubic\""),
+        ("hystart", given.hystart.is_some(), transport.tcp == Tcp::Cubic, "tcp = \"cubic\""),
         ("codel-target", given.codel_target.is_some(), codel, "downlink-queue = \"codel\""),
         ("codel-interval", given.codel_interval.is_some(), codel, "downlink-queue = \"codel\""),
     ]

@@ -1,9 +1,12 @@
 //! From the file as written to the checked experiment: defaults, ranges, references, and combinations that make no sense.
 
 mod clients;
+mod computing;
 pub(super) mod effects;
 pub(super) mod network;
 mod profiles;
+mod scheduling;
+mod transport;
 pub(super) mod treatments;
 
 use crate::scenario::diagnose::{line_of_key, line_of_sweep};
@@ -262,6 +265,21 @@ pub(super) fn within<T: PartialOrd + Display + Copy>(key: impl Into<String>, val
         Ok(value)
     } else {
         Err(Fault::out_of_range(key, value, format!("from {least} to {most}")))
+    }
+}
+
+/// Where settings of a treatment stand in the file.
+struct Keys<F>(F);
+
+impl<F: Fn(&str) -> String> Keys<F> {
+    /// The key of a setting.
+    fn of(&self, setting: &str) -> String {
+        self.0(setting)
+    }
+
+    /// A setting that may be absent, and must lie in the range if it is there.
+    fn given<T: Copy + PartialOrd + Display>(&self, setting: &str, value: Option<T>, least: T, most: T) -> Checked<Option<T>> {
+        value.map(|value| within(self.of(setting), value, least, most)).transpose()
     }
 }
 

@@ -1,25 +1,23 @@
 //! Checks of `[base]` and `[[treatments]]`: a value on every axis, and no setting without an effect.
 
+use super::computing::computing;
 use super::effects::without_effect;
-use super::profiles::{of_simulator, profile};
-use super::{Checked, count, text, within};
+use super::profiles::of_simulator;
+use super::scheduling::scheduling;
+use super::transport::transport;
+use super::{Checked, Keys, count, text, within};
 use crate::scenario::Scenario;
 use crate::scenario::consensus_params;
 use crate::scenario::error::{Fault, clipped};
-use crate::scenario::own_policy::{self, Policy};
 use crate::scenario::predictor;
 use crate::scenario::resolved::Treatment;
 use crate::scenario::some_relays;
 use crate::scenario::switching;
-use crate::scenario::treatment::{
-    BaseFile, ChannelScheduler, Circuitmux, CpuModel, DownlinkQueue, Epoll, FlowControl, Handshake, LinkProfile, Links, Tcp, Tls,
-    TreatmentFile,
-};
+use crate::scenario::treatment::{BaseFile, Epoll, FlowControl, Links, Tcp, Tls, TreatmentFile};
 use crate::scenario::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
 use onionlab_tor::{CELL_BYTES, RELAY_PAYLOAD_SIZE_MAX};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Display;
 
 /// What of the network decides whether a setting has an effect.
 #[derive(Debug, Clone, Copy)]
@@ -104,114 +102,52 @@ pub(super) fn treatments(
     Ok(resolved)
 }
 
-/// Measured with tor 0.4.9.11 (docs/results/tor-cpu.md).
-const CPU_PER_CELL: SimDuration = SimDuration::from_nanos(6000);
-const CPU_PER_HANDSHAKE: SimDuration = SimDuration::from_nanos(160_000);
-/// An estimate (docs/models/cpu.md).
-const CPU_PER_TAP: SimDuration = SimDuration::from_nanos(300_000);
-
-/// Where settings stand in the file.
-struct Keys<F>(F);
-
-impl<F: Fn(&str) -> String> Keys<F> {
-    /// A setting that may be absent, and must lie in the range if it is there.
-    fn given<T: Copy + PartialOrd + Display>(&self, name: &str, value: Option<T>, least: T, most: T) -> Checked<Option<T>> {
-        value.map(|value| within(self.0(name), value, least, most)).transpose()
-    }
-}
-
-const DAY: SimDuration = SimDuration::from_secs(86_400);
+const CELL: Bytes = Bytes::new(CELL_BYTES as u64);
+pub(super) const MILLISECOND: SimDuration = SimDuration::from_millis(1);
+pub(super) const DAY: SimDuration = SimDuration::from_secs(86_400);
 const WEEK: SimDuration = SimDuration::from_secs(7 * 86_400);
 
 /// A value on every axis, in range, and none on axes that have no effect.
 fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: String, given: &BaseFile) -> Checked<Treatment> {
     let keys = Keys(&key);
-    let given = given.over(&given.simulator.map(of_simulator).unwrap_or_default());
-    let net = given.net.unwrap_or(LinkProfile::Linux);
-    let all = given.over(&profile(net));
-    let says_tick = given.kernel_tick.is_some();
-    let filled = "the profile fills every axis of the link";
+    let all = given.over(&given.simulator.map(of_simulator).unwrap_or_default());
     let tor = all.tor.unwrap_or(TorVersion::V0_4_9);
     let code = tor.code();
-    // A half-life above zero turns EWMA on in every version (`cmux_ewma_set_options`).
-    let by_default = all.ewma_half_life.map(|_| Circuitmux::Ewma).or(code.circuitmux).map(Policy::BuiltIn);
-    let given = all.circuitmux.as_ref().map(|file| own_policy::policy(scenario, &key("circuitmux"), file)).transpose()?;
-    let circuitmux = given.or(by_default);
-    let channel_scheduler = all.channel_scheduler.unwrap_or(code.channel_scheduler);
-    let ewma = circuitmux == Some(Policy::BuiltIn(Circuitmux::Ewma));
-    let kist = channel_scheduler == ChannelScheduler::Kist;
+    let scheduling = scheduling(scenario, &keys, &all, tor)?;
+    let transport = transport(&keys, &all, scheduling.channel_scheduler)?;
+    let computing = computing(&keys, &all, tor)?;
     let flow_control = all.flow_control.unwrap_or(code.flow_control);
     let windows = flow_control == FlowControl::Windows;
-    let intervals = channel_scheduler.has_interval();
-    let cpu = all.cpu.unwrap_or(CpuModel::None);
-    let computing = cpu == CpuModel::MainThread;
-    let computes = |name: &str, given: Option<SimDuration>, usual: SimDuration, most: SimDuration| {
-        keys.given(name, computing.then_some(given.unwrap_or(usual)), SimDuration::ZERO, most)
-    };
-    let tcp = all.tcp.expect(filled);
-    let uplink_queue = all.uplink_queue.expect(filled);
-    let downlink_queue = all.downlink_queue.expect(filled);
-    let codel = downlink_queue == DownlinkQueue::Codel;
-    let factor = all.kist_socket_buffer_factor.unwrap_or(1.0);
     let circuit_window = keys.given("circuit-window", all.circuit_window, 1, 65_535)?;
-    let old_clients = all.tap_clients.is_some_and(|share| share > 0.0);
-    for (name, tap) in [("handshake", all.handshake == Some(Handshake::Tap)), ("tap-clients", old_clients)] {
-        if tap && tor == TorVersion::V0_4_9 {
-            return Err(Fault::conflict(key(name), "asks for TAP, which tor 0.4.9 does not answer; older ones do"));
-        }
-    }
+    let circuit_increment = all.circuit_window_increment.unwrap_or(100);
+    let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;
+    let stream_increment = all.stream_window_increment.unwrap_or(50);
     let planned = predictor::checked(&key, &all)?;
     let links = all.links.unwrap_or(if planned.is_some() { Links::PerCircuit } else { Links::Shared });
-    let tls = all.tls.unwrap_or(code.tls);
-    let two_classes = links == Links::LightAndHeavy;
-    let heavy_half_life = all.heavy_half_life.unwrap_or(SimDuration::from_secs(30));
-    let heavy_above = within(key("heavy-above"), all.heavy_above.unwrap_or(1.25), 1.0, 1000.0)?;
-    if links == Links::Quic && tcp == Tcp::Unlimited {
+    if links == Links::Quic && transport.tcp == Tcp::Unlimited {
         return Err(Fault::conflict(
             key("links"),
             "is \"quic\", which has a congestion window: it needs tcp = \"reno\" or \"cubic\"",
         ));
     }
-    let tap_clients = within(key("tap-clients"), all.tap_clients.unwrap_or(0.0), 0.0, 1.0)?;
-    let stream_window = within(key("stream-window"), all.stream_window.unwrap_or(500), 1, 65_535)?;
-    let circuit_increment = all.circuit_window_increment.unwrap_or(100);
-    let stream_increment = all.stream_window_increment.unwrap_or(50);
+    let tls = all.tls.unwrap_or(code.tls);
+    let two_classes = links == Links::LightAndHeavy;
+    let heavy_above = within(key("heavy-above"), all.heavy_above.unwrap_or(1.25), 1.0, 1000.0)?;
+    let heavy_half_life = all.heavy_half_life.unwrap_or(SimDuration::from_secs(30));
     let lifetime = all.circuit_lifetime.unwrap_or(SimDuration::from_secs(600));
     let cell_queue_high = keys.given("cell-queue-high", all.cell_queue_high, 1, 1000)?;
-    let cell = Bytes::new(u64::from(CELL_BYTES));
-    let outbuf_high = all.outbuf_high.filter(|_| channel_scheduler.fills_outbufs());
-    let outbuf_high = keys.given("outbuf-high", outbuf_high, cell, Bytes::new(1 << 30))?;
-    let outbuf_low = all.outbuf_low.filter(|_| channel_scheduler.refills_outbufs());
-    let outbuf_low = keys.given("outbuf-low", outbuf_low, cell, outbuf_high.unwrap_or(Bytes::new(32_768)))?;
-    let ms = SimDuration::from_millis;
-    let interval = |name: &str, interval: Option<SimDuration>| {
-        keys.given(name, interval.filter(|_| intervals), code.kist_interval_least, ms(100))
-    };
-    let half_life = all.ewma_half_life.filter(|_| ewma);
+    let outbuf_high = all.outbuf_high.filter(|_| scheduling.channel_scheduler.fills_outbufs());
+    let outbuf_high = keys.given("outbuf-high", outbuf_high, CELL, Bytes::new(1 << 30))?;
+    let outbuf_low = all.outbuf_low.filter(|_| scheduling.channel_scheduler.refills_outbufs());
+    let minute = SimDuration::from_secs(60);
     Ok(Treatment {
         name,
         slug,
         relays: None,
         tor,
-        circuitmux,
-        ewma_half_life: keys.given("ewma-half-life", half_life, ms(10), DAY)?,
-        ewma_tick: keys.given("ewma-tick", all.ewma_tick.filter(|_| ewma), ms(1000), longest_tick(half_life))?,
-        ewma_clock: ewma.then(|| all.ewma_clock.unwrap_or(code.ewma_clock)),
-        channel_scheduler,
-        kist_interval: interval("kist-interval", all.kist_interval)?,
-        kist_client_interval: interval("kist-client-interval", all.kist_client_interval)?,
-        kist_socket_buffer_factor: keys.given("kist-socket-buffer-factor", kist.then_some(factor), 0.0, 10.0)?,
-        kist_knows_unsent: kist.then_some(all.kist_knows_unsent.unwrap_or(true)),
+        scheduling,
         flow_control: all.flow_control,
-        cpu,
-        cpu_per_cell: computes("cpu-per-cell", all.cpu_per_cell, CPU_PER_CELL, ms(10))?,
-        cpu_per_handshake: computes("cpu-per-handshake", all.cpu_per_handshake, CPU_PER_HANDSHAKE, SimDuration::from_secs(10))?,
-        cpu_per_tap: computes("cpu-per-tap", all.cpu_per_tap, CPU_PER_TAP, SimDuration::from_secs(10))?,
-        create_fast: all.create_fast.filter(|_| computing),
-        handshake: all.handshake.filter(|_| computing),
-        tap_clients: computing.then_some(tap_clients),
-        ntors_per_tap: keys.given("ntors-per-tap", all.ntors_per_tap.filter(|_| computing && old_clients), 1, 100_000)?,
-        cpu_cores: keys.given("cpu-cores", computing.then_some(all.cpu_cores.unwrap_or(2)), 1, 128)?,
+        computing,
         cell_payload: keys.given("cell-payload", all.cell_payload, 1, u32::from(RELAY_PAYLOAD_SIZE_MAX))?,
         predicted_circuits: all.predicted_circuits,
         build_time_bin: all.build_time_bin.map(|bin| bins(key("build-time-bin"), bin)).transpose()?,
@@ -220,11 +156,11 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         per_circuit_clients: (links == Links::PerCircuit).then_some(all.per_circuit_clients.unwrap_or(planned.is_some())),
         heavy_above: two_classes.then_some(heavy_above),
         light_below: keys.given("light-below", two_classes.then_some(all.light_below.unwrap_or(0.75)), 0.0, heavy_above)?,
-        heavy_half_life: keys.given("heavy-half-life", two_classes.then_some(heavy_half_life), ms(10), DAY)?,
+        heavy_half_life: keys.given("heavy-half-life", two_classes.then_some(heavy_half_life), MILLISECOND * 10, DAY)?,
         socket_limit: keys.given("socket-limit", all.socket_limit, 2, 10_000_000)?,
-        relay_channel_idle: keys.given("relay-channel-idle", all.relay_channel_idle, SimDuration::from_secs(60), WEEK)?,
-        client_channel_idle: keys.given("client-channel-idle", all.client_channel_idle, SimDuration::from_secs(60), WEEK)?,
-        circuit_lifetime: within(key("circuit-lifetime"), lifetime, ms(1000), WEEK)?,
+        relay_channel_idle: keys.given("relay-channel-idle", all.relay_channel_idle, minute, WEEK)?,
+        client_channel_idle: keys.given("client-channel-idle", all.client_channel_idle, minute, WEEK)?,
+        circuit_lifetime: within(key("circuit-lifetime"), lifetime, SimDuration::from_secs(1), WEEK)?,
         cell_queue_high,
         cell_queue_low: keys.given("cell-queue-low", all.cell_queue_low, 1, cell_queue_high.unwrap_or(256))?,
         max_cell_queue_in: keys.given("max-cell-queue-in", all.max_cell_queue_in, 50, 1_000_000)?,
@@ -233,8 +169,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
         memory_counts: all.memory_limit.map(|_| all.memory_counts.unwrap_or(code.memory_counts)),
         destroy_cells: all.destroy_cells.unwrap_or(code.destroy_cells),
         outbuf_high,
-        outbuf_low,
-        outbuf_chunk: within(key("outbuf-chunk"), all.outbuf_chunk.unwrap_or(code.outbuf_chunk), cell, Bytes::new(16_384))?,
+        outbuf_low: keys.given("outbuf-low", outbuf_low, CELL, outbuf_high.unwrap_or(Bytes::new(32_768)))?,
+        outbuf_chunk: within(key("outbuf-chunk"), all.outbuf_chunk.unwrap_or(code.outbuf_chunk), CELL, Bytes::new(16_384))?,
         tls,
         channel_reads: (links != Links::Quic && tls != Tls::Absent).then_some(all.channel_reads.unwrap_or(code.channel_reads)),
         token_refill: all.token_refill.unwrap_or(code.token_refill),
@@ -256,53 +192,8 @@ fn one(scenario: &Scenario, key: impl Fn(&str) -> String, name: String, slug: St
             .then(|| increment(key("stream-window-increment"), stream_increment, stream_window))
             .transpose()?,
         consensus_params: BTreeMap::new(),
-        net,
-        tcp,
-        kernel_tick: (intervals || says_tick).then(|| tick(key("kernel-tick"), all.kernel_tick.expect(filled))).transpose()?,
-        nagle: all.nagle.expect(filled),
-        hystart: (tcp == Tcp::Cubic).then_some(all.hystart.expect(filled)),
-        slow_start_after_idle: all.slow_start_after_idle.expect(filled),
-        initial_window: within(key("initial-window"), all.initial_window.expect(filled), 1, 1000)?,
-        mss: within(key("mss"), all.mss.expect(filled), 88, 65_483)?,
-        packet_header: within(key("packet-header"), all.packet_header.expect(filled), Bytes::new(20), Bytes::new(200))?,
-        delayed_ack: within(key("delayed-ack"), all.delayed_ack.expect(filled), SimDuration::ZERO, ms(1000))?,
-        min_rto: within(key("min-rto"), all.min_rto.expect(filled), ms(1), ms(10_000))?,
-        // The losses of other TCPs are judged by round trips of their own.
-        round_trips: all.round_trips.filter(|_| net == LinkProfile::Shadow),
-        send_buffer: buffer(key("send-buffer"), all.send_buffer.expect(filled))?,
-        receive_buffer: buffer(key("receive-buffer"), all.receive_buffer.expect(filled))?,
-        link_shaping: all.link_shaping.expect(filled),
-        uplink_queue,
-        uplink_queue_packets: keys.given(
-            "uplink-queue-packets",
-            uplink_queue.has_packets().then_some(all.uplink_queue_packets.expect(filled)),
-            1,
-            1_000_000,
-        )?,
-        downlink_queue,
-        downlink_queue_packets: keys.given("downlink-queue-packets", all.downlink_queue_packets, 1, 1_000_000)?,
-        downlink_queue_size: buffer(key("downlink-queue-size"), all.downlink_queue_size.expect(filled))?,
-        codel_target: keys.given(
-            "codel-target",
-            codel.then_some(all.codel_target.expect(filled)),
-            ms(1),
-            SimDuration::from_secs(10),
-        )?,
-        codel_interval: keys.given(
-            "codel-interval",
-            codel.then_some(all.codel_interval.expect(filled)),
-            ms(1),
-            SimDuration::from_secs(100),
-        )?,
+        transport,
     })
-}
-
-/// Kernels tick 100 to 1000 times a second; zero stands for timers that are exact.
-fn tick(key: String, tick: SimDuration) -> Checked<SimDuration> {
-    if tick == SimDuration::ZERO {
-        return Ok(tick);
-    }
-    within(key, tick, SimDuration::from_millis(1), SimDuration::from_millis(10))
 }
 
 /// tor counts build times in whole milliseconds.
@@ -314,22 +205,12 @@ fn bins(key: String, width: SimDuration) -> Checked<SimDuration> {
     Err(Fault::out_of_range(key, width, "whole milliseconds from 1 ms to 1 s"))
 }
 
-/// Ten minutes, or a thousand half-lives: counts must not overflow within a tick.
-fn longest_tick(half_life: Option<SimDuration>) -> SimDuration {
-    let most = SimDuration::from_secs(600);
-    half_life.map_or(most, |half_life| most.min(half_life * 1000))
-}
-
 /// A SENDME must come before the window is used up, or nothing moves any more.
 fn increment(key: String, increment: u32, window: u32) -> Checked<u32> {
     if (1..=window).contains(&increment) {
         return Ok(increment);
     }
     Err(Fault::out_of_range(key, increment, format!("from 1 to the window, which is {window} cells")))
-}
-
-fn buffer(key: String, size: Bytes) -> Checked<Bytes> {
-    within(key, size, Bytes::new(4096), Bytes::new(1 << 30))
 }
 
 /// `name` as part of a file name.

@@ -1,15 +1,21 @@
 //! The checked experiment: every default filled in, every reference to a file settled, nothing left that could be wrong.
 
 mod clients;
+mod computing;
 mod network;
+mod scheduling;
+mod transport;
 mod treatment;
 
 pub use clients::{ClientGroup, LoadTarget, Members};
+pub use computing::Computing;
 pub(crate) use network::RATES;
 pub use network::{
     Capacity, ConsensusNetwork, ExplicitNetwork, FamilySource, FileNetwork, Host, Link, Network, PlacedPaths, RateLimit,
     SampledNetwork, Size, SyntheticNetwork,
 };
+pub use scheduling::Scheduling;
+pub use transport::Transport;
 pub use treatment::Treatment;
 
 use super::sweep::Point;

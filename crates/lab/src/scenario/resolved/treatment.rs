@@ -1,13 +1,10 @@
 //! The checked treatments.
 
-use crate::scenario::own_policy::Policy;
+use super::{Computing, Scheduling, Transport};
 use crate::scenario::predictor::Predictor;
 use crate::scenario::some_relays::SomeRelays;
 use crate::scenario::switching::Switching;
-use crate::scenario::treatment::{
-    ChannelReads, ChannelScheduler, Circuitmux, CpuModel, DestroyCells, DownlinkQueue, Epoll, EwmaClock, FlowControl, Handshake,
-    LinkProfile, LinkShaping, Links, MemoryCounts, RoundTrips, Tcp, Tls, TokenRefill, UplinkQueue,
-};
+use crate::scenario::treatment::{ChannelReads, DestroyCells, Epoll, FlowControl, Links, MemoryCounts, Tls, TokenRefill};
 use crate::scenario::version::TorVersion;
 use onionlab_quantities::{Bytes, SimDuration};
 use serde::Serialize;
@@ -27,46 +24,16 @@ pub struct Treatment {
     pub relays: Option<SomeRelays>,
     /// The version of tor.
     pub tor: TorVersion,
-    /// Which circuit of a channel sends next; `None`: as the consensus says.
-    pub circuitmux: Option<Policy>,
-    /// EWMA's half-life, with EWMA; `None`: as the consensus says.
-    pub ewma_half_life: Option<SimDuration>,
-    /// How often EWMA rescales its counts, with EWMA; `None`: as the consensus says.
-    pub ewma_tick: Option<SimDuration>,
-    /// EWMA's clock, with EWMA; `None` as long as the policy is open.
-    pub ewma_clock: Option<EwmaClock>,
-    /// How cells move to sockets.
-    pub channel_scheduler: ChannelScheduler,
-    /// KIST's interval, with KIST and KIST-lite; `None`: as the consensus says.
-    pub kist_interval: Option<SimDuration>,
-    /// The same at clients.
-    pub kist_client_interval: Option<SimDuration>,
-    /// KIST's socket buffer factor, with KIST.
-    pub kist_socket_buffer_factor: Option<f64>,
-    /// Whether KIST is told what sockets have not sent, with KIST.
-    pub kist_knows_unsent: Option<bool>,
+    /// How cells are chosen.
+    #[serde(flatten)]
+    pub scheduling: Scheduling,
     /// What limits the DATA cells of circuits and streams.
     ///
     /// `None`: as the consensus says.
     pub flow_control: Option<FlowControl>,
-    /// What relays' computing costs.
-    pub cpu: CpuModel,
-    /// Of the main thread for each cell, where computing takes time.
-    pub cpu_per_cell: Option<SimDuration>,
-    /// Of a worker thread for each onion handshake.
-    pub cpu_per_handshake: Option<SimDuration>,
-    /// Of a worker thread for each handshake with TAP.
-    pub cpu_per_tap: Option<SimDuration>,
-    /// Whether a first hop is made with CREATE_FAST, where computing takes time; `None`: as the consensus says.
-    pub create_fast: Option<bool>,
-    /// The handshakes of the other hops, where computing takes time; `None`: as the consensus says.
-    pub handshake: Option<Handshake>,
-    /// Share of clients that use TAP there whatever the others do, where computing takes time.
-    pub tap_clients: Option<f64>,
-    /// How many of ntor go before one of TAP, where some clients use TAP; `None`: as the consensus says.
-    pub ntors_per_tap: Option<u32>,
-    /// Cores of each relay.
-    pub cpu_cores: Option<u32>,
+    /// What computing costs.
+    #[serde(flatten)]
+    pub computing: Computing,
     /// Bytes of data in a DATA cell; `None`: as the flow control has it.
     pub cell_payload: Option<u32>,
     /// Whether clients build circuits ahead; `None`: they do.
@@ -154,51 +121,9 @@ pub struct Treatment {
     /// Consensus parameters: what the file gives; in a run, all of congestion control, where that is on, and of the others those that the file or the consensus gives and
     /// that have an effect.
     pub consensus_params: BTreeMap<String, i32>,
-    /// The link profile.
-    pub net: LinkProfile,
-    /// Congestion control.
-    pub tcp: Tcp,
-    /// Between two ticks of the hosts' kernels, with KIST and KIST-lite, and where the file says so; zero: clocks are exact. `None`: the link profile's.
-    pub kernel_tick: Option<SimDuration>,
-    /// Nagle's algorithm.
-    pub nagle: bool,
-    /// HyStart, with CUBIC.
-    pub hystart: Option<bool>,
-    /// Slow start after idle.
-    pub slow_start_after_idle: bool,
-    /// Initial window in segments.
-    pub initial_window: u32,
-    /// Bytes in a full segment.
-    pub mss: u32,
-    /// Headers of a packet.
-    pub packet_header: Bytes,
-    /// Shortest delay of an acknowledgement that waits for a second segment.
-    pub delayed_ack: SimDuration,
-    /// Least time that a retransmission time-out allows beyond the round trip.
-    pub min_rto: SimDuration,
-    /// Which round trips set the retransmission time-out; `None`: the link profile's.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub round_trips: Option<RoundTrips>,
-    /// Limit of a send buffer.
-    pub send_buffer: Bytes,
-    /// Limit of a receive buffer.
-    pub receive_buffer: Bytes,
-    /// How an access link keeps its rate.
-    pub link_shaping: LinkShaping,
-    /// What waits for an uplink.
-    pub uplink_queue: UplinkQueue,
-    /// Packets before an uplink at most, where they have a queue.
-    pub uplink_queue_packets: Option<u32>,
-    /// Queue before a downlink.
-    pub downlink_queue: DownlinkQueue,
-    /// What it holds at most.
-    pub downlink_queue_size: Bytes,
-    /// Packets that it holds at most; `None`: only their bytes count.
-    pub downlink_queue_packets: Option<u32>,
-    /// CoDel's target, with CoDel.
-    pub codel_target: Option<SimDuration>,
-    /// CoDel's interval, with CoDel.
-    pub codel_interval: Option<SimDuration>,
+    /// What links and TCP are like.
+    #[serde(flatten)]
+    pub transport: Transport,
 }
 
 impl Treatment {
@@ -207,19 +132,9 @@ impl Treatment {
         std::iter::once(self).chain(self.relays.as_ref().map(|some| &*some.others))
     }
 
-    /// Whether EWMA chooses among circuits, as far as is known.
-    pub(crate) fn has_ewma(&self) -> bool {
-        self.circuitmux == Some(Policy::BuiltIn(Circuitmux::Ewma))
-    }
-
     /// Whether there can be Conflux sets with this flow control: this version of tor knows them, no circuit is switched, and some path is drawn.
     pub(crate) fn can_have_conflux(&self, flow_control: FlowControl, drawn: bool) -> bool {
         self.tor >= TorVersion::V0_4_9 && flow_control == FlowControl::Vegas && self.switching.is_none() && drawn
-    }
-
-    /// Whether some clients know no handshake but TAP.
-    pub(crate) fn has_old_clients(&self) -> bool {
-        self.tap_clients.is_some_and(|share| share > 0.0)
     }
 
     /// What limits DATA cells as far as is known without a consensus: what the file says, else the version's code.
