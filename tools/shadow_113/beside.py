@@ -11,11 +11,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import re
+import shutil
 import statistics
 import tempfile
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -46,6 +49,8 @@ SETTLED = 120
 FROM, TO, AT, FEW = 120, 240, 480, 4
 #: A faster exit fills in a minute and a half; it is looked at for so long, by so many seeds here.
 FAST_FROM, FAST_TO, FAST_EACH, FAST_SEEDS = 100, 200, 20, 5
+#: Clients that measure begin each minute; at a full link they are looked at so long, by so many seeds here.
+MINUTE, FULL_TO, FULL_SEEDS = 60, 600, 10
 #: Sizes of downloads; how a network is called whose clients have another exit to go to.
 SIZES_CALLED = ((51_200, "50 KiB"), (1 << 20, "1 MiB"), (5 << 20, "5 MiB"))
 ANOTHER = "another exit"
@@ -181,17 +186,80 @@ def fast_exit(file: Path, folder: Path) -> FastExit:
     return FastExit({row[0]: (row[2], row[4], row[5]) for row in kept["exit"]}, runs)
 
 
+#: What is compared at a full link: from which time to which, and of which size.
+MEASURED = (("", "connected", None), ("connected", "first", None), ("connected", "last", SIZES_CALLED[0][0]))
+
+
+@dataclass(frozen=True)
+class FullLink:
+    """What clients measure that all begin at the same moments and have one exit, whose link is full: there, and here by seed. See `SCHEMA`."""
+
+    there: pl.DataFrame
+    here: list[pl.DataFrame]
+
+    def _at(self, moment: int) -> list[pl.DataFrame]:
+        """The downloads that began then, there and of each seed."""
+        return [frame.filter((pl.col("time") / MINUTE).round() == moment // MINUTE) for frame in (self.there, *self.here)]
+
+    def rows(self) -> Iterator[str]:
+        """A line of the table for each moment: how many fail, and medians of those that do not."""
+        for moment in range(MINUTE, FULL_TO + 1, MINUTE):
+            there, *here = self._at(moment)
+            cells = [f"{_failed(there)}", _spread([_failed(frame) for frame in here], 0)]
+            for of in MEASURED:
+                for frames in ([there], here):
+                    known = [time for frame in frames if not math.isnan(time := _median(frame, *of))]
+                    cells.append(_spread(known, 2) if known else "-")
+            yield f"| {moment} | {' | '.join(cells)} |"
+
+    def words(self) -> Iterator[str]:
+        """How many of there lie between the least and the most of here."""
+        within = dict.fromkeys(("to be connected", "to the first byte", "to the last"), (0, 0))
+        for moment in range(MINUTE, FULL_TO + 1, MINUTE):
+            there, *here = self._at(moment)
+            for what, of in zip(within, MEASURED, strict=True):
+                value, *others = (_median(frame, *of) for frame in (there, *here))
+                others = [other for other in others if not math.isnan(other)]
+                if not math.isnan(value) and others:
+                    inside, all_ = within[what]
+                    within[what] = (inside + (min(others) <= value <= max(others)), all_ + 1)
+        counts = ", ".join(f"{inside} of {all_} {what}" for what, (inside, all_) in within.items())
+        yield f"Of the medians there, {counts} lie between the least and the most of here."
+
+
+def _failed(downloads: pl.DataFrame) -> int:
+    return int((~downloads["ok"]).sum())
+
+
+def _median(downloads: pl.DataFrame, begin: str, end: str, size: int | None) -> float:
+    """Seconds from one time of a download (the start, if it has no name) to another, of those that ended; of a size, if it is given."""
+    chosen = downloads.filter(pl.col("ok") & (pl.lit(True) if size is None else pl.col("size") == size))
+    times = chosen[end] - chosen[begin] if begin else chosen[end]
+    return float(np.median(times)) if len(times) else float("nan")
+
+
+def full_link(file: Path, folder: Path) -> FullLink:
+    """Reads what clients had in Shadow, and runs the same here."""
+    kept = json.loads(file.read_text())
+    there = pl.DataFrame(kept["downloads"], schema=SCHEMA, orient="row")
+    # The last of them are given up after two minutes.
+    experiment = _imported(kept["setting"], folder, FULL_TO + 125, FULL_SEEDS)
+    downloads = _downloads(onionlab.run(experiment, folder / "results", report=False))
+    return FullLink(there, [downloads.filter(pl.col("seed") == seed) for seed in range(1, FULL_SEEDS + 1)])
+
+
 def _imported(setting: dict[str, Any], folder: Path, load: int, seeds: int) -> Path:
     """The experiment of a network, with so many seconds of load."""
-    folder.mkdir()
+    folder.mkdir(parents=True, exist_ok=True)
     place = folder / "small.network.json"
     relays = network(setting["middles"], setting["exits"], setting.get("short", "rate"), setting.get("rate", RATE))
     place.write_text(json.dumps(document(relays, setting["clients"], setting["interval_us"])))
     options = Options(models=MODELS, duration=f"{BEGIN + load} s", seeds=seeds)
+    shutil.rmtree(folder / "imported", ignore_errors=True)
     import_network(place, folder / "imported", options=options)
     file = folder / "imported" / "experiment.toml"
     conf = folder / "conf"
-    conf.mkdir()
+    conf.mkdir(exist_ok=True)
     tgenrcs(conf, MODELS, setting["clients"], setting["interval_us"], setting["seed"])
     (file.parent / TRAFFIC).write_text(json.dumps(traffic(conf, load), separators=(",", ":")))
     text = file.read_text()
@@ -208,18 +276,22 @@ def _imported(setting: dict[str, Any], folder: Path, load: int, seeds: int) -> P
     return file
 
 
-def here(setting: dict[str, Any], folder: Path) -> list[Run]:
-    """The same network, by as many seeds."""
-    file = _imported(setting, folder, LOAD, SEEDS)
-    results = onionlab.run(file, folder / "results", report=False)
+def _downloads(results: onionlab.Experiment) -> pl.DataFrame:
+    """As `SCHEMA` has them, of every seed."""
     since = (pl.col("start_ns") / 1e9 - BEGIN).alias("time")
     times = [
         ((pl.col(f"{column}_ns") - pl.col("start_ns")) / 1e9).alias(name)
         for column, name in (("connected", "connected"), ("first_byte", "first"), ("last_byte", "last"))
     ]
     ended = (pl.col("outcome") == "ok").alias("ok")
-    downloads = results.transfers.select("seed", since, pl.col("size_bytes").alias("size"), ended, *times)
-    downloads = downloads.filter((pl.col("time") >= SETTLED) & (pl.col("time") < LOAD - 15))
+    return results.transfers.select("seed", since, pl.col("size_bytes").alias("size"), ended, *times)
+
+
+def here(setting: dict[str, Any], folder: Path) -> list[Run]:
+    """The same network, by as many seeds."""
+    file = _imported(setting, folder, LOAD, SEEDS)
+    results = onionlab.run(file, folder / "results", report=False)
+    downloads = _downloads(results).filter((pl.col("time") >= SETTLED) & (pl.col("time") < LOAD - 15))
     exits = results.relays.filter(pl.col("relay") == "exita")
     return [
         Run(
@@ -272,7 +344,10 @@ def _is_within(value: float, others: Sequence[float]) -> bool:
 
 
 def page(
-    networks: Sequence[tuple[str, list[Run], list[Run]]], fast: FastExit, followed: Sequence[tuple[str, list[Lives]]]
+    networks: Sequence[tuple[str, list[Run], list[Run]]],
+    fast: FastExit,
+    alone: FullLink,
+    followed: Sequence[tuple[str, list[Lives]]],
 ) -> str:
     """The page."""
     lines = [
@@ -363,6 +438,17 @@ def page(
         "",
         "Before, one run had 3.7, 3.0, 2.9, 3.5, 1.1 and 1.5 MB in the outbufs here, and after 165 s 916 streams with 7.7 MB for their servers, where there were 301 with 3.0 MB there.",
         "",
+        "## An exit whose link is full",
+        "",
+        "Here it is the exit's link that passes 2 MB/s, each way, and its tor passes all. It is the only exit, of five Markov clients; four guards, forty middles, servers that wait for ever. The 24 clients that measure begin at the same moments, so that these can be looked at one by one: how many of 24 fail, "
+        f"and medians of those that do not, in seconds, to be connected, from then to the first byte, and to the last of 50 KiB. One run there, {FULL_SEEDS} seeds here (the least and the most in brackets); what they ask for is drawn, and is a tenth of what the link carries.",
+        "",
+        "| s of load | fail there | here | connected there | here | first byte there | here | last byte there | here |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        *alone.rows(),
+        "",
+        *alone.words(),
+        "",
         "## Servers that give up",
         "",
         'tgen\'s servers close a connection on which they have neither received nor written anything for 30 s (`DEFAULT_STREAM_STALLOUT_NSEC`), unless they are told otherwise. tornettools tells them to wait for ever (`stallout`, `timeout`: "0 seconds", from its first version on), and so do the published networks; some of the small ones here were not told, and have `server-stall` here. '
@@ -409,7 +495,10 @@ def main() -> None:
     parser.add_argument("--shadow", type=Path, help="a folder in which Shadow has run: kept first, under --name")
     parser.add_argument("--name", default="two-exits-1")
     parser.add_argument(
-        "--short", default="rate", choices=("rate", "link"), help="of a link what is kept is the exit's connections"
+        "--short",
+        default="rate",
+        choices=("rate", "link"),
+        help="of a link, with another exit, what is kept is the exit's connections",
     )
     parser.add_argument("--middles", type=int, default=40)
     parser.add_argument("--exits", type=int, default=2)
@@ -417,6 +506,7 @@ def main() -> None:
     parser.add_argument("--interval", type=int, default=8_053_692)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--servers-give-up", action="store_true", help="tgen's servers were not told to wait for ever")
+    parser.add_argument("--work", type=Path, help="a folder in which runs stay, so that the same command goes on where it ended")
     parser.add_argument("--no-page", action="store_true", help="keep what Shadow has left, and no more")
     parser.add_argument(
         "--out", type=Path, default=ROOT / "docs" / "results" / "shadow-113.md", help="the page; its chart lies beside it"
@@ -425,7 +515,9 @@ def main() -> None:
     if given.shadow is not None:
         setting = {"middles": given.middles, "exits": given.exits, "clients": given.clients, "interval_us": given.interval}
         setting |= {"seed": given.seed, "patient": not given.servers_give_up}
-        if given.short == "link":
+        if given.short == "link" and given.exits == 1:
+            take(given.shadow, HERE / "measured" / "streams" / "full-link-alone.json", setting | {"short": "link"})
+        elif given.short == "link":
             kept = {"setting": setting | {"short": "link"}, "connections": connections(given.shadow / "shadow.log")}
             (HERE / "measured" / "streams" / "full-link.json").write_text(json.dumps(kept, separators=(",", ":")) + "\n")
         else:
@@ -436,19 +528,21 @@ def main() -> None:
     for file in sorted((HERE / "measured").glob("*.json")):
         setting, run = measured(file)
         by_setting.setdefault(_name(setting), (setting, []))[1].append(run)
-    with tempfile.TemporaryDirectory(prefix="onionlab-") as folder:
+    temporary = tempfile.TemporaryDirectory(prefix="onionlab-") if given.work is None else nullcontext(str(given.work))
+    with temporary as folder:
         networks = [
             (name, there, here(setting, Path(folder) / str(number)))
             for number, (name, (setting, there)) in enumerate(by_setting.items())
         ]
         fast = fast_exit(HERE / "measured" / "streams" / "fast-exit.json", Path(folder) / "fast")
+        alone = full_link(HERE / "measured" / "streams" / "full-link-alone.json", Path(folder) / "alone")
         setting, times = json.loads((HERE / "measured" / "streams" / "full-link.json").read_text()).values()
         followed = [
             ("Shadow 1.13", [Lives.of(times)]),
             ("onionlab", lives(setting, Path(folder) / "link")),
             ("onionlab, servers that wait for ever", lives(setting | {"patient": True}, Path(folder) / "link-patient")),
         ]
-    given.out.write_text(page(networks, fast, followed))
+    given.out.write_text(page(networks, fast, alone, followed))
     given.out.with_suffix(".svg").write_text(to_svg({**chart(networks).to_dict(), "config": config()}), encoding="utf-8")
     print(given.out)
 

@@ -1,4 +1,4 @@
-/* What a full exit holds, told by real tor 0.3.5 each five seconds: belongs into src/core/mainloop/connection.c, above connection_handle_read_impl, and
+/* What the first exit holds, told by real tor 0.3.5 each five seconds: belongs into src/core/mainloop/connection.c, above connection_handle_read_impl, and
  * is called in second_elapsed_callback of mainloop.c, after update_current_time, with its argument. `beside.py` reads the lines. */
 void note_exit_state(time_t now);
 
@@ -8,7 +8,8 @@ note_exit_state(time_t now)
     int channels = 0, streams = 0, writing = 0, unread = 0;
     uint64_t outbufs = 0, requests = 0;
 
-    if (now % 5 || get_options()->BandwidthRate > 100 * 1000 * 1000)
+    const char *name = get_options()->Nickname;
+    if (now % 5 || !name || strcmp(name, "exita"))
         return;
     SMARTLIST_FOREACH_BEGIN(get_connection_array(), connection_t *, conn) {
         const size_t waiting = conn->outbuf ? buf_datalen(conn->outbuf) : 0;
