@@ -1,7 +1,6 @@
 //! Checks of what computing costs.
 
-use super::treatments::MILLISECOND;
-use super::{Checked, Keys, within};
+use super::{Checked, Keys, MILLISECOND, within};
 use crate::scenario::error::Fault;
 use crate::scenario::resolved::Computing;
 use crate::scenario::treatment::{BaseFile, CpuModel, Handshake};

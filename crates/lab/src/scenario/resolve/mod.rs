@@ -38,6 +38,9 @@ const MAX_NAMED_FILE_BYTES: u64 = 256 << 20;
 /// Most samples of the time series of a run.
 const MAX_SAMPLES: u64 = 1_000_000;
 
+const MILLISECOND: SimDuration = SimDuration::from_millis(1);
+const DAY: SimDuration = SimDuration::from_secs(86_400);
+
 pub(super) type Checked<T> = Result<T, Fault>;
 
 /// Checks `scenario` and fills in every default.

@@ -1,7 +1,6 @@
 //! Checks of how cells are chosen.
 
-use super::treatments::{DAY, MILLISECOND};
-use super::{Checked, Keys};
+use super::{Checked, DAY, Keys, MILLISECOND};
 use crate::scenario::Scenario;
 use crate::scenario::own_policy::{self, Policy};
 use crate::scenario::resolved::Scheduling;

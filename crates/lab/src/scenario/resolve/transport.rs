@@ -1,8 +1,7 @@
 //! Checks of what links and TCP are like.
 
 use super::profiles::profile;
-use super::treatments::MILLISECOND;
-use super::{Checked, Keys, within};
+use super::{Checked, Keys, MILLISECOND, within};
 use crate::scenario::resolved::Transport;
 use crate::scenario::treatment::{BaseFile, ChannelScheduler, DownlinkQueue, LinkProfile, Tcp};
 use onionlab_quantities::{Bytes, SimDuration};

@@ -5,7 +5,7 @@ use super::effects::without_effect;
 use super::profiles::of_simulator;
 use super::scheduling::scheduling;
 use super::transport::transport;
-use super::{Checked, Keys, count, text, within};
+use super::{Checked, DAY, Keys, MILLISECOND, count, text, within};
 use crate::scenario::Scenario;
 use crate::scenario::consensus_params;
 use crate::scenario::error::{Fault, clipped};
@@ -103,8 +103,6 @@ pub(super) fn treatments(
 }
 
 const CELL: Bytes = Bytes::new(CELL_BYTES as u64);
-pub(super) const MILLISECOND: SimDuration = SimDuration::from_millis(1);
-pub(super) const DAY: SimDuration = SimDuration::from_secs(86_400);
 const WEEK: SimDuration = SimDuration::from_secs(7 * 86_400);
 
 /// A value on every axis, in range, and none on axes that have no effect.
