@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
-import shutil
 import statistics
 import tempfile
 import textwrap
@@ -24,24 +22,22 @@ from typing import Any
 
 import altair as alt
 import numpy as np
+import one_by_one
 import polars as pl
-from make import BEFORE, LATENCY_MS, LOAD, RATE, document, network, tgenrcs
-from tgen import traffic
+from make import LATENCY_MS, LOAD, RATE
+from ours import BEGIN, imported
+from ours import downloads as downloads_of
+from shadow import SCHEMA, connections, take
 
 import onionlab
 from onionlab.charts.export import to_svg
 from onionlab.charts.theme import config
-from onionlab.importing import import_network
-from onionlab.importing.model import Options
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-MODELS = ROOT.parent / "shared" / "data" / "network"
 
 #: Runs here of each network.
 SEEDS = 10
-#: In an imported network load begins then, and clients that measure a minute later.
-BEGIN = 300
 #: Downloads and outbufs are compared from so many seconds of load on, for as long as Shadow's runs go.
 SETTLED = 120
 #: Connections that are followed were opened from one second of load to another, and are followed to a third, by so many seeds here.
@@ -53,10 +49,6 @@ MINUTE, FULL_TO, FULL_SEEDS = 60, 600, 10
 #: Sizes of downloads; how a network is called whose clients have another exit to go to.
 SIZES_CALLED = ((51_200, "50 KiB"), (1 << 20, "1 MiB"), (5 << 20, "5 MiB"))
 ANOTHER = "another exit"
-#: What the Markov clients do, beside the experiment.
-TRAFFIC = "traffic.json"
-#: The epoch at which Shadow's time begins.
-EPOCH = 946_684_800
 
 
 @dataclass(frozen=True)
@@ -77,61 +69,11 @@ class Run:
         return statistics.fmean(near) / 1e6 if near else float("nan")
 
 
-SCHEMA = {
-    "time": pl.Float64,
-    "size": pl.Int64,
-    "ok": pl.Boolean,
-    "connected": pl.Float64,
-    "first": pl.Float64,
-    "last": pl.Float64,
-}
-
-
 def measured(file: Path) -> tuple[dict[str, Any], Run]:
     """A run of Shadow's."""
     kept = json.loads(file.read_text())
     frame = pl.DataFrame(kept["downloads"], schema=SCHEMA, orient="row").filter(pl.col("time") >= SETTLED)
     return kept["setting"], Run(frame, [(row[0], row[2]) for row in kept["exit"]])
-
-
-def take(folder: Path, out: Path, setting: dict[str, Any]) -> None:
-    """Reads what Shadow has left, and keeps what it came to."""
-    hosts = folder / "shadow.data" / "hosts"
-    downloads = []
-    for file in sorted(hosts.glob("perfclient*/stdout*tgen*log")):
-        for line in file.read_text(errors="replace").splitlines():
-            if (found := re.search(r"\[stream-(success|error)\]", line)) is None:
-                continue
-            values = dict(re.findall(r"([a-z-]+)=(-?\d+)", line))
-            begin = int(values["created-ts"]) / 1e6 - EPOCH - BEFORE
-            times = [int(values[f"usecs-to-{what}"]) / 1e6 for what in ("command", "first-byte-recv", "last-byte-recv")]
-            row = [round(begin), int(values["recvsize"]), found[1] == "success"]
-            downloads.append([*row, *(round(time, 3) if time > 0 else None for time in times)])
-    state = []
-    pattern = r"(\d\d):(\d\d):(\d\d)\.\d+ \[notice\] EXIT channels (\d+) outbufs (\d+) streams (\d+) writing (\d+) requests (\d+) unread (\d+)"
-    for line in next(hosts.glob("exita/stdout*tor*log")).read_text(errors="replace").splitlines():
-        if (found := re.search(pattern, line)) is not None:
-            hours, minutes, seconds, *rest = map(int, found.groups())
-            if (since := 3600 * hours + 60 * minutes + seconds - BEFORE) >= 0 and since % 15 == 0:
-                state.append([since, *rest])
-    kept = {"setting": setting, "downloads": sorted(downloads, key=lambda row: row[:2]), "exit": state}
-    out.write_text(json.dumps(kept, separators=(",", ":")) + "\n")
-
-
-def connections(log: Path) -> list[list[int]]:
-    """Each connection of the first exit to a server: the seconds since the load began at which Shadow saw it first and last, which it looks for every 15 s."""
-    seen: dict[str, list[int]] = {}
-    with log.open(errors="replace") as lines:
-        for line in lines:
-            if "[exita~" not in line or "[socket] " not in line:
-                continue
-            hours, minutes, seconds = map(int, re.findall(r" (\d\d):(\d\d):(\d\d)\.", line)[0])
-            since = 3600 * hours + 60 * minutes + seconds - BEFORE
-            for socket in line.split("[socket] ")[1].split("|"):
-                number, _, peer = [*socket.split(";")[0].split(","), "", ""][:3]
-                if peer.startswith("server"):
-                    seen.setdefault(number, [since, since])[1] = since
-    return sorted(seen.values())
 
 
 @dataclass(frozen=True)
@@ -152,7 +94,7 @@ class Lives:
 
 def lives(setting: dict[str, Any], folder: Path) -> list[Lives]:
     """The same here, by `FEW` seeds."""
-    file = _imported(setting, folder, AT, FEW)
+    file = imported(setting, folder, AT, FEW)
     file.write_text(file.read_text().replace("record = false", "record = true"))
     results = onionlab.run(file, folder / "results", report=False)
     over = results.circuits.filter(pl.col("exit") == "exita").select("seed", "circuit")
@@ -177,7 +119,7 @@ class FastExit:
 def fast_exit(file: Path, folder: Path) -> FastExit:
     """Reads what Shadow's exit had, and runs the same here."""
     kept = json.loads(file.read_text())
-    experiment = _imported(kept["setting"], folder, FAST_TO + 5, FAST_SEEDS)
+    experiment = imported(kept["setting"], folder, FAST_TO + 5, FAST_SEEDS)
     relays = onionlab.run(experiment, folder / "results", report=False).relays.filter(pl.col("relay") == "exita")
     runs: list[dict[int, int]] = [{} for _ in range(FAST_SEEDS)]
     for seed, time, size in relays.select("seed", "time_ns", "outbuf_bytes").iter_rows():
@@ -241,55 +183,16 @@ def full_link(file: Path, folder: Path) -> FullLink:
     kept = json.loads(file.read_text())
     there = pl.DataFrame(kept["downloads"], schema=SCHEMA, orient="row")
     # The last of them are given up after two minutes.
-    experiment = _imported(kept["setting"], folder, FULL_TO + 125, FULL_SEEDS)
-    downloads = _downloads(onionlab.run(experiment, folder / "results", report=False))
+    experiment = imported(kept["setting"], folder, FULL_TO + 125, FULL_SEEDS)
+    downloads = downloads_of(onionlab.run(experiment, folder / "results", report=False))
     return FullLink(there, [downloads.filter(pl.col("seed") == seed) for seed in range(1, FULL_SEEDS + 1)])
-
-
-def _imported(setting: dict[str, Any], folder: Path, load: int, seeds: int) -> Path:
-    """The experiment of a network, with so many seconds of load."""
-    folder.mkdir(parents=True, exist_ok=True)
-    place = folder / "small.network.json"
-    relays = network(setting["middles"], setting["exits"], setting.get("short", "rate"), setting.get("rate", RATE))
-    place.write_text(json.dumps(document(relays, setting["clients"], setting["interval_us"])))
-    options = Options(models=MODELS, duration=f"{BEGIN + load} s", seeds=seeds)
-    shutil.rmtree(folder / "imported", ignore_errors=True)
-    import_network(place, folder / "imported", options=options)
-    file = folder / "imported" / "experiment.toml"
-    conf = folder / "conf"
-    conf.mkdir(exist_ok=True)
-    tgenrcs(conf, MODELS, setting["clients"], setting["interval_us"], setting["seed"])
-    (file.parent / TRAFFIC).write_text(json.dumps(traffic(conf, load), separators=(",", ":")))
-    text = file.read_text()
-    for pattern, instead in (
-        (r"\[network\.latency-between\].*?\n\n", f'[network.latency-between]\nUS-US = "{2 * LATENCY_MS:g} ms"\n\n'),
-        # tgen begins with its load, and waits by itself for up to a minute.
-        (r"start = \{ from[^\n]*", f'start = "{BEGIN} s"'),
-        (r'load = \{ kind = "markov"[^\n]*', f'load = {{ kind = "replay", path = "{TRAFFIC}" }}'),
-        (r"\[\[clients\]\][^\n]*\n", "\\g<0>" if setting["patient"] else '\\g<0>server-stall = "30 s"\n'),
-    ):
-        text, found = re.subn(pattern, instead, text, flags=re.DOTALL)
-        assert found, pattern
-    file.write_text(text)
-    return file
-
-
-def _downloads(results: onionlab.Experiment) -> pl.DataFrame:
-    """As `SCHEMA` has them, of every seed."""
-    since = (pl.col("start_ns") / 1e9 - BEGIN).alias("time")
-    times = [
-        ((pl.col(f"{column}_ns") - pl.col("start_ns")) / 1e9).alias(name)
-        for column, name in (("connected", "connected"), ("first_byte", "first"), ("last_byte", "last"))
-    ]
-    ended = (pl.col("outcome") == "ok").alias("ok")
-    return results.transfers.select("seed", since, pl.col("size_bytes").alias("size"), ended, *times)
 
 
 def here(setting: dict[str, Any], folder: Path) -> list[Run]:
     """The same network, by as many seeds."""
-    file = _imported(setting, folder, LOAD, SEEDS)
+    file = imported(setting, folder, LOAD, SEEDS)
     results = onionlab.run(file, folder / "results", report=False)
-    downloads = _downloads(results).filter((pl.col("time") >= SETTLED) & (pl.col("time") < LOAD - 15))
+    downloads = downloads_of(results).filter((pl.col("time") >= SETTLED) & (pl.col("time") < LOAD - 15))
     exits = results.relays.filter(pl.col("relay") == "exita")
     return [
         Run(
@@ -345,6 +248,7 @@ def page(
     networks: Sequence[tuple[str, list[Run], list[Run]]],
     fast: FastExit,
     alone: FullLink,
+    spread: Sequence[one_by_one.Runs],
     followed: Sequence[tuple[str, list[Lives]]],
 ) -> str:
     """The page."""
@@ -450,6 +354,7 @@ def page(
         "What waits before the exit's downlink was noted each 20 ms in a second run there, with other paths, and in one seed here. From the 20th to the 40th second of load it is 15.2 KB in the mean there and 14.9 here, 51.9 and 50.9 to the 60th, 74.7 and 73.7 from the 100th to the 120th, "
         "with 99 of 100 below 166, 343 and 424 KB there and 173, 315 and 402 here. In a third run there packets were noted: two Markov streams bring 330 KB within the quarter of a second in which the requests of second 120 come, which then wait 100 ms before the exit; in the second run, and in the seed here, they do not. Whether that is why the first run is slower there than all ten seeds here is not known.",
         "",
+        *one_by_one.section(spread),
         "## Servers that give up",
         "",
         'tgen\'s servers close a connection on which they have neither received nor written anything for 30 s (`DEFAULT_STREAM_STALLOUT_NSEC`), unless they are told otherwise. tornettools tells them to wait for ever (`stallout`, `timeout`: "0 seconds", from its first version on), and so do the published networks; some of the small ones here were not told, and have `server-stall` here. '
@@ -498,9 +403,12 @@ def main() -> None:
     parser.add_argument(
         "--short",
         default="rate",
-        choices=("rate", "link"),
+        choices=("rate", "link", "links"),
         help="of a link, with another exit, what is kept is the exit's connections",
     )
+    parser.add_argument("--rate", type=int, default=RATE)
+    parser.add_argument("--spread", action="store_true", help="clients that measure begin one after the other")
+    parser.add_argument("--until", type=int, default=240, help="with --spread: the second of load until which downloads are kept")
     parser.add_argument("--middles", type=int, default=40)
     parser.add_argument("--exits", type=int, default=2)
     parser.add_argument("--clients", type=int, default=11)
@@ -516,7 +424,10 @@ def main() -> None:
     if given.shadow is not None:
         setting = {"middles": given.middles, "exits": given.exits, "clients": given.clients, "interval_us": given.interval}
         setting |= {"seed": given.seed, "patient": not given.servers_give_up}
-        if given.short == "link" and given.exits == 1:
+        if given.spread:
+            setting |= {"short": given.short, "rate": given.rate, "spread": True, "until": given.until}
+            one_by_one.take(given.shadow, HERE / "measured" / "one-by-one" / f"{given.name}.json", setting)
+        elif given.short == "link" and given.exits == 1:
             take(given.shadow, HERE / "measured" / "streams" / "full-link-alone.json", setting | {"short": "link"})
         elif given.short == "link":
             kept = {"setting": setting | {"short": "link"}, "connections": connections(given.shadow / "shadow.log")}
@@ -535,6 +446,7 @@ def main() -> None:
             (name, there, here(setting, Path(folder) / str(number)))
             for number, (name, (setting, there)) in enumerate(by_setting.items())
         ]
+        spread = one_by_one.both(HERE / "measured" / "one-by-one", Path(folder) / "one-by-one")
         fast = fast_exit(HERE / "measured" / "streams" / "fast-exit.json", Path(folder) / "fast")
         alone = full_link(HERE / "measured" / "streams" / "full-link-alone.json", Path(folder) / "alone")
         setting, times = json.loads((HERE / "measured" / "streams" / "full-link.json").read_text()).values()
@@ -543,7 +455,7 @@ def main() -> None:
             ("onionlab", lives(setting, Path(folder) / "link")),
             ("onionlab, servers that wait for ever", lives(setting | {"patient": True}, Path(folder) / "link-patient")),
         ]
-    given.out.write_text(page(networks, fast, alone, followed))
+    given.out.write_text(page(networks, fast, alone, spread, followed))
     given.out.with_suffix(".svg").write_text(to_svg({**chart(networks).to_dict(), "config": config()}), encoding="utf-8")
     print(given.out)
 

@@ -11,14 +11,15 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: The exit's ``BandwidthRate`` and ``BandwidthBurst``, or its link, which Shadow has in KiB; all other links, bytes a second; from host to host.
-RATE, SHORT_LINK, LINK, LATENCY_MS = 2_000_000, 1953 * 1024, 124_999_680, 29.0
+#: The exit's ``BandwidthRate`` and ``BandwidthBurst``, or its link; all other links, bytes a second; from host to host.
+RATE, LINK, LATENCY_MS = 2_000_000, 124_999_680, 29.0
 #: Clients that measure; servers.
 PERF, SERVERS = 24, 4
 #: Simulated seconds until tor runs everywhere, and with load.
@@ -41,9 +42,15 @@ class Relay:
 
 
 def network(middles: int, exits: int, short: str, rate: int = RATE) -> list[Relay]:
-    """The relays; ``short``: what the first exit is short of, ``rate`` (of so many bytes a second) or ``link``. Guards and middles have more weight than exits, so that no exit is anything else."""
-    first = {"rate": Relay("exita", "exit", 1000, rate=rate), "link": Relay("exita", "exit", 1000, link=SHORT_LINK)}[short]
-    relays = [first, *[Relay("exitb", "exit", 1000)] * (exits - 1)]
+    """The relays; ``short``: what the first exit is short of, its tor's ``rate`` or its ``link``, each of so many bytes a second; ``links``: all exits have short links, and weights that fall from one to the next. Guards and middles have more weight than exits, so that no exit is anything else."""
+    names = [f"exit{letter}" for letter in "abcde"[:exits]]
+    # Shadow has links in KiB.
+    link = rate // 1024 * 1024
+    if short == "links":
+        relays = [Relay(name, "exit", 1500 - 250 * n, link=link) for n, name in enumerate(names)]
+    else:
+        first = {"rate": Relay(names[0], "exit", 1000, rate=rate), "link": Relay(names[0], "exit", 1000, link=link)}[short]
+        relays = [first, *(Relay(name, "exit", 1000) for name in names[1:])]
     relays += [Relay(f"guard{n + 1}", "guard", 3000) for n in range(4)]
     relays += [Relay(f"middle{n + 1}", "middle", 12_000 // middles) for n in range(middles)]
     return relays
@@ -117,8 +124,8 @@ def torrcs(conf: Path, template: Path, fingerprints: Mapping[str, str]) -> None:
     shutil.copy(template / "conf" / "shadowresolv.conf", conf)
 
 
-def tgenrcs(conf: Path, models: Path, clients: int, interval_us: int, seed: int) -> None:
-    """What servers and clients do."""
+def tgenrcs(conf: Path, models: Path, clients: int, interval_us: int, seed: int, spread: bool = False) -> None:
+    """What servers and clients do. ``spread``: those that measure begin one after the other over a minute, not all at once."""
     model(conf / "stream.graphml", models / "stream-model-2018.json", "stream_model")
     model(conf / "packet.graphml", models / "packet-model-2018.json", "packet_model")
     law = {"type": "emission", "weight": 1.0, "distribution": "exponential", "param_rate": 1.0 / interval_us}
@@ -142,7 +149,8 @@ def tgenrcs(conf: Path, models: Path, clients: int, interval_us: int, seed: int)
             [("start", "traffic", {})],
         )
     for n in range(PERF):
-        nodes: list[tuple[str, Attributes]] = [("start", {**to, "time": "0", "loglevel": "message"})]
+        begin = f"{n * 60 // PERF} seconds" if spread else "0"
+        nodes: list[tuple[str, Attributes]] = [("start", {**to, "time": begin, "loglevel": "message"})]
         nodes += [(pause, {"time": "60 seconds"}) for pause in ("pause_first", "pause")]
         edges: list[tuple[str, str, Attributes]] = [
             ("start", "pause_first", {}),
@@ -203,11 +211,10 @@ def configuration(relays: Sequence[Relay], clients: int, root: str) -> str:
         "</shadow>",
     ]
     text = "\n".join([*lines, ""])
-    # The first exit says what its sockets hold: its connections to servers are counted by that.
-    return text.replace(
-        '<host id="exita" ',
-        '<host id="exita" loglevel="message" heartbeatloglevel="message" heartbeatfrequency="15" heartbeatloginfo="node,socket" ',
-    )
+    # Exits say what they send, the first one what its sockets hold besides: its connections to servers are counted by that.
+    beats = 'loglevel="message" heartbeatloglevel="message" heartbeatfrequency="15" heartbeatloginfo='
+    text = text.replace('<host id="exita" ', f'<host id="exita" {beats}"node,socket" ')
+    return re.sub('<host id="(exit[b-e])" ', f'<host id="\\1" {beats}"node" ', text)
 
 
 def document(relays: Sequence[Relay], clients: int, interval_us: int) -> dict[str, object]:
@@ -231,12 +238,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path, help="is made")
     parser.add_argument("--middles", type=int, default=40)
-    parser.add_argument("--exits", type=int, default=2, choices=(1, 2))
-    parser.add_argument("--short", default="rate", choices=("rate", "link"), help="what the first exit is short of")
-    parser.add_argument("--rate", type=int, default=RATE, help="of the first exit's tor, bytes a second")
+    parser.add_argument("--exits", type=int, default=2, choices=range(1, 6))
+    parser.add_argument(
+        "--short",
+        default="rate",
+        choices=("rate", "link", "links"),
+        help="what the first exit is short of; links: all are, of their links",
+    )
+    parser.add_argument(
+        "--rate", type=int, default=RATE, help="of the first exit's tor, or of its link or all their links, bytes a second"
+    )
     parser.add_argument("--clients", type=int, default=11)
     parser.add_argument("--interval", type=int, default=8_053_692, help="between circuits of a client, us")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--spread", action="store_true", help="clients that measure begin one after the other over a minute")
     parser.add_argument(
         "--models", type=Path, required=True, help="the folder with stream-model-2018.json and packet-model-2018.json"
     )
@@ -262,7 +277,7 @@ def main() -> None:
     bandwidths = [f"node_id=${fingerprints[of.name]}\tbw={of.weight}\tnick={of.name}\n" for of in relays]
     (hosts / "v3bw").write_text("".join(["946684801\n", *bandwidths]))
     torrcs(conf, given.example, fingerprints)
-    tgenrcs(conf, given.models, given.clients, given.interval, given.seed)
+    tgenrcs(conf, given.models, given.clients, given.interval, given.seed, given.spread)
     (given.folder / "shadow.config.xml").write_text(configuration(relays, given.clients, given.root))
     (given.folder / "small.network.json").write_text(json.dumps(document(relays, given.clients, given.interval), indent=1) + "\n")
     print(f"{given.folder}: `shadow -w 0 shadow.config.xml` runs it there")

@@ -1,0 +1,179 @@
+# ruff: noqa: E501  (sentences)
+"""Networks of `make.py` whose clients that measure begin one after the other (``--spread``), so that they meet exits at all times: as Shadow had them, and the same here."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+from make import PERF, RATE
+from ours import BEGIN, downloads, imported
+from shadow import SCHEMA, circuits, keep, passed
+from shadow import downloads as downloads_there
+
+import onionlab
+
+#: Seeds here, and seconds of load after the last download that is looked at began: larger ones are given up after two minutes.
+SEEDS, AFTER = 10, 125
+#: Downloads are looked at by the minute of load in which they began, the first of all being empty.
+FIRST = 60
+
+#: What is compared, and its digits: of the downloads of a minute, or of those that ended.
+FIGURES: Mapping[str, tuple[Callable[[pl.DataFrame], float], int]] = {
+    "fail": (lambda frame: float(PERF - frame["ok"].sum()), 0),
+    "connected, p50": (lambda frame: _quantile(frame, "", "connected", 0.5), 2),
+    "first byte, p25": (lambda frame: _quantile(frame, "connected", "first", 0.25), 2),
+    "p50": (lambda frame: _quantile(frame, "connected", "first", 0.5), 2),
+    "p75": (lambda frame: _quantile(frame, "connected", "first", 0.75), 2),
+    "p90": (lambda frame: _quantile(frame, "connected", "first", 0.9), 2),
+}
+
+
+def _quantile(frame: pl.DataFrame, begin: str, end: str, at: float) -> float:
+    """Of the downloads that ended: seconds from one time of theirs (the start, if it has no name) to another."""
+    ended = frame.filter("ok")
+    return float(np.quantile(ended[end] - ended[begin] if begin else ended[end], at)) if len(ended) else float("nan")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """A network: what it is, runs there, and what the same came to here. Of circuits: launched and found late by Markov clients, by minute; of exits: bytes sent."""
+
+    setting: dict[str, Any]
+    there: list[dict[str, Any]]
+    here: list[pl.DataFrame]
+    circuits: list[list[list[int]]]
+    passed: list[dict[str, list[int]]]
+
+    @property
+    def name(self) -> str:
+        """What it is."""
+        of = self.setting
+        exits = "one exit" if of["exits"] == 1 else f"{of['exits']} exits"
+        return f"{exits} with {'a link' if of['exits'] == 1 else 'links'} of {of.get('rate', RATE) / 1e6:g} MB/s, {of['clients']} clients"
+
+    def minutes(self) -> range:
+        """When the downloads began that are looked at."""
+        return range(FIRST, self.setting["until"], 60)
+
+    def _of(self, frames: Sequence[pl.DataFrame], minute: int) -> list[pl.DataFrame]:
+        return [frame.filter(pl.col("time").is_between(minute, minute + 60, closed="left")) for frame in frames]
+
+    def figures(self, minute: int) -> Iterator[tuple[list[float], list[float], int]]:
+        """Each of `FIGURES` in the runs there and here, and its digits."""
+        frames = [pl.DataFrame(run["downloads"], schema=SCHEMA, orient="row") for run in self.there]
+        there, here = self._of(frames, minute), self._of(self.here, minute)
+        for figure, digits in FIGURES.values():
+            yield [figure(frame) for frame in there], [figure(frame) for frame in here], digits
+
+
+def take(folder: Path, out: Path, setting: dict[str, Any]) -> None:
+    """Reads what Shadow has left, and keeps it."""
+    kept = {"setting": setting, "downloads": [row for row in downloads_there(folder) if float(str(row[0])) < setting["until"]]}
+    last = setting["until"] // 60
+    sent = {name: minutes[:last] for name, minutes in passed(folder / "shadow.log").items()}
+    keep(out, kept | {"passed": sent, "circuits": circuits(folder)[:last]})
+
+
+def both(folder: Path, work: Path) -> list[Runs]:
+    """All networks of a folder of what was kept (``NAME-RUN.json``), run here too."""
+    networks: dict[str, list[dict[str, Any]]] = {}
+    for file in sorted(folder.glob("*.json")):
+        networks.setdefault(file.stem.rpartition("-")[0], []).append(json.loads(file.read_text()))
+    return [_run(there[0]["setting"], there, work / name) for name, there in networks.items()]
+
+
+def _run(setting: dict[str, Any], there: list[dict[str, Any]], work: Path) -> Runs:
+    file = imported(setting, work, setting["until"] + AFTER, SEEDS)
+    file.write_text(file.read_text().replace("record = false", "record = true"))
+    results = onionlab.run(file, work / "results", report=False)
+    last = setting["until"] // 60
+    measuring = downloads(results, group="perf")
+    minute = ((pl.col("launched_ns") / 1e9 - BEGIN) // 60).cast(pl.Int64).alias("minute")
+    launched = results.circuits.filter(pl.col("group") != "perf").select("seed", minute, pl.col("timed_out") == "yes")
+    sent = results.relays.filter(pl.col("relay").str.starts_with("exit")).select(
+        "seed", "relay", "bytes_sent", ((pl.col("time_ns") / 1e9 - BEGIN - 0.5) // 60).cast(pl.Int64).alias("minute")
+    )
+    seeds = range(1, SEEDS + 1)
+    return Runs(
+        setting,
+        there,
+        [measuring.filter(pl.col("seed") == seed) for seed in seeds],
+        [
+            [
+                [len(of), int(of["timed_out"].sum())]
+                for at in range(last)
+                for of in [launched.filter((pl.col("seed") == seed) & (pl.col("minute") == at))]
+            ]
+            for seed in seeds
+        ],
+        [
+            {
+                str(name): [int(of.filter(pl.col("minute") == at)["bytes_sent"].sum()) for at in range(last)]
+                for (name,), of in sent.filter(pl.col("seed") == seed).sort("relay").group_by("relay", maintain_order=True)
+            }
+            for seed in seeds
+        ],
+    )
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    few = f"{statistics.fmean(values):.{digits}f}"
+    return few if len(values) == 1 else f"{few} ({min(values):.{digits}f} – {max(values):.{digits}f})"
+
+
+def section(networks: Sequence[Runs]) -> list[str]:
+    """Its part of the page."""
+    figures = list(FIGURES)
+    lines = [
+        "## Clients that begin one after the other",
+        "",
+        f"Here the {PERF} clients that measure begin at moments of their own, so that they meet exits at all times, and each minute has {PERF} downloads. Links are short: of the only exit, or of five whose weights are 1,500, 1,250, 1,000, 750 and 500, so that the first are asked for more than they pass while others have room; all else passes what comes. "
+        f"Servers wait for ever. How many of {PERF} fail that began in a minute of load, and quantiles of those that do not, in seconds, to be connected and from then to the first byte; the mean over runs, the least and the most of them ({SEEDS} seeds here).",
+        "",
+        f"| network | s of load | runs there | {' | '.join(f'{name}, there | here' for name in figures)} |",
+        f"| --- | ---: | ---: | {' | '.join('---:' for _ in range(2 * len(figures)))} |",
+    ]
+    counts: dict[str, list[bool]] = {}
+    for runs in networks:
+        for minute in runs.minutes():
+            cells = []
+            for there, here, digits in runs.figures(minute):
+                cells += [_spread(there, digits), _spread(here, digits)]
+                rounded = [round(value, digits) for value in here]
+                counts.setdefault(runs.name, []).extend(min(rounded) <= round(value, digits) <= max(rounded) for value in there)
+            lines.append(f"| {runs.name} | {minute} | {len(runs.there)} | {' | '.join(cells)} |")
+    within = "; ".join(f"{sum(of)} of {len(of)} ({name})" for name, of in counts.items())
+    lines += ["", f"Of the figures there lie between the least and the most of here: {within}.", ""]
+    for runs in networks:
+        if any(any(launched for launched, _ in run["circuits"]) for run in runs.there):
+            lines += _learned(runs)
+    return lines
+
+
+def _learned(runs: Runs) -> list[str]:
+    """What clients that learn a time-out for circuits do, and how that spreads over exits."""
+    names = list(runs.passed[0])
+    carried = runs.setting.get("rate", RATE) // 1024 * 1024 * 60
+    lines = [
+        f"**Where time-outs are learned** ({runs.name}): Markov clients have their hundred circuits within three minutes, and leave what answers late. Circuits that all of them launched in a minute, how many of those took longer than the time-out, and what each exit sent, in percent of its link, headers included:",
+        "",
+        f"| s of load | launched, there | here | late, there | here | {' | '.join(f'{name}, there | here' for name in names)} |",
+        f"| ---: | ---: | ---: | ---: | ---: | {' | '.join('---:' for _ in range(2 * len(names)))} |",
+    ]
+    for minute in range(1, runs.setting["until"] // 60):
+        cells = []
+        for which in (0, 1):
+            cells.append(_spread([run["circuits"][minute][which] for run in runs.there], 0))
+            cells.append(_spread([run[minute][which] for run in runs.circuits], 0))
+        for name in names:
+            cells.append(_spread([100 * run["passed"][name][minute] / carried for run in runs.there], 0))
+            cells.append(_spread([100 * run[name][minute] / carried for run in runs.passed], 0))
+        lines.append(f"| {60 * minute} | {' | '.join(cells)} |")
+    return [*lines, ""]
