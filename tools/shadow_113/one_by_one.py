@@ -93,34 +93,36 @@ def _run(setting: dict[str, Any], there: list[dict[str, Any]], work: Path) -> Ru
     file = imported(setting, work, setting["until"] + AFTER, SEEDS)
     file.write_text(file.read_text().replace("record = false", "record = true"))
     results = onionlab.run(file, work / "results", report=False)
-    last = setting["until"] // 60
+    minutes = range(setting["until"] // 60)
     measuring = downloads(results, group="perf")
-    minute = ((pl.col("launched_ns") / 1e9 - BEGIN) // 60).cast(pl.Int64).alias("minute")
-    launched = results.circuits.filter(pl.col("group") != "perf").select("seed", minute, pl.col("timed_out") == "yes")
-    sent = results.relays.filter(pl.col("relay").str.starts_with("exit")).select(
-        "seed", "relay", "bytes_sent", ((pl.col("time_ns") / 1e9 - BEGIN - 0.5) // 60).cast(pl.Int64).alias("minute")
+    markov = results.circuits.filter(pl.col("group") != "perf")
+    exits = results.relays.filter(pl.col("relay").str.starts_with("exit"))
+    measuring_by_seed, markov_by_seed, exits_by_seed = (
+        [frame.filter(pl.col("seed") == seed) for seed in range(1, SEEDS + 1)] for frame in (measuring, markov, exits)
     )
-    seeds = range(1, SEEDS + 1)
     return Runs(
         setting,
         there,
-        [measuring.filter(pl.col("seed") == seed) for seed in seeds],
-        [
-            [
-                [len(of), int(of["timed_out"].sum())]
-                for at in range(last)
-                for of in [launched.filter((pl.col("seed") == seed) & (pl.col("minute") == at))]
-            ]
-            for seed in seeds
-        ],
-        [
-            {
-                str(name): [int(of.filter(pl.col("minute") == at)["bytes_sent"].sum()) for at in range(last)]
-                for (name,), of in sent.filter(pl.col("seed") == seed).sort("relay").group_by("relay", maintain_order=True)
-            }
-            for seed in seeds
-        ],
+        measuring_by_seed,
+        [_circuits(of, minutes) for of in markov_by_seed],
+        [_sent(of, minutes) for of in exits_by_seed],
     )
+
+
+def _circuits(of: pl.DataFrame, minutes: range) -> list[list[int]]:
+    """How many were launched by minute of load, and how many of those were late."""
+    minute = ((pl.col("launched_ns") / 1e9 - BEGIN) // 60).cast(pl.Int64)
+    launched = [of.filter(minute == at) for at in minutes]
+    return [[len(some), int((some["timed_out"] == "yes").sum())] for some in launched]
+
+
+def _sent(of: pl.DataFrame, minutes: range) -> dict[str, list[int]]:
+    """Bytes that each relay sent by minute of load; a row is of the second that ends then."""
+    minute = ((pl.col("time_ns") / 1e9 - BEGIN - 0.5) // 60).cast(pl.Int64)
+    return {
+        str(name): [int(rows.filter(minute == at)["bytes_sent"].sum()) for at in minutes]
+        for (name,), rows in of.sort("relay", maintain_order=True).group_by("relay", maintain_order=True)
+    }
 
 
 def _spread(values: Sequence[float], digits: int) -> str:
