@@ -25,7 +25,7 @@ import numpy as np
 import one_by_one
 import polars as pl
 from make import LATENCY_MS, LOAD, RATE
-from ours import BEGIN, imported
+from ours import BEGIN, imported, spread
 from ours import downloads as downloads_of
 from shadow import SCHEMA, connections, take
 
@@ -94,8 +94,7 @@ class Lives:
 
 def lives(setting: dict[str, Any], folder: Path) -> list[Lives]:
     """The same here, by `FEW` seeds."""
-    file = imported(setting, folder, AT, FEW)
-    file.write_text(file.read_text().replace("record = false", "record = true"))
+    file = imported(setting, folder, AT, FEW, record=True)
     results = onionlab.run(file, folder / "results", report=False)
     over = results.circuits.filter(pl.col("exit") == "exita").select("seed", "circuit")
     streams = results.transfers.join(over, on=["seed", "circuit"])
@@ -150,9 +149,9 @@ class FullLink:
         """A line of the table for each moment: how many fail, and medians of those that do not."""
         for moment in range(MINUTE, FULL_TO + 1, MINUTE):
             there, *here = self._at(moment)
-            cells = [f"{_failed(there)}", _spread([_failed(frame) for frame in here], 0)]
+            cells = [f"{_failed(there)}", spread([_failed(frame) for frame in here], 0)]
             for of in MEASURED.values():
-                cells += [_spread(known, 2) if known else "-" for known in (_medians([there], *of), _medians(here, *of))]
+                cells += [spread(known, 2) if known else "-" for known in (_medians([there], *of), _medians(here, *of))]
             yield f"| {moment} | {' | '.join(cells)} |"
 
     def agreement(self) -> str:
@@ -206,11 +205,6 @@ def here(setting: dict[str, Any], folder: Path) -> list[Run]:
     ]
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
-    few = f"{statistics.fmean(values):.{digits}f}"
-    return few if len(values) == 1 else f"{few} ({min(values):.{digits}f} – {max(values):.{digits}f})"
-
-
 def _quantiles(runs: Sequence[Run], size: int, what: str) -> str:
     """From the request to the first or the last byte: p10, p25, p50 of all downloads of a size that ended."""
     frame = pl.concat([run.downloads for run in runs]).filter((pl.col("size") == size) & pl.col("ok"))
@@ -248,7 +242,7 @@ def page(
     networks: Sequence[tuple[str, list[Run], list[Run]]],
     fast: FastExit,
     alone: FullLink,
-    spread: Sequence[one_by_one.Runs],
+    one_after_another: Sequence[one_by_one.Runs],
     followed: Sequence[tuple[str, list[Lives]]],
 ) -> str:
     """The page."""
@@ -272,8 +266,8 @@ def page(
     ]
     for name, there, ours in networks:
         for who, runs in (("Shadow 1.13", there), ("onionlab", ours)):
-            grown = " | ".join(_spread([run.outbuf(minute) for run in runs], 1) for minute in (8, 12, 16))
-            lines.append(f"| {name} | {who} | {len(runs)} | {_spread([run.failed for run in runs], 1)} | {grown} |")
+            grown = " | ".join(spread([run.outbuf(minute) for run in runs], 1) for minute in (8, 12, 16))
+            lines.append(f"| {name} | {who} | {len(runs)} | {spread([run.failed for run in runs], 1)} | {grown} |")
     within = [_is_within(run.failed, [of.failed for of in ours]) for _, there, ours in networks for run in there]
     names = [
         name
@@ -334,7 +328,7 @@ def page(
         "| s of load | MB in the exit's outbufs there | here | streams with something for their servers, there | MB of it |",
         "| ---: | ---: | ---: | ---: | ---: |",
         *(
-            f"| {second} | {fast.there[second][0] / 1e6:.1f} | {_spread([run[second] / 1e6 for run in fast.here], 1)} | {fast.there[second][1]} | {fast.there[second][2] / 1e6:.1f} |"
+            f"| {second} | {fast.there[second][0] / 1e6:.1f} | {spread([run[second] / 1e6 for run in fast.here], 1)} | {fast.there[second][1]} | {fast.there[second][2] / 1e6:.1f} |"
             for second in range(FAST_FROM, FAST_TO + 1, FAST_EACH)
         ),
         "",
@@ -354,7 +348,7 @@ def page(
         "What waits before the exit's downlink was noted each 20 ms in a second run there, with other paths, and in one seed here. From the 20th to the 40th second of load it is 15.2 KB in the mean there and 14.9 here, 51.9 and 50.9 to the 60th, 74.7 and 73.7 from the 100th to the 120th, "
         "with 99 of 100 below 166, 343 and 424 KB there and 173, 315 and 402 here. In a third run there packets were noted: two Markov streams bring 330 KB within the quarter of a second in which the requests of second 120 come, which then wait 100 ms before the exit; in the second run, and in the seed here, they do not. Whether that is why the first run is slower there than all ten seeds here is not known.",
         "",
-        *one_by_one.section(spread),
+        *one_by_one.section(one_after_another),
         "## Servers that give up",
         "",
         'tgen\'s servers close a connection on which they have neither received nor written anything for 30 s (`DEFAULT_STREAM_STALLOUT_NSEC`), unless they are told otherwise. tornettools tells them to wait for ever (`stallout`, `timeout`: "0 seconds", from its first version on), and so do the published networks; some of the small ones here were not told, and have `server-stall` here. '
@@ -446,7 +440,7 @@ def main() -> None:
             (name, there, here(setting, Path(folder) / str(number)))
             for number, (name, (setting, there)) in enumerate(by_setting.items())
         ]
-        spread = one_by_one.both(HERE / "measured" / "one-by-one", Path(folder) / "one-by-one")
+        one_after_another = one_by_one.both(HERE / "measured" / "one-by-one", Path(folder) / "one-by-one")
         fast = fast_exit(HERE / "measured" / "streams" / "fast-exit.json", Path(folder) / "fast")
         alone = full_link(HERE / "measured" / "streams" / "full-link-alone.json", Path(folder) / "alone")
         setting, times = json.loads((HERE / "measured" / "streams" / "full-link.json").read_text()).values()
@@ -455,7 +449,7 @@ def main() -> None:
             ("onionlab", lives(setting, Path(folder) / "link")),
             ("onionlab, servers that wait for ever", lives(setting | {"patient": True}, Path(folder) / "link-patient")),
         ]
-    given.out.write_text(page(networks, fast, alone, spread, followed))
+    given.out.write_text(page(networks, fast, alone, one_after_another, followed))
     given.out.with_suffix(".svg").write_text(to_svg({**chart(networks).to_dict(), "config": config()}), encoding="utf-8")
     print(given.out)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import statistics
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +26,8 @@ BEGIN = 300
 TRAFFIC = "traffic.json"
 
 
-def imported(setting: dict[str, Any], folder: Path, load: int, seeds: int) -> Path:
-    """The experiment of a network, with so many seconds of load."""
+def imported(setting: dict[str, Any], folder: Path, load: int, seeds: int, record: bool = False) -> Path:
+    """The experiment of a network, with so many seconds of load; ``record``: what Markov clients do is kept too."""
     folder.mkdir(parents=True, exist_ok=True)
     place = folder / "small.network.json"
     relays = network(setting["middles"], setting["exits"], setting.get("short", "rate"), setting.get("rate", RATE))
@@ -51,6 +53,9 @@ def imported(setting: dict[str, Any], folder: Path, load: int, seeds: int) -> Pa
     if setting.get("spread"):
         text, found = re.subn(f'start = "{BEGIN + 60} s"', f'start = {{ from = "{BEGIN + 60} s", to = "{BEGIN + 120} s" }}', text)
         assert found
+    if record:
+        text, found = re.subn("record = false", "record = true", text)
+        assert found
     file.write_text(text)
     return file
 
@@ -65,3 +70,9 @@ def downloads(results: onionlab.Experiment, group: str | None = None) -> pl.Data
     ended = (pl.col("outcome") == "ok").alias("ok")
     of = results.transfers if group is None else results.transfers.filter(pl.col("group") == group)
     return of.select("seed", since, pl.col("size_bytes").alias("size"), ended, *times)
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """The mean over runs, with the least and the most of them."""
+    few = f"{statistics.fmean(values):.{digits}f}"
+    return few if len(values) == 1 else f"{few} ({min(values):.{digits}f} – {max(values):.{digits}f})"
